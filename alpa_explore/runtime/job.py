@@ -12,6 +12,8 @@
     rank-0.jsonl        the reports of rank 0: a line per step, and its end
     rank-0.alive        the heartbeat of rank 0: what it is doing
     measured.json       measured and predicted times, when the run is over
+    attempt-2/          the same again, where the run went on after a fault (`runtime.attempts`)
+    attempts.json       why it did: what failed, the step it went on from, steps lost, hosts and plan
 
 job/ is removed when the run is over. A job is pickled because it may contain a function of the user's session. It is
 written and read by one user in one run; the file to share is the plan.

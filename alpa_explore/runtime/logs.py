@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore.errors import OptionError
+from alpa_explore.runtime.folder import attempts_of
 from alpa_explore.runtime.reports import events
 
 
@@ -25,8 +26,9 @@ class LogReader:
     """Reads the logs in the folder of a run; each call reads only new lines."""
 
     def __init__(self, folder: Path, ranks: Sequence[int] | None = None) -> None:
-        """Of some ranks, or of all ranks and their agents. OptionError for a folder that is none, and a rank that it
-        does not have."""
+        """Of some ranks, or of all ranks and their agents, in the run's last attempt. OptionError for a folder that is
+        none, and a rank that it does not have."""
+        folder = attempts_of(folder)[-1]
         try:
             self._all: list[int] = json.loads((folder / "run.json").read_text(encoding="utf-8"))["ranks"]
         except (OSError, ValueError, KeyError, TypeError) as error:

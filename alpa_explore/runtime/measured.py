@@ -19,6 +19,7 @@ from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.questions.reprice import reprice
+from alpa_explore.runtime.folder import attempts_of
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
@@ -122,17 +123,19 @@ def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool 
 def load_measured(
     folder: str | os.PathLike[str], cluster: Cluster | None = None, *, allow_import: bool = False
 ) -> Measured:
-    """The figures that `write_measured` wrote, or would write for a run that was started by a script.
+    """The figures that `write_measured` wrote, or would write for a run that was started by a script; of a run that was
+    retried, those of its last attempt.
 
     With a cluster, the predictions are those of the same plan on that cluster. PlanFileError where the folder holds no
     measured run; raises as `reprice`.
     """
-    path = Path(folder) / FILE
+    home = attempts_of(Path(folder))[-1]
+    path = home / FILE
     try:
         if cluster is not None:
-            return _joined(Path(folder), cluster, allow_import=allow_import)
+            return _joined(home, cluster, allow_import=allow_import)
         if not path.exists():
-            return write_measured(Path(folder))
+            return write_measured(home)
         body = json.loads(path.read_text(encoding="utf-8"))
         return Measured(
             **{

@@ -269,9 +269,12 @@ def _fault(error: Exception) -> RunError:
             found=str(error),
             remedy="Free some space, or name a folder on another disk (--folder, folder=).",
         )
+    lost = isinstance(error, ConnectionError | TimeoutError)
     remedy = (
         "Correct the cause that it names: files of the data, or the connection to the scheduler."
         if isinstance(error, OSError)
         else "This is a bug of alpa_explore: please report it."
     )
-    return RunError("The run could not be prepared", found=f"{type(error).__name__}: {error}", remedy=remedy)
+    fault = RunError("The run could not be prepared", found=f"{type(error).__name__}: {error}", remedy=remedy)
+    fault.may_pass = lost
+    return fault

@@ -1,0 +1,137 @@
+"""Retries on one machine: what may be retried, under which plan, and what the user is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.errors import ExecutorError, OptionError, RunError
+from alpa_explore.runtime.attempts.attempt import check_again, ended_for_good
+from alpa_explore.runtime.attempts.replan import check_replanned, cluster_left, plan_again, words
+from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.logs import LogReader
+from alpa_explore.runtime.measured import load_measured
+from alpa_explore.runtime.targets.local import environment
+from tests.runtime.plans import gone_within, processes_of, small_plan, two_machines
+
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return small_plan()
+
+
+def rank_of(folder):
+    agents = processes_of(folder)
+    return next(process for process in agents if process.parent() in agents)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"retries": 1}, r"only be retried from checkpoints: retries=1 without checkpoints\. Give --checkpoint-every"),
+        ({"retries": -1, "checkpoint_every": 2}, r"cannot be retried so often: -1"),
+        ({"retries": 1, "checkpoint_every": 2, "target": "slurm"}, r"watched from here.*target slurm"),
+        ({"retries": 1, "checkpoint_every": 2, "record": True}, r"compared with one process cannot be retried"),
+        ({"replan": lambda old, _: old}, r"Nothing is planned again without retries"),
+    ],
+)
+def test_what_cannot_be_retried_is_refused_at_once(asked, told, plan, tmp_path) -> None:
+    with pytest.raises(OptionError, match=told):
+        launch(plan, folder=tmp_path / "run", device="cpu", **asked)
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_a_fault_that_may_pass_is_retried_and_not_more_often_than_asked() -> None:
+    lost = ExecutorError("A worker is lost", found="w", remedy="Look.")
+    check_again(lost, 2, 2)
+    with pytest.raises(RunError, match="attempt 3 of 3") as often:
+        check_again(lost, 3, 2)
+    final = ended_for_good(lost, often.value)
+    assert isinstance(final, ExecutorError)
+    assert str(final) == "A worker is lost: w. Look. Not retried: this was attempt 3 of 3."
+    with pytest.raises(RunError, match="it would happen again"):
+        check_again(RunError("The loss is not a number", found="nan", remedy="Look."), 1, 2)
+
+
+def test_a_plan_for_what_is_left_has_the_same_microbatches_and_another_pipeline() -> None:
+    old = two_machines()
+    new = plan_again(replace(old, details=None), cluster_left(old, 1, 1), None, allow_import=False)
+    assert (new.cluster.devices, words(new)) == (1, "1 stage on 1x1:cpu: 1x1")
+    assert (new.model.samples, new.options.num_microbatches) == (old.model.samples, old.options.num_microbatches)
+    check_replanned(new, old, cluster_left(old, 1, 1))
+    with pytest.raises(OptionError, match="more devices than are left"):
+        check_replanned(old, old, cluster_left(old, 1, 1))
+    other = ax.baseline("gpt-tiny", "1x1:cpu", "inter-only", num_microbatches=2, num_layers=1)
+    with pytest.raises(OptionError, match="another model"):
+        check_replanned(other, old, cluster_left(old, 1, 1))
+
+
+@pytest.mark.distributed
+def test_the_command_says_what_failed_and_from_where_it_goes_on(plan, tmp_path) -> None:
+    plan.save(tmp_path / "a.plan.json")
+    folder, steps = tmp_path / "run", 300
+    words = ["launch", tmp_path / "a.plan.json", "--steps", steps, "--device", "cpu", "--folder", folder]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "alpa_explore.cli", *map(str, words), "--checkpoint-every", "20", "--retries", "1"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + SECONDS
+    while not (folder / "checkpoints" / "step-000020").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    rank_of(folder).kill()
+    out, said = command.communicate(timeout=SECONDS)
+    assert command.returncode == 0, said
+    (retry,) = json.loads((folder / "attempts.json").read_text())
+    first = retry["first_step"]
+    assert f"attempt 1 failed: {retry['reason']} Attempt 2 goes on from step {first} (" in said
+    assert retry["lost_steps"] <= 20
+    printed = [json.loads(line)["step"] for line in out.splitlines()]
+    again = printed.index(first, printed.index(first) + 1) if printed.count(first) == 2 else printed.index(first)
+    assert printed[:again] == list(range(again))
+    assert printed[again:] == list(range(first, steps))
+    assert find_checkpoint(folder)[1].step == steps
+    assert LogReader(folder).folder == folder / "attempt-2"
+    assert load_measured(folder).measured_iteration_seconds > 0
+    assert not (folder / "checkpoints").exists(), "those of the last attempt are enough"
+    assert gone_within(folder, 1)
+
+
+@pytest.mark.distributed
+def test_an_error_in_the_users_data_is_not_retried(plan, tmp_path) -> None:
+    from alpa_explore.models.recipe import build_from_recipe
+
+    recipe = build_from_recipe(plan.model.recipe, plan.model.samples, device="cpu")
+
+    def data(number):
+        if number == 6:
+            raise ValueError("record 6 is damaged")
+        return recipe.microbatch(number) if recipe.microbatch else recipe.example_inputs
+
+    run = launch(
+        plan,
+        folder=tmp_path / "run",
+        model=recipe.model,
+        loss=recipe.loss,
+        data=data,
+        device="cpu",
+        checkpoint_every=1,
+        retries=2,
+    )
+    with pytest.raises(RunError, match=r"record 6 is damaged.*Not retried: it would happen again"):
+        run.result(SECONDS)
+    assert run.progress.retries == ()
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in (p.info["cmdline"] or [])]
