@@ -9,8 +9,8 @@ Names are loaded when first used (PEP 562): importing the package takes neither 
 Packages, in the order in which data passes; each imports only those before it, and its docstring is the guide to it:
 errors, units, numerics · store, execution · graph · cluster · accuracy · models · tracing, layering, schedules ·
 sharding · cost · intra_op · pricing · inter_op · search · plans · planner · baselines, programs · questions,
-validation · runtime, calibration · attached · figures · cli. ARCHITECTURE.md says what each holds. Begin with
-`planner/plan.py` and `search/resolve.py`.
+validation · runtime, calibration · random_plans, attached · figures · cli. ARCHITECTURE.md says what each holds. Begin
+with `planner/plan.py` and `search/resolve.py`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from alpa_explore.questions.reprice import reprice as reprice
     from alpa_explore.questions.what_if import regrets as regrets
     from alpa_explore.questions.what_if import what_if as what_if
+    from alpa_explore.random_plans.campaign import verify_random as verify_random
     from alpa_explore.runtime.launch import launch as launch
     from alpa_explore.runtime.verify import verify as verify
+    from alpa_explore.runtime.verify import verify_interpreted as verify_interpreted
     from alpa_explore.sharding.coverage import coverage as coverage
     from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
@@ -70,6 +72,8 @@ _HOME = {
     "replan": "alpa_explore.planner.replan",
     "reprice": "alpa_explore.questions.reprice",
     "verify": "alpa_explore.runtime.verify",
+    "verify_interpreted": "alpa_explore.runtime.verify",
+    "verify_random": "alpa_explore.random_plans.campaign",
     "what_if": "alpa_explore.questions.what_if",
 }
 

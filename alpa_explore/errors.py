@@ -71,6 +71,10 @@ class SolverError(AlpaExploreError):
     """A sharding problem that a solver could not finish."""
 
 
+class NoChoiceError(AlpaExploreError):
+    """Choices, made one node after the other, that leave a later node of a stage no legal strategy."""
+
+
 class ScheduleError(AlpaExploreError):
     """A schedule that cannot run (tasks missing, a deadlock), or one that does not exist for this pipeline."""
 

@@ -67,7 +67,7 @@ def cluster_of(
                 f" {units.bytes_per_second(fastest)}. The slowest is planned with.",
             )
     elif len(hosts) > 1:
-        remarks += ("The links were not measured: they are those of the preset.",)
+        remarks += ("The links between hosts were not measured: they are those of the preset or the calibration.",)
     if len({host.machine for host in hosts}) < len(hosts):
         remarks += ("Some of the hosts are one machine: they share its cores and memory.",)
     free = min(host.free_bytes // per_node if not host.gpus else host.free_of_devices for host in hosts)

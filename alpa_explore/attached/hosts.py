@@ -123,17 +123,24 @@ def differences_from_here(hosts: Sequence[Host], here: Versions) -> tuple[str, .
     """In what hosts differ from this process: a plan can be made, but a run sends them code that they may not read."""
     known = [host for host in hosts if not host.problem]
     found = []
+
+    def compared(versions: Versions, number: int) -> str:
+        """Without the build: a launcher without a GPU may start ranks that have one."""
+        return versions.comparable[number].partition("+")[0]
+
     for what, number in (("Python", 0), ("torch", 1), ("alpa_explore", 2)):
-        mine = here.comparable[number]
-        others = {host.versions.comparable[number] for host in known} - {mine}
+        mine = compared(here, number)
+        others = {compared(host.versions, number) for host in known} - {mine}
         if others and mine:
-            names = ", ".join(h.name for h in known if h.versions.comparable[number] != mine)
+            names = ", ".join(h.name for h in known if compared(h.versions, number) != mine)
             found.append(f"{what}: {', '.join(sorted(others)) or 'not known'} on {names}; {mine} here")
     return tuple(found)
 
 
 def memory_text(host: Host) -> str:
-    """'15.5 of 16 GiB' free of the devices' memory."""
-    if host.gpus:
-        return f"{units.bytes_(host.free_of_devices)} of {units.bytes_(min(g.memory_bytes for g in host.gpus))} each"
-    return f"{units.bytes_(host.free_bytes)} of {units.bytes_(host.memory_bytes)}"
+    """'15.5 of 16 GiB' that are free: of each GPU, or of the host."""
+    total = min(g.memory_bytes for g in host.gpus) if host.gpus else host.memory_bytes
+    free = units.bytes_(host.free_of_devices if host.gpus else host.free_bytes)
+    number, _, unit = free.partition(" ")
+    whole = units.bytes_(total)
+    return f"{number if whole.endswith(f' {unit}') else free} of {whole}" + (" each" if host.gpus else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from alpa_explore.attached import tuning
 from alpa_explore.errors import ExecutorError, MissingPackageError, OptionError
@@ -54,15 +56,20 @@ def _over_ssh(listed: str) -> Iterator[str]:
         raise MissingPackageError(
             "Starting workers over SSH needs asyncssh", found="it is not installed", remedy="pip install asyncssh."
         )
-    from distributed import SSHCluster
+    from distributed import Client, SSHCluster
 
-    options = {"nthreads": 1, "memory_limit": 0, "nanny": False}
+    logging.getLogger("distributed.deploy").setLevel(logging.WARNING)  # it repeats the logs of all workers
     try:
+        # By default the scheduler would take the address of its host's name, which often is the loopback.
+        address = socket.gethostbyname(hosts[0])
+        if address.startswith("127.") and len(hosts) > 1:
+            address = _address_towards(hosts[1])
         # The first host runs the scheduler, the others workers: so the first is listed twice.
         cluster = SSHCluster(
             [hosts[0], *hosts],
-            worker_options=options,
-            scheduler_options={"port": 0, "dashboard": False},
+            worker_class="distributed.Worker",
+            worker_options={"nthreads": 1, "memory_limit": 0, "dashboard": False},
+            scheduler_options={"host": address, "port": 0, "dashboard": False, "dashboard_address": f"{address}:0"},
             remote_python=sys.executable,
         )
     except Exception as error:  # of asyncssh and of dask alike: unknown hosts, keys that are refused
@@ -71,8 +78,25 @@ def _over_ssh(listed: str) -> Iterator[str]:
             found=f"{', '.join(hosts)}: {error or type(error).__name__}",
             remedy="Check that `ssh HOST` works without a password, and that Python is at the same path there.",
         ) from error
-    with contextlib.closing(cluster):
+    with contextlib.ExitStack() as ends:
+        ends.callback(_close, cluster)
+        client = ends.enter_context(Client(cluster.scheduler_address, set_as_default=False))  # type: ignore[no-untyped-call]  # dask has few annotations
+        # Closing the cluster only ends the connections, after which some SSH servers leave the processes.
+        ends.callback(client.shutdown)
+        try:
+            client.wait_for_workers(len(hosts), timeout=tuning.START_SECONDS)
+        except TimeoutError as error:
+            raise ExecutorError(
+                "Not all workers that were started over SSH came",
+                found=f"{len(client.nthreads())} of {len(hosts)} after {tuning.START_SECONDS:.0f} s",
+                remedy=f"Check that all hosts reach {cluster.scheduler_address}, or name fewer.",
+            ) from error
         yield cluster.scheduler_address
+
+
+def _close(cluster: Any) -> None:
+    with contextlib.suppress(OSError):  # the scheduler is gone already
+        cluster.close(timeout=tuning.CONNECT_SECONDS)
 
 
 @contextlib.contextmanager
@@ -115,15 +139,18 @@ def allocated_nodes(given: Mapping[str, str]) -> list[str]:
 def _own_address(nodes: list[str]) -> str:
     """The address of this node that leads to the others: a loopback address only if it is alone."""
     others = [node for node in nodes if node.partition(".")[0] != socket.gethostname().partition(".")[0]]
-    if not others:
-        return "127.0.0.1"
+    return _address_towards(others[0]) if others else "127.0.0.1"
+
+
+def _address_towards(host: str) -> str:
+    """The address of this machine on its way to another one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((others[0], 9))  # sends nothing: the kernel only chooses the interface
+            probe.connect((host, 9))  # sends nothing: the kernel only chooses the interface
         except OSError as error:
             raise ExecutorError(
-                "A node of the allocation cannot be reached",
-                found=f"{others[0]}: {error.strerror or error}",
+                "A host cannot be reached",
+                found=f"{host}: {error.strerror or error}",
                 remedy="Check that its name is known on this node.",
             ) from error
         return str(probe.getsockname()[0])

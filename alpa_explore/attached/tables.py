@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ def host_rows(hosts: Sequence[Host]) -> list[Row]:
         {
             "host": host.name,
             "address": host.address,
-            "devices": host.problem or f"{host.devices} × {host.device}" + (" cores" if not host.gpus else ""),
+            "devices": host.problem or _devices(host),
             "free memory": "" if host.problem else memory_text(host),
             "Python": host.versions.python,
             "torch": host.versions.torch,
@@ -45,6 +46,12 @@ def link_rows(links: Sequence[MeasuredLink]) -> list[Row]:
             }
         )
     return rows
+
+
+def _devices(host: Host) -> str:
+    """'8 × NVIDIA H100', '4 cores of Intel Xeon'."""
+    model = re.sub(r"\((R|TM)\)| CPU @.*| Processor$", "", host.device, flags=re.IGNORECASE)
+    return f"{host.devices} × {model}" if host.gpus else f"{host.devices} cores of {model}"
 
 
 def _rate(size: int, seconds: float | None) -> str:

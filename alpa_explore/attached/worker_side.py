@@ -24,6 +24,8 @@ from alpa_explore.attached import tuning
 
 _SIZE = struct.Struct("!Q")
 SECRET_BYTES = 16
+_DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Where a driver of GPUs (NVIDIA's, AMD's, Windows') shows itself; torch is not imported without one."""
 
 
 async def described() -> dict[str, Any]:
@@ -34,19 +36,12 @@ async def described() -> dict[str, Any]:
 def describe() -> dict[str, Any]:
     """The host of this process: names, versions, devices and memory, as JSON can hold them."""
     import psutil  # distributed depends on it
-    import torch
 
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
     limit = _cgroup_limit()
     if limit is not None and limit < total:
         total, free = limit, min(free, limit)
-    gpus = []
-    for number in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(number)
-        gpu_free, gpu_total = torch.cuda.mem_get_info(number)
-        uuid = str(getattr(properties, "uuid", "")) or f"{number}"
-        gpus.append({"name": properties.name, "uuid": uuid, "memory_bytes": gpu_total, "free_bytes": gpu_free})
     return {
         "name": socket.gethostname(),
         "versions": versions(),
@@ -54,7 +49,7 @@ def describe() -> dict[str, Any]:
         "cores": _cores(),
         "memory_bytes": int(total),
         "free_bytes": int(free),
-        "gpus": gpus,
+        "gpus": _gpus() if any(Path(driver).exists() for driver in _DRIVERS) else [],
         "machine": _first_line("/proc/sys/kernel/random/boot_id") or socket.gethostname(),
         "namespace": _link_target("/proc/self/ns/net") or socket.gethostname(),
         "rdma": sorted(p.name for p in Path("/sys/class/infiniband").glob("*")),
@@ -63,18 +58,12 @@ def describe() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """The versions of this process."""
-    import torch
-
     from alpa_explore.store.code_version import code_version
 
-    try:
-        release = version("alpa-explore")
-    except PackageNotFoundError:  # its sources are used as they are
-        release = "sources"
     return {
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "alpa_explore": f"{release} {code_version(('.',))[:8]}",
+        "torch": _version("torch"),
+        "alpa_explore": f"{_version('alpa-explore')} {code_version(('.',))[:8]}",
     }
 
 
@@ -167,6 +156,25 @@ def _exactly(line: socket.socket, count: int) -> bytes:
             raise ConnectionResetError("closed by the other host")
         found += part
     return found
+
+
+def _gpus() -> list[dict[str, Any]]:
+    import torch  # seconds, which a worker without GPUs has no need of
+
+    found = []
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        free, total = torch.cuda.mem_get_info(number)
+        uuid = str(getattr(properties, "uuid", "")) or f"{number}"
+        found.append({"name": properties.name, "uuid": uuid, "memory_bytes": total, "free_bytes": free})
+    return found
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # its sources are used as they are, or it is missing
+        return "not installed"
 
 
 def _cores() -> int:

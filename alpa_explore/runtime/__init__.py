@@ -16,7 +16,8 @@ Read in this order:
     targets/   where ranks are started: this machine, a script, Dask workers
     run        the handle of a run, which watches it
     launch     check a request, write the folder, start the ranks
-    verify     compare a run with one process
+    one_process  the reference of a run, and its differences from it
+    verify     compare a run, or an interpreted program, with one process
 
 A run is a training run on devices. Ranks are processes that communicate by torch.distributed; the program that launched
 them communicates with them only by files in the folder of the run, so that all targets work alike. `targets` starts

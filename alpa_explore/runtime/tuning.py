@@ -59,6 +59,8 @@ ASK_SECONDS = 10.0
 """How long a Dask worker may take for an answer. It says of an unreachable host that it is, before anything starts."""
 DESCRIBE_SECONDS = 60.0
 """How long it may take to describe its host, for which it imports this package, and torch where there are GPUs."""
+SUSPECT_SECONDS = 4.0
+"""Links between hosts are tried when no rank has finished an instruction for so long. Costs a connection a pair."""
 REACH_SECONDS = 4.0
 """How long a connection between two hosts may take; TCP repeats a lost packet after 1 and 3 s."""
 LISTEN_BACKLOG = 512

@@ -1,80 +1,38 @@
-"""Compare a plan on its devices with one process: the loss, every gradient and every updated weight of a few steps.
+"""Compare a plan with one process: the loss, every gradient and every updated weight of a few steps.
 
-Both start each step from the same weights, those of the ranks, so that rounding errors do not accumulate over steps; by
-induction all steps are right. The error of a gradient is relative to the largest entry of the gradient, or to a
-ten-thousandth of the largest entry of all gradients if that is more: an entry that should be zero consists of rounding
-errors only. An updated weight is compared with an optimizer step on the gradient of the ranks, because Adam's step is
-±learning rate even where a gradient is nearly zero and rounding decides its sign.
+`verify` trains on devices, a process a rank; `verify_interpreted` runs the same instructions in this process, which is
+quicker where the ranks are many and the model is small. `one_process` says how errors are measured.
 """
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.errors import AlpaExploreError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.plans.schedule_stages import schedule_table
-from alpa_explore.programs.execution.execute import Values, cut
-from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
-from alpa_explore.programs.instruction import Box
+from alpa_explore.programs.check import check
+from alpa_explore.programs.execution.execute import Values
+from alpa_explore.programs.execution.interpret import interpret_steps
 from alpa_explore.programs.lowering.decision import plan_decisions
+from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.programs.program import Program
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.one_process import Difference, OneProcess, Verification, check_determined
 from alpa_explore.runtime.reports import StepReader
-from alpa_explore.runtime.training import Microbatches
-from alpa_explore.tracing.aten import draws
-from alpa_explore.tracing.evaluate import evaluate
-from alpa_explore.tracing.targets import with_counts
-
-NOTHING = 1e-4
-"""Share of the largest gradient that is the least scale of a parameter's gradient."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """One comparison and its relative error."""
-
-    step: int
-    what: str
-    """'loss', 'gradient' or 'weight'."""
-    name: str
-    """Name of the parameter; empty for the loss."""
-    relative_error: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
-    """The comparisons of a run with one process."""
-
-    ranks: int
-    steps: int
-    tolerance: float
-    differences: tuple[Difference, ...]
-
-    @property
-    def worst(self) -> Difference:
-        """The comparison with the largest error; NaN counts as the largest."""
-        return max(self.differences, key=lambda d: (d.relative_error != d.relative_error, d.relative_error))
-
-    @property
-    def passed(self) -> bool:
-        """Whether all errors are within the tolerance."""
-        return self.worst.relative_error <= self.tolerance
-
-    def worst_of(self, what: str) -> float:
-        """The largest error of one kind of comparison."""
-        return max(d.relative_error for d in self.differences if d.what == what)
+from alpa_explore.runtime.training import Microbatches, training
+from alpa_explore.schedules.task import Schedule
 
 
 def verify(
@@ -92,7 +50,7 @@ def verify(
     The folder of the run is kept when the run fails.
     """
     plan = rebuild(plan, graph, allow_import=allow_import)
-    _check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
+    check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
     try:
         run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **options)
@@ -117,7 +75,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
     assert not isinstance(state, StoredState), "a resumed run is not recorded"
-    reference = _OneProcess(job.program.graph, state, job.options.learning_rate)
+    reference = OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
     # All samples, not only those of one rank.
     batches = replace(job.batches, place=None) if isinstance(job.batches, Microbatches) else job.batches
@@ -129,77 +87,63 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     return tuple(compared)
 
 
-class _OneProcess:
-    """Runs the sequential graph; after each step its weights are set to those of the ranks."""
+def verify_interpreted(
+    plan: Plan,
+    *,
+    steps: int = 2,
+    tolerance: float = 1e-5,
+    schedule: str | Schedule | None = None,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    graph: TrainingGraph | None = None,
+    allow_import: bool = False,
+) -> Verification:
+    """As `verify`, but all ranks run in this process, under the reference interpreter; no other process is started.
 
-    def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float) -> None:
-        self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
-        self.optimizers: dict[int, PieceOptimizer] = {}
-
-    def step(
-        self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
-    ) -> Iterator[Difference]:
-        """Run one step, and compare it with the records of each rank: every replica and every piece by itself."""
-        wanted_loss, expected = self._gradients(microbatches)
-        yield _difference(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
-        largest = max(float(g.abs().max()) for g in expected.values())
-        for place, parameter in enumerate(self.graph.parameters):
-            gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
-            weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
-            scale = max(float(expected[place].abs().max()), NOTHING * largest)
-            yield _difference(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
-            updated = self._updated(place, _whole(expected[place].shape, gradients))
-            error = _error(updated, weights)
-            yield _difference(step, "weight", parameter.name, error, float(updated.abs().max()))
-            self.state[parameter.tensor] = _whole(updated.shape, weights)
-
-    def _gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
-        """(mean loss, mean gradient of every parameter)."""
-        loss, sums = 0.0, dict[int, torch.Tensor]()
-        for microbatch in with_counts(self.graph, microbatches):
-            values = evaluate(self.graph, {**self.state, **microbatch})
-            loss += float(values[self.graph.loss]) / len(microbatches)
-            for place, parameter in enumerate(self.graph.parameters):
-                gradient = values[parameter.gradient]
-                sums[place] = sums[place] + gradient if place in sums else gradient
-        return loss, {place: total / len(microbatches) for place, total in sums.items()}
-
-    def _updated(self, place: int, gradient: torch.Tensor) -> torch.Tensor:
-        parameter = self.graph.parameters[place]
-        if place not in self.optimizers:
-            kind, weight = self.graph.operators[parameter.update].kind, self.state[parameter.tensor]
-            self.optimizers[place] = PieceOptimizer(kind, weight, self.learning_rate)
-        return self.optimizers[place].step(gradient)
+    Raises as `rebuild` and `lower`, ProgramError where the ranks deadlock, OptionError for a model that draws random
+    numbers.
+    """
+    plan = rebuild(plan, graph, allow_import=allow_import)
+    program = lower(plan, schedule)
+    check(program)
+    check_determined(program.graph)
+    state, batches = training(program.graph, plan.model, None, seed=seed, allow_import=allow_import)
+    compared = interpreted_differences(program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed)
+    return Verification(ranks=len(program.ranks), steps=steps, tolerance=tolerance, differences=compared)
 
 
-def _difference(step: int, what: str, name: str, error: float, scale: float) -> Difference:
-    relative = error / scale if scale else error
-    return Difference(step=step, what=what, name=name, relative_error=relative)
+def interpreted_differences(
+    program: Program,
+    state: Values,
+    batches: Callable[[int], Values],
+    *,
+    steps: int = 2,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+) -> tuple[Difference, ...]:
+    """Interpret some steps of a program, and compare each with one process.
 
-
-def _error(expected: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> float:
-    """The largest difference of any piece from its box; infinite where the pieces do not cover the tensor."""
-    covered = torch.zeros(expected.shape, dtype=torch.bool)
-    worst = 0.0
-    for box, piece in pieces:
-        covered[tuple(slice(start, stop) for start, stop in box)] = True
-        error = float((cut(expected, box).double() - piece.double()).abs().max())
-        worst = max(worst, error if error == error else math.inf)
-    return worst if bool(covered.all()) else math.inf
-
-
-def _whole(shape: torch.Size, pieces: list[tuple[Box, torch.Tensor]]) -> torch.Tensor:
-    whole = torch.zeros(shape, dtype=pieces[0][1].dtype)
-    for box, piece in pieces:
-        whole[tuple(slice(start, stop) for start, stop in box)] = piece
-    return whole
-
-
-def _check_determined(graph: TrainingGraph) -> None:
-    drawing = [o for o in graph.operators if draws(o.kind)]
-    if drawing:
-        raise OptionError(
-            "A model that draws random numbers cannot be compared with one process",
-            found=f"{drawing[0].kind} ({drawing[0].name}); {len(drawing)} such operators",
-            remedy="Capture it in eval mode (`model.eval()`), or with dropout 0, plan that, and verify that plan.",
-        )
+    `batches(number)` gives the inputs of a microbatch, counted over all steps. ProgramError where the ranks deadlock.
+    """
+    count = program.schedule.num_microbatches
+    microbatches = [[batches(step * count + m) for m in range(count)] for step in range(steps)]
+    reference, compared = OneProcess(program.graph, state, learning_rate), list[Difference]()
+    iterations = interpret_steps(
+        program, state, microbatches.__getitem__, steps=steps, learning_rate=learning_rate, seed=seed
+    )
+    for step, ranks in enumerate(iterations):
+        losses = {m: loss for rank in ranks for m, loss in rank.losses.items()}
+        recorded = [
+            {
+                "gradients": rank.gradients,
+                "values": [
+                    (lasting.tensor, lasting.box, rank.lasting[number, lasting.value])
+                    for number in rank.stages
+                    for lasting in program.stages[number].lasting[rank.rank]
+                    if not lasting.zero
+                ],
+            }
+            for rank in ranks
+        ]
+        compared += reference.step(step, microbatches[step], sum(losses.values()) / count, recorded)
+    return tuple(compared)

@@ -8,12 +8,15 @@ import secrets
 import socket
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.attached import worker_side
+from alpa_explore.attached import calibrations, worker_side
+from alpa_explore.attached.attach import calibrate
+from alpa_explore.attached.hosts import Gpu
 from alpa_explore.attached.starting import scheduler_of
 from alpa_explore.errors import CancelledError, ClusterError, ExecutorError, OptionError
 
@@ -171,3 +174,23 @@ def test_the_command_says_what_is_wrong_in_a_line(capsys) -> None:
     assert "without --scheduler" in capsys.readouterr().err
     assert cli.main(["plan", "gpt-tiny", "--cluster", "1x2:cpu", "--hosts", "h1", "-B", "4"]) == 2
     assert "--hosts is for attached hosts" in capsys.readouterr().err
+
+
+def test_a_calibration_on_a_worker_is_kept_for_machines_of_its_kind(cluster, tmp_path, monkeypatch, reported) -> None:
+    reported()
+    monkeypatch.setenv("ALPA_EXPLORE_CALIBRATIONS", str(tmp_path / "kept"))
+    host = ax.attach(cluster, links=False).hosts[0]
+    with pytest.raises(ExecutorError, match="No CUDA device is attached"):
+        calibrate(cluster, replace(host, gpus=(Gpu(name="T4", uuid="1", memory_bytes=1, free_bytes=1),)), 1)
+    assert not (tmp_path / "kept").exists()
+
+    async def measured(_kind: str, ranks: int, name: str, *_more: object) -> dict[str, Any]:
+        return {"name": name, "device": {"like": "cpu", "launch_seconds": ranks * 1e-6}} | {
+            key: {"bandwidth": 1e9, "latency_seconds": 1e-5} for key in ("inside_node", "between_nodes")
+        }
+
+    monkeypatch.setattr(calibrations, "calibrated", measured)
+    path = calibrate(cluster, host, 2)
+    assert (path.parent, path.stem) == (tmp_path / "kept", calibrations.machine_key(host, 2))
+    device = ax.attach(cluster, links=False).cluster(2).device
+    assert (device.name, device.launch_seconds) == (path.stem, 2e-6)

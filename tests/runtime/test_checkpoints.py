@@ -9,7 +9,9 @@ import json
 import os
 import pickle
 import shutil
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -344,3 +346,21 @@ def test_a_keeper_reads_reports_as_they_come(run, mlp, trained) -> None:
     assert keeper.kept[0].bytes == sum(p.stat().st_size for p in keeper.kept[0].folder.iterdir()) - len(
         (keeper.kept[0].folder / "checkpoint.json").read_bytes()
     )
+
+
+def test_weights_are_moved_to_where_they_shall_be_also_on_another_disk(run, mlp, trained, tmp_path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert os.stat(other).st_dev != os.stat(run).st_dev
+        (tmp_path / "empty").mkdir()
+        for save in (tmp_path / "new" / "weights", tmp_path / "empty", Path(other) / "weights"):
+            share, reports = shares(mlp), []
+            for place, executor in enumerate(trained.ranks(mlp)):
+                report = StateWriter(run, place, executor, share[place]).weights(3, str(save))
+                reports.append((place, {"event": "checkpoint", **report}))
+            keeper = CheckpointKeeper(run, mlp.ranks, lambda reports=reports: reports)
+            keeper.poll()
+            assert [kept.folder for kept in keeper.kept] == [save]
+            assert_holds(save, {name: value for name, value in trained.wanted.items() if "optimizer" not in name})
+            assert [path.name for path in save.parent.iterdir() if path.name.startswith(".")] == []
+            with pytest.raises(CheckpointError, match="cannot be resumed from weights alone"):
+                find_checkpoint(save)

@@ -13,7 +13,7 @@ import torch
 from alpa_explore import cli
 from alpa_explore.errors import OptionError, RunError, UnknownNameError
 from alpa_explore.runtime.launch import launch
-from alpa_explore.runtime.targets.dask_workers import deal_ranks
+from alpa_explore.runtime.targets.dask_cluster import deal_ranks
 from alpa_explore.runtime.targets.scripts import COMMANDS
 from tests.runtime.plans import gone_within, processes_of, small_plan, two_machines
 

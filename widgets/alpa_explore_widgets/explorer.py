@@ -182,7 +182,11 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"
         model = self.session.sources.user_model
         planned = state.plan_settings or state.settings
-        code = plan_code(planned, user_model=model is not None and model.name == planned.model)
+        code = plan_code(
+            planned,
+            user_model=model is not None and model.name == planned.model,
+            scheduler=_scheduler_of(state, planned),
+        )
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
         panel.figure.waiting = _waiting_text(state)
@@ -311,6 +315,14 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def _table(state: State) -> str:
         """The plan on screen, with the settings that it was made with."""
         return plan_table(state.plan, state.plan_settings or state.settings)
+
+
+def _scheduler_of(state: State, settings: Settings) -> str:
+    """The scheduler of the attached hosts that the settings are for; '' where they are for another cluster."""
+    attachment = state.attachment
+    if attachment is None or attachment.cluster is None or attachment.nodes is None:
+        return ""
+    return attachment.nodes.scheduler if attachment.cluster.device.name == settings.device else ""
 
 
 def _name(s: Settings) -> str:

@@ -84,10 +84,11 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run_arguments(parser: Any, *, steps: int) -> None:
+def run_arguments(parser: Any, *, steps: int, file_optional: bool = False) -> None:
     """Add the arguments of all commands that run a plan."""
     argument = parser.add_argument
-    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    how_many = {"nargs": "?"} if file_optional else {}
+    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote", **how_many)
     argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
     argument(
         "--schedule",

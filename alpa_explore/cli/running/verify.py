@@ -1,14 +1,35 @@
-"""`alpa-explore verify PLAN`: compare the training of a plan on its devices with one process."""
+"""`alpa-explore verify`: compare the training of a plan, or of many random plans, with one process."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.progress_line import ProgressLine, duration
 from alpa_explore.cli.running.launch import requested_schedule, run_arguments
+from alpa_explore.errors import OptionError
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+
+if TYPE_CHECKING:
+    from alpa_explore.random_plans.campaign import Campaign
+
+_EPILOG = """With --random no plan file is needed: tiny models of every family, random cuts into stages on random
+submeshes and logical meshes of 1 to 8 devices, every schedule, and for each operator any strategy that its rule allows.
+Every plan is interpreted in one process; --launched K of them are also trained by a process a rank. A plan that differs
+is shrunk to a small one that still does, which is written as a plan file, and the command that repeats it is printed.
+
+exit codes: 0 equal, 1 an error exceeds the tolerance, 2 bad input
+
+examples:
+  alpa-explore verify a.plan.json
+  alpa-explore verify --random 1000 --seed 1 --launched 10"""
+
+_MOST_LINES = 12
+"""Sharded choices of a failing plan that are printed; --json has all."""
 
 
 def add(commands: Any) -> None:
@@ -17,11 +38,24 @@ def add(commands: Any) -> None:
         "verify",
         help="compare a plan's training with one process",
         allow_abbrev=False,
-        description="Train a few steps with a plan, one process per device, and in a single process from the same"
-        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error exceeds the"
-        " tolerance.",
+        description="Train a few steps with a plan, one process per device, and in a single process from the same\n"
+        "weights; compare the loss, every gradient and every updated weight.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run_arguments(parser, steps=2)
+    run_arguments(parser, steps=2, file_optional=True)
+    parser.add_argument(
+        "--interpret",
+        action="store_true",
+        help="run all ranks in this process, by the reference interpreter, instead of a process per device",
+    )
+    random = parser.add_argument_group("random plans").add_argument
+    random("--random", type=int, metavar="N", help="instead of a plan file, N random plans of tiny models, of --seed")
+    random("--first", type=int, default=0, metavar="K", help="begin with plan number K of the seed (default: 0)")
+    random("--families", metavar="NAME,…", help="models, of those that a wrong name lists (default: all)")
+    random("--launched", type=int, default=0, metavar="K", help="train K of them by torch.distributed too (default: 0)")
+    random("--workers", type=int, metavar="W", help="processes (default: one for each core)")
+    random("--folder", metavar="DIR", help="folder for the plan files of failures (default: a new one in ./alpa-runs)")
     parser.add_argument(
         "--tolerance",
         type=float,
@@ -35,19 +69,28 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the largest errors; 1 when one exceeds the tolerance."""
+    if (options.file is None) == (options.random is None):
+        raise OptionError(
+            "Either a plan file or --random N is verified",
+            found="neither" if options.file is None else f"{options.file} and --random {options.random}",
+            remedy="Give one of them.",
+        )
+    if options.random is not None:
+        return _random(options)
     from alpa_explore.plans.plan import load_plan
-    from alpa_explore.runtime.verify import verify
+    from alpa_explore.runtime.verify import verify, verify_interpreted
 
     plan = load_plan(options.file)
-    verification = verify(
-        plan,
-        steps=options.steps,
-        tolerance=options.tolerance,
-        schedule=requested_schedule(options),
-        device=options.device,
-        learning_rate=options.learning_rate,
-        seed=options.seed,
-        allow_import=options.allow_import,
+    common = {
+        "steps": options.steps,
+        "tolerance": options.tolerance,
+        "schedule": requested_schedule(options),
+        "learning_rate": 1e-3 if options.learning_rate is None else options.learning_rate,
+        "seed": options.seed or 0,
+        "allow_import": options.allow_import,
+    }
+    verification = (
+        verify_interpreted(plan, **common) if options.interpret else verify(plan, device=options.device, **common)
     )
     kinds = ("loss", "gradient", "weight")
     if options.json:
@@ -76,6 +119,75 @@ def run(options: argparse.Namespace) -> int:
             f"the plan computes in {plan.model.precision}, whose rounding alone is more than 1e-5: see --tolerance"
         )
     return 0 if verification.passed else 1
+
+
+def _random(options: argparse.Namespace) -> int:
+    """Verify random plans; 1 when one differs."""
+    from alpa_explore.random_plans.campaign import verify_random
+
+    with ProgressLine(sys.stderr) as line:
+        campaign = verify_random(
+            options.random,
+            seed=options.seed or 0,
+            first=options.first,
+            families=[name for name in (options.families or "").split(",") if name],
+            launched=options.launched,
+            workers=options.workers,
+            tolerance=options.tolerance,
+            folder=options.folder,
+            progress=line,
+        )
+    if options.json:
+        failures = [
+            {
+                **asdict(f),
+                "file": None if f.file is None else str(f.file),
+                "verdict": {**asdict(f.verdict), "relative_error": finite(f.verdict.relative_error)},
+            }
+            for f in campaign.failures
+        ]
+        worst = dict(zip(("relative_error", "number", "where"), campaign.worst, strict=True))
+        print_json({"passed": campaign.passed, **asdict(campaign), "worst": worst, "failures": failures})
+    else:
+        print(campaign_text(campaign))
+    return 0 if campaign.passed else 1
+
+
+def finite(error: float) -> float | None:
+    """JSON has no infinity: None for a plan that did not run."""
+    return error if error < float("inf") else None
+
+
+def campaign_text(campaign: Campaign) -> str:
+    """What came of random plans, for people."""
+    lines = [
+        f"{what:<9} " + ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        for what, counts in campaign.counts.items()
+    ]
+    for failure in campaign.failures:
+        lines += [
+            "",
+            f"FAILED: plan {failure.number} of seed {campaign.seed}, {failure.how}: {printable(failure.verdict.where)}"
+            + (
+                "" if failure.verdict.kind != "difference" else f", relative error {failure.verdict.relative_error:.1e}"
+            ),
+            f"  drawn     {failure.drawn}",
+            f"  smallest  {failure.smallest}",
+            *(f"            {line}" for line in failure.sharded[:_MOST_LINES]),
+            *([f"            … {more} more"] if (more := len(failure.sharded) - _MOST_LINES) > 0 else []),
+            f"  repeat    {failure.command}",
+        ]
+    error, number, where = campaign.worst
+    launched = f", {campaign.launched:,} of them launched too" if campaign.launched else ""
+    lines += [
+        "",
+        f"{campaign.plans - len([f for f in campaign.failures if f.how == 'interpreted']):,} of {campaign.plans:,}"
+        f" random plans equal one process{launched} ({campaign.compared:,} comparisons within {campaign.tolerance:g}).",
+        f"Largest relative error: {error:.1e} ({where}, plan {number})"
+        + (f"; launched: {campaign.worst_launched:.1e}." if campaign.launched else "."),
+        f"{duration(campaign.processor_seconds)} of processor time for the plans, {duration(campaign.seconds)} in all.",
+    ]
+    return "\n".join(lines)
 
 
 def _size(difference: Any) -> float:

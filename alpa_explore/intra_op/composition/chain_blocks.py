@@ -18,8 +18,11 @@ import numpy as np
 
 from alpa_explore.graph import Operator, Phase, TensorKind
 from alpa_explore.intra_op.composition import tuning
-from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, move_sums
 from alpa_explore.numerics.arrays import Ints
+
+_UPDATE = UPDATE_LAYER, UPDATE_LAYER
+"""The place of an operator of the update phase."""
 
 
 def layers_touching(layered: LayeredGraph) -> dict[int, set[int]]:
@@ -71,9 +74,9 @@ def cut_into_blocks(
 ) -> tuple[LayeredGraph, tuple[int, ...], tuple[int, ...]]:
     """The graph in fragments, and for each fragment its layer and its block."""
     places = _places(layered, constants)
-    order = sorted({place for place in places if place is not None})
-    number = {place: i for i, place in enumerate(order)}
-    fragment_of = tuple(UPDATE_LAYER if place is None else number[place] for place in places)
+    order = sorted(set(places) - {_UPDATE})
+    number = {_UPDATE: UPDATE_LAYER} | {place: i for i, place in enumerate(order)}
+    fragment_of = tuple(number[place] for place in places)
     layer_of = tuple(layer for _, layer in order)
     held: list[set[int]] = [set() for _ in order]
     for operator in layered.graph.operators:
@@ -116,18 +119,19 @@ def _distant_pairs(parts: set[int]) -> set[tuple[int, int]]:
     return {(a, b) for a in parts for b in parts if b >= a + 2}
 
 
-def _places(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int, int] | None]:
-    """(block, layer) of every operator; a backward operator has that of its forward operator, an update None."""
+def _places(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int, int]]:
+    """(block, layer) of every operator; a backward operator has that of its forward operator."""
     graph = layered.graph
     forward = [o for o in graph.operators if o.phase is Phase.FORWARD]
     layer_of = [layered.layer_of[o.index] for o in forward]
-    places: list[tuple[int, int] | None] = [None] * len(graph.operators)
+    places = [_UPDATE] * len(graph.operators)
     cuts = _cuts(_live_tensors(layered, forward, constants), layer_of)
     for i, operator in enumerate(forward):
         places[operator.index] = bisect_right(cuts, i), layer_of[i]
     for operator in graph.operators:
         if operator.phase is Phase.BACKWARD and operator.forward is not None:
             places[operator.index] = places[operator.forward]
+    move_sums(graph, places)
     return places
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.sharding.spec_constraint import SpecConstraint
+
+Place = TypeVar("Place", int, tuple[int, int])
 
 UPDATE_LAYER = -1
 """The layer of every update-phase operator."""
@@ -69,6 +72,7 @@ def assign_layers(
             layer_of.append(layer_of_forward[operator.forward])
         else:
             layer_of.append(UPDATE_LAYER)
+    move_sums(graph, layer_of)
     if software is not None and software.fuses_pointwise:
         graph = fuse(graph, layer_of)
     storage = _storage(graph)
@@ -93,6 +97,20 @@ def assign_layers(
         spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
         stored_constraints=_by_name(stored_names, spec_constraints),
     )
+
+
+def move_sums(graph: TrainingGraph, places: list[Place]) -> None:
+    """Move each sum of two gradients to the first place that computes a term of it, where both are later ones.
+
+    Autograd adds the gradients of a tensor where the tensor was made; here a stage sends their sum, not every term.
+    `places` are the layers of operators, or (block, layer).
+    """
+    for operator in graph.operators:
+        if operator.phase is Phase.BACKWARD and operator.kind == "aten.add.Tensor" and len(operator.inputs) == 2:
+            producers = [graph.tensors[t].producer for t in operator.inputs]
+            terms = [places[p] for p in producers if p is not None and graph.operators[p].phase is Phase.BACKWARD]
+            if len(terms) == 2 and places[operator.index] < min(terms):
+                places[operator.index] = min(terms)
 
 
 def _held(

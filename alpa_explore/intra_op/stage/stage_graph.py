@@ -29,7 +29,8 @@ class StageGraph:
     sources: tuple[int, ...]
     """Tensors produced outside: inputs, buffers, activations of earlier stages, gradients of later ones."""
     parameters: tuple[int, ...]
-    """Positions in `graph.parameters` of the weights that the stage reads."""
+    """Positions in `graph.parameters` of the weights that the stage reads, or computes a gradient of: a cut between a
+    weight's transpose and the product that reads it leaves the gradient in a stage that never reads the weight."""
     sinks: frozenset[int]
     """Tensors that the stage produces and another stage reads, and the loss: they leave without a pending sum."""
     held: tuple[int, ...]
@@ -113,6 +114,7 @@ class StageSlicer:
             if layers:
                 self._read_in[tensor] = min(layers), max(layers)
         self._read_in[graph.loss] = 0, layered.num_layers
+        self._gradients_apart = self._computed_apart()
         self._rows = _Rows.of(layered)
         self._stages: dict[tuple[object, ...], StageGraph] = {}
 
@@ -150,6 +152,19 @@ class StageSlicer:
         """For each gradient that is a sum of several tensors, these tensors."""
         return [frozenset(grads) for grads in self.layered.contributions if len(grads) > 1]
 
+    def _computed_apart(self) -> list[tuple[int, list[int]]]:
+        """(parameter, producers of its gradient) of the parameters of which a layer computes a gradient that does not
+        read the weight."""
+        graph, layer_of = self.layered.graph, self.layered.layer_of
+        apart = []
+        for position, parameter in enumerate(graph.parameters):
+            reading = {layer_of[reader] for reader in graph.readers.get(parameter.tensor, ())}
+            made = [graph.tensors[t].producer for t in self.layered.contributions[position]]
+            producers = [p for p in made if p is not None]
+            if not {layer_of[p] for p in producers} <= reading:
+                apart.append((position, producers))
+        return apart
+
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
         return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
 
@@ -180,6 +195,9 @@ class StageSlicer:
                 low, high = self._read_in.get(tensor, (first, last))
                 if low < first or high > last:
                     sinks.add(tensor)
+        for position, producers in self._gradients_apart:
+            if not own.isdisjoint(producers) and position not in parameters:
+                parameters[position] = None
         held = {t for layer in range(first, last + 1) for t in layered.held[layer]}
         if len(operators) < sum(len(self._by_layer[layer]) for layer in range(first, last + 1)):
             held &= touched

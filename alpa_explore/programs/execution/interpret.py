@@ -7,7 +7,7 @@ all transformed plans are compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,21 +65,40 @@ def interpret(
     if isinstance(state, torch.nn.Module):
         graph, state = program.graph, initial_weights(program.graph, state)
         microbatches = [input_values(graph, microbatch_tensors(inputs, loss)) for inputs in microbatches]
+    (ranks,) = interpret_steps(program, state, lambda _: microbatches, steps=1, learning_rate=learning_rate, seed=seed)
+    return _outcome(program, ranks)
+
+
+def interpret_steps(
+    program: Program,
+    state: Values,
+    microbatches: Callable[[int], Sequence[Values]],
+    *,
+    steps: int,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+) -> Iterator[Sequence[RankExecutor]]:
+    """Run iterations of a program one after the other; yields the ranks after each.
+
+    `microbatches(step)` gives those of one iteration by tensor of the graph, `state` the weights and buffers before the
+    first. The ranks are the same objects in every iteration. ProgramError when they deadlock.
+    """
     network = _Network()
     ranks = [
         RankExecutor(program, rank, _LocalTransport(network, rank), state, learning_rate=learning_rate, seed=seed)
         for rank in program.ranks
     ]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        _take_turns(ranks, microbatches)
-    return _outcome(program, ranks)
+    for step in range(steps):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            _take_turns(ranks, step, microbatches(step))
+        yield ranks
 
 
-def _take_turns(ranks: Sequence[RankExecutor], microbatches: Sequence[Values]) -> None:
+def _take_turns(ranks: Sequence[RankExecutor], step: int, microbatches: Sequence[Values]) -> None:
     """Run each rank in turn until it waits, until all are done. ProgramError on a deadlock."""
 
     def iteration(rank: RankExecutor) -> Waiting:
-        rank.begin(0)
+        rank.begin(step)
         for task in rank.program.order(rank.rank):
             yield from rank.run(task, microbatches.__getitem__)
 

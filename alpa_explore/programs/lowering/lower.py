@@ -7,10 +7,10 @@ Backward task    receive gradients, recompute activations that rematerialisation
 Update task      reshard the sums to the spec of the optimizer state, add the sums of other stages that share the
                  weight, run the optimizer step, store the weight
 
-Where a rank runs several stages that share a weight, the update is three tasks, each of which runs for all stages of
-the rank before the next one begins: SEND_GRADIENTS sends the sums to the other stages, UPDATE receives them and takes
+Where ranks run several stages and stages share a weight, the update is three tasks, each of which runs for all stages
+of a rank before the next one begins: SEND_GRADIENTS sends the sums to the other stages, UPDATE receives them and takes
 the step, RECEIVE_WEIGHTS fetches weights from the stages that updated them. In a single task the first stage would wait
-for a message that the same rank sends only in the update of its second stage.
+for a message that the same rank, or one that waits for it, sends only in the update of its second stage.
 
 The gradient of a weight that several stages share is summed once per iteration, in the update. A mean loss over targets
 divides by the mean number of targets of all microbatches (`Count`, `tracing.targets`). Lowering decides nothing:
@@ -192,15 +192,14 @@ class _Lowering:
                     self._fetch(stage, position, spec)
 
     def _update_in_parts(self) -> bool:
-        """Whether a rank runs several stages that use one weight.
+        """Whether a rank runs several stages, and stages share a weight.
 
-        The rank would wait in the update of the first stage for what it sends itself in the update of the second.
+        Ranks could wait for each other: the update of a rank's first stage for what another rank sends in the update of
+        its second stage, and that rank, in the update of its first, for the second stage of this one.
         """
-        for position in range(len(self.graph.parameters)):
-            ranks = [rank for decision in self.decisions if position in decision.weights for rank in decision.ranks]
-            if len(set(ranks)) < len(ranks):
-                return True
-        return False
+        runs = [rank for decision in self.decisions for rank in decision.ranks]
+        weights = [position for decision in self.decisions for position in decision.weights]
+        return len(set(runs)) < len(runs) and len(set(weights)) < len(weights)
 
     def _step(self, stage: int, position: int, gradient: int) -> None:
         writer, decision = self.writers[stage], self.decisions[stage]

@@ -8,6 +8,7 @@ Read in this order:
     kubernetes     a PyTorchJob, whose pods run the torchrun script
     mirror         copy what is new in the folder of a run from a host to the launcher
     dask_host      what runs on a Dask worker: receive a job, run its agent, send its reports
+    dask_cluster   the workers as hosts for ranks: versions, devices, links between them
     dask_workers   an agent on each worker of a Dask cluster
     target         the targets by name
 

@@ -49,6 +49,8 @@ class HostFacts:
     machine: str
     """Equal for workers that share devices, whatever names and addresses they go by."""
     devices: int
+    visible: tuple[str, ...]
+    """The GPUs that CUDA_VISIBLE_DEVICES names; empty where it is not set."""
     code: str
     """Digest of the sources of alpa_explore."""
 
@@ -76,6 +78,7 @@ async def facts(device: str, *, dask_worker: Any) -> HostFacts:
         interface=_interface_of(address),
         machine=_machine(device),
         devices=await asyncio.to_thread(available_devices, device),
+        visible=tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))),
         code=await asyncio.to_thread(source_digest),
     )
 
@@ -98,9 +101,9 @@ class Share:
         self.stop = threading.Event()
         self._agent: subprocess.Popen[bytes] | None = None
 
-    def start(self, first: int, count: int, meet: str, variables: dict[str, str]) -> None:
+    def start(self, first: int, count: int, meet: str, sockets: dict[str, str], gpus: str | None) -> None:
         """Start the agent, and the thread that watches it."""
-        surroundings = environment(variables)
+        surroundings = environment(sockets) | ({} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus})
         listening: tuple[int, ...] = ()
         if self.listener is not None and first == 0:
             listening = (self.listener.fileno(),)
@@ -206,9 +209,11 @@ def put(name: str, path: str, offset: int, data: bytes, *, dask_worker: Any) -> 
         stream.write(data)
 
 
-def start(name: str, first: int, count: int, meet: str, variables: dict[str, str], *, dask_worker: Any) -> None:
-    """Start the agent of `count` ranks."""
-    dask_worker.extensions[name].start(first, count, meet, variables)
+def start(
+    name: str, first: int, count: int, meet: str, sockets: dict[str, str], gpus: str | None, *, dask_worker: Any
+) -> None:
+    """Start the agent of `count` ranks, which see only the GPUs `gpus` where that is given."""
+    dask_worker.extensions[name].start(first, count, meet, sockets, gpus)
 
 
 def exchange(name: str, seen: Seen, stop: bool, checkpoint: int | None, *, dask_worker: Any) -> Answer:

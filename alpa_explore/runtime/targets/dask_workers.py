@@ -11,60 +11,34 @@ host must have reached every other one.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import secrets
-import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.errors import ExecutorError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.request import requested_step
-from alpa_explore.runtime.reports import events
+from alpa_explore.runtime.reports import events, read_heartbeat
 from alpa_explore.runtime.targets import dask_host
+from alpa_explore.runtime.targets.dask_cluster import (
+    call,
+    check_reachable,
+    connect,
+    deal_ranks,
+    described,
+    forget_run,
+    listen,
+    several,
+    unreached_pairs,
+)
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
-from alpa_explore.runtime.targets.local import check_available
 from alpa_explore.runtime.targets.mirror import Mirror
-
-_COMPARED = ("python", "torch", "alpa-explore")
-
-
-def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
-    """(worker, its first rank, number of ranks), for as few workers as needed.
-
-    OptionError where the ranks cannot be divided evenly.
-    """
-    if not addresses:
-        raise OptionError(
-            "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
-        )
-    used = sorted(addresses, key=_order)[:world]
-    if world % len(used):
-        raise OptionError(
-            "The ranks cannot be divided evenly among the workers",
-            found=f"{world} ranks for {len(used)} workers",
-            remedy="Start as many workers as machines, or one for each device of the plan.",
-        )
-    count = world // len(used)
-    return [(address, i * count, count) for i, address in enumerate(used)]
-
-
-def check_workers(scheduler: Any, world: int, device: str) -> None:
-    """OptionError where `world` ranks cannot be divided over the workers, these run other versions than this process,
-    or have too few devices. Workers that share devices count once."""
-    client, opened_here = connect(scheduler)
-    try:
-        used = deal_ranks(list(client.nthreads()), world)
-        check_available(world, _attached(used, _described(client, used, device)), device)
-    finally:
-        if opened_here:
-            client.close()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -101,14 +75,17 @@ class DaskRanks:
         """
         self.folder = folder
         self._client, self._own = connect(scheduler)
+        self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
         self._shares: list[_Share] = []
         self._tasks: list[Future[None]] = []
         self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
+        self._cut: dict[str, Any] | None = None
+        """The failure, where two hosts cannot reach each other any more."""
         try:
             used = deal_ranks(list(self._client.nthreads()), world)
-            host_of = _described(self._client, used, device)
+            host_of = described(self._client, used, device)
             self._shares = [
                 _Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
                 for worker, first, count in used
@@ -130,6 +107,8 @@ class DaskRanks:
         ended = [outcome for outcome in outcomes if outcome is not None]
         if len(ended) < len(outcomes):
             return None
+        if self._cut is not None:
+            return self._cut
         # Hosts stop one after the other, and the ranks of the last ones lose their connections.
         failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
@@ -164,7 +143,9 @@ class DaskRanks:
             if silent > tuning.WORKER_LOST_SECONDS or (
                 silent > tuning.WORKER_GONE_SECONDS and self._client.status != "running"
             ):
-                share.outcome = self._failure("The Dask scheduler is gone", f"no answer for {silent:.0f} s")
+                share.outcome = self._failure(
+                    "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
+                )
             elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
                 share.outcome = self._failure(
                     f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
@@ -177,13 +158,9 @@ class DaskRanks:
 
     def _start(self, ports: tuple[int, ...] | None) -> None:
         shares = self._shares
-        port_of = self._all(
-            lambda s: (dask_host.open_share, self._name, s.host.address, ports if s is shares[0] else None)
-        )
-        for share in shares:
-            if isinstance(problem := port_of[share.worker], str):
-                raise _no_port(share, problem, ports)
-        self._check_reachable({share.worker: int(port_of[share.worker]) for share in shares})
+        used, host_of = [(s.worker, s.first, s.count) for s in shares], {s.worker: s.host for s in shares}
+        port_of = listen(self._client, self._name, used, host_of, ports)
+        check_reachable(self._client, host_of, port_of)
         hosts = {str(share.first + i): str(share.host) for share in shares for i in range(share.count)}
         (self.folder / "hosts.json").write_text(json.dumps(hosts, ensure_ascii=False), encoding="utf-8")
         token = secrets.token_hex(16)
@@ -199,7 +176,8 @@ class DaskRanks:
                 s.first,
                 s.count,
                 meet,
-                socket_variables(s.host.interface, s.host.address) | self._devices(s),
+                socket_variables(s.host.interface, s.host.address),
+                self._gpus(s),
             )
         )
         for share in shares:
@@ -207,31 +185,7 @@ class DaskRanks:
         self._scheduler_heard = time.monotonic()
         loop = self._client.loop.asyncio_loop
         self._tasks = [asyncio.run_coroutine_threadsafe(self._talk(share), loop) for share in shares]
-        self._tasks.append(asyncio.run_coroutine_threadsafe(self._ask_scheduler(), loop))
-
-    def _check_reachable(self, port_of: Mapping[str, int]) -> None:
-        """ExecutorError, with the names of both, where a host cannot connect to another one."""
-        places = {share.worker: (share.host.address, port_of[share.worker]) for share in self._shares}
-
-        def others(share: _Share) -> tuple[Any, ...]:
-            return dask_host.unreached, [p for p in dict.fromkeys(places.values()) if p != places[share.worker]]
-
-        found = self._all(others)
-        host_of = {places[share.worker]: share.host for share in self._shares}
-        faults = [
-            f"{share.host} → {host_of[place]}: {reason}"
-            for share in self._shares
-            for place, reason in found[share.worker].items()
-        ]
-        if faults:
-            loopback = any(ipaddress.ip_address(share.host.address).is_loopback for share in self._shares)
-            raise ExecutorError(
-                "Some hosts cannot reach each other, though the scheduler reaches all",
-                found="; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else ""),
-                remedy="Start the workers with --host and an address of their network."
-                if loopback
-                else "Open the ports between them, look at their links, or leave a host out.",
-            )
+        self._tasks += [asyncio.run_coroutine_threadsafe(w, loop) for w in (self._ask_scheduler(), self._try_links())]
 
     def _send(self, shares: list[_Share]) -> None:
         """Send the files of their ranks to workers that do not see the folder."""
@@ -254,12 +208,14 @@ class DaskRanks:
 
         self._client.sync(to_all)
 
-    def _devices(self, share: _Share) -> dict[str, str]:
-        """The GPUs of a worker whose host another worker shares, which both see."""
-        before = sum(s.count for s in self._shares if s.host.machine == share.host.machine and s.first < share.first)
-        if not before:
-            return {}
-        return {"CUDA_VISIBLE_DEVICES": ",".join(str(before + i) for i in range(share.count))}
+    def _gpus(self, share: _Share) -> str | None:
+        """The GPUs of a worker that sees those of another worker, too; None where it takes the first it sees."""
+        same = [s for s in self._shares if s.host.machine == share.host.machine]
+        if self._device != "cuda" or same == [share]:
+            return None
+        first = sum(s.count for s in same if s.first < share.first)
+        seen = share.host.visible or tuple(map(str, range(share.host.devices)))
+        return ",".join(seen[first : first + share.count])
 
     def _all(self, call: Callable[[_Share], tuple[Any, ...]]) -> dict[str, Any]:
         """Worker -> the result of a call there, at the same time on all."""
@@ -271,7 +227,7 @@ class DaskRanks:
         return {share.worker: result for share, result in zip(self._shares, found, strict=True)}
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await _call(self._client, worker, function, *arguments)
+        return await call(self._client, worker, function, *arguments)
 
     async def _talk(self, share: _Share) -> None:
         """Fetch what is new on a worker, until its ranks have ended and all is here."""
@@ -312,22 +268,39 @@ class DaskRanks:
                     share.known = now
             await asyncio.sleep(2 * tuning.EXCHANGE_SECONDS)
 
+    async def _try_links(self) -> None:
+        """When the ranks have made no progress for a while, try the links between their hosts."""
+        ranks = [share.first + i for share in self._shares for i in range(share.count)]
+        port_of = {share.worker: urlsplit(share.worker).port or 0 for share in self._shares}
+        host_of = {share.worker: share.host for share in self._shares}
+        before, since = -1, time.monotonic()
+        while not self._stopping:
+            await asyncio.sleep(tuning.HEARTBEAT_SECONDS)
+            now = sum(seen.instructions for rank in ranks if (seen := read_heartbeat(self.folder, rank)))
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > tuning.SUSPECT_SECONDS:
+                since = time.monotonic()
+                try:
+                    faults = await unreached_pairs(self._client, host_of, port_of)
+                except ExecutorError:  # a worker that does not answer is told by `poll`
+                    continue
+                if faults:
+                    self._cut = self._failure(
+                        "Two hosts of the run cannot reach each other any more",
+                        several(faults),
+                        "Look at their link; the scheduler reaches both.",
+                    )
+                    self._stopping = True
+
     def _forget(self) -> None:
         """Let the workers remove what they have of the run, and close what was opened here."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
 
-        async def everywhere() -> None:
-            async def one(share: _Share) -> None:
-                await asyncio.wait_for(
-                    self._client.run(dask_host.forget, self._name, workers=[share.worker]), tuning.WORKER_GONE_SECONDS
-                )
-
-            await asyncio.gather(*map(one, self._shares), return_exceptions=True)
-
         if self._client.status == "running":
-            self._client.sync(everywhere)
+            self._client.sync(forget_run, self._client, self._name, [share.worker for share in self._shares])
         if self._own:
             self._client.close()
 
@@ -335,127 +308,5 @@ class DaskRanks:
         rank = outcome["rank"]
         return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
 
-    def _failure(self, what: str, found: str) -> dict[str, Any]:
-        remedy = "Look at the log of the worker."
+    def _failure(self, what: str, found: str, remedy: str = "Look at the log of the worker.") -> dict[str, Any]:
         return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy}
-
-
-def connect(scheduler: Any) -> tuple[Any, bool]:
-    """(client, whether it was opened here) for a client, a cluster or an address."""
-    from distributed import Client
-
-    if isinstance(scheduler, Client):
-        if scheduler.asynchronous:
-            raise OptionError(
-                "The dask Client is asynchronous", found=repr(scheduler), remedy="Give its address, tcp://…."
-            )
-        return scheduler, False
-    if scheduler is None:
-        raise OptionError(
-            "The target dask needs a cluster",
-            found="no scheduler",
-            remedy="Give scheduler= a Dask client or an address; on the command line --scheduler tcp://…",
-        )
-    try:
-        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]  # dask has few annotations
-    except (OSError, ValueError) as error:
-        raise ExecutorError(
-            "The Dask scheduler cannot be reached",
-            found=f"{scheduler}: {error}",
-            remedy="Give the address that `dask scheduler` prints.",
-        ) from error
-
-
-async def _call(
-    client: Any, worker: str, function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS
-) -> Any:
-    """The result of a function on a worker. ExecutorError where there is none in time."""
-    try:
-        running = client.run(function, *arguments, workers=[worker])
-        return (await asyncio.wait_for(running, seconds))[worker]
-    except (OSError, TimeoutError, KeyError) as error:
-        raise ExecutorError(
-            "A Dask worker does not answer",
-            found=f"{worker}: {error or f'none for {seconds:.0f} s'}",
-            remedy="Look at its log, or leave its host out.",
-        ) from error
-
-
-def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> dict[str, HostFacts]:
-    """Worker -> its host. OptionError where a worker runs other versions than this process."""
-    from distributed.versions import get_versions
-
-    workers = [worker for worker, _, _ in used]
-
-    async def on_all(function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS) -> list[Any]:
-        calls = (_call(client, worker, function, *arguments, seconds=seconds) for worker in workers)
-        return await asyncio.gather(*calls)
-
-    # Functions of this package cannot be called where it is missing or another one; Dask's and Python's own can.
-    names = client.sync(on_all, socket.gethostname)
-    there = [found["packages"] for found in client.sync(on_all, get_versions, _COMPARED)]
-    here = get_versions(_COMPARED)["packages"]
-    unlike = [
-        f"{name} ({urlsplit(worker).hostname}): {package} {versions[package] or 'missing'}, {here[package]} here"
-        for worker, name, versions in zip(workers, names, there, strict=True)
-        for package in _COMPARED
-        if _comparable(package, versions[package]) != _comparable(package, here[package])
-    ]
-    host_of: dict[str, HostFacts] = {}
-    if not unlike:
-        host_of = dict(
-            zip(workers, client.sync(on_all, dask_host.facts, device, seconds=tuning.DESCRIBE_SECONDS), strict=True)
-        )
-        own = dask_host.source_digest()
-        unlike = [f"{h}: alpa_explore with sources {h.code}, {own} here" for h in host_of.values() if h.code != own]
-    if unlike:
-        raise OptionError(
-            "The hosts run other versions than this process",
-            found="; ".join(dict.fromkeys(unlike)),
-            remedy="Install the same ones there, and start the workers again.",
-        )
-    return host_of
-
-
-def _comparable(package: str, version: str | None) -> str | None:
-    """Of Python, major and minor; of torch, not the build: a launcher without a GPU may start ranks that have one."""
-    if version is None:
-        return None
-    return ".".join(version.split(".")[:2]) if package == "python" else version.partition("+")[0]
-
-
-def _attached(used: list[tuple[str, int, int]], host_of: Mapping[str, HostFacts]) -> int:
-    """The devices that the workers have for their ranks."""
-    wanted: dict[str, int] = {}
-    there: dict[str, int] = {}
-    for worker, _, count in used:
-        host = host_of[worker]
-        wanted[host.machine] = wanted.get(host.machine, 0) + count
-        there[host.machine] = max(host.devices, there.get(host.machine, 0))
-    return sum(min(there[machine], count) for machine, count in wanted.items())
-
-
-def _no_port(share: _Share, problem: str, ports: tuple[int, ...] | None) -> Exception:
-    if problem == "in use" and ports:
-        text = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
-        return OptionError(
-            "All ports where the ranks may meet are in use",
-            found=f"{text} on {share.host}",
-            remedy="Give other ones: --ports FIRST-LAST (ports=), or leave it out for any that is free.",
-        )
-    return ExecutorError(
-        "A host cannot listen for the others",
-        found=f"{share.host}: {problem}",
-        remedy="Start its worker with --host and an address of its network.",
-    )
-
-
-def _order(worker: str) -> tuple[int, int, str, int]:
-    """Addresses by number, names behind them."""
-    parts = urlsplit(worker)
-    host = parts.hostname or worker
-    try:
-        address = ipaddress.ip_address(host)
-        return address.version, int(address), "", parts.port or 0
-    except ValueError:
-        return 9, 0, host, parts.port or 0

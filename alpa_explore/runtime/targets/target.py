@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
 from alpa_explore.plans.plan import Plan
-from alpa_explore.runtime.targets.dask_workers import DaskRanks, check_workers
+from alpa_explore.runtime.targets.dask_cluster import check_workers
+from alpa_explore.runtime.targets.dask_workers import DaskRanks
 from alpa_explore.runtime.targets.kubernetes import check_kubernetes, write_kubernetes
 from alpa_explore.runtime.targets.local import LocalRanks, check_devices
 from alpa_explore.runtime.targets.network import parse_ports
@@ -79,7 +80,7 @@ def find_target(
             start=partial(write_kubernetes, image=image or "", claim=claim, ports=meeting),
         ),
         "dask": Target(
-            check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),
+            check=lambda plan, device: check_workers(scheduler, rank_count(plan), device, meeting),
             start=lambda folder, plan, device: DaskRanks(folder, rank_count(plan), scheduler, device, meeting),
         ),
     }

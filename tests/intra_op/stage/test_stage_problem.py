@@ -14,10 +14,11 @@ from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
-from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_graph import received_bytes, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
-from alpa_explore.layering import manual_layers
+from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.models.catalog import build
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.sharding.spec import PARTIAL
 from alpa_explore.tracing.capture import capture
 
@@ -203,3 +204,21 @@ def test_no_pending_sum_leaves_a_stage_unpaid(tiny_gpt):
                         )
                         checked += 1
     assert checked
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "llama-tiny"])
+def test_a_residual_stream_sends_one_tensor_each_way(name):
+    """Autograd adds the gradients of a tensor where it was made; the stage that computes both sends their sum."""
+    graph = microbatch_graph(name, 4)
+    layered = assign_layers(graph, cluster_operators(graph, 4, delta=2.0).layer_of_forward)
+    activation = received_bytes(layered)[3, 3]
+    for first, last in ((0, 0), (1, 1), (1, 2), (3, 3)):
+        directions = (first > 0) + (last < 3)
+        assert received_bytes(layered)[first, last] == directions * activation
+    moved = [
+        o
+        for o in graph.operators
+        if o.phase is Phase.BACKWARD and layered.layer_of[o.index] != layered.layer_of[o.forward]
+    ]
+    assert len(moved) == 3, "one for each end of a layer"
+    assert {o.kind for o in moved} == {"aten.add.Tensor"}

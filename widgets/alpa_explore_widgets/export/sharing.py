@@ -23,12 +23,15 @@ _DEVICE = {
 """Setting -> the field of the cluster or its device that it overrides."""
 
 
-def plan_code(settings: Settings, *, user_model: bool = False) -> str:
+def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = "") -> str:
     """Python code that makes the plan for these settings; `user_model`: the model is not of the catalogue, so the code
-    has a comment in its place."""
+    has a comment in its place; `scheduler`: that of the attached hosts of which the cluster is made."""
     s = settings
+    cluster = (
+        f'ax.attach("{scheduler}").cluster({s.devices_per_node})' if scheduler else f'ax.Cluster.parse("{_cluster(s)}")'
+    )
     overrides = [name for name in _DEVICE if getattr(s, name) is not None]
-    lines = ["import alpa_explore as ax", "", f'cluster = ax.Cluster.parse("{_cluster(s)}")']
+    lines = ["import alpa_explore as ax", "", f"cluster = {cluster}"]
     if overrides:
         lines = ["from dataclasses import replace", "", *lines, "device = cluster.device"]
         lines += [f"cluster = cluster.with_changes({_DEVICE[name]}={_override(s, name)})" for name in overrides]

@@ -1,0 +1,131 @@
+"""A draft: what a random plan consists of, without its graph or figures. Two equal drafts make equal plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import TypeAlias
+
+from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.intra_op.stage.stage_problem import NodeKind
+from alpa_explore.sharding.spec import Spec
+
+MeshShape: TypeAlias = tuple[int, ...]
+"""A logical mesh without axes of size 1; () for one device."""
+Subject: TypeAlias = tuple[NodeKind, int]
+"""A node of a sharding problem, whatever the stage is that it falls to: its kind, and its `Node.subject`."""
+Pick: TypeAlias = tuple[Spec, ...]
+"""The specs that one choice for a node reads and writes; of a tensor node, its one spec."""
+Picks: TypeAlias = Mapping[Subject, Pick]
+"""The choices that are not the plainest (`choose.plainness`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSubmesh:
+    """A submesh, and the stages that it runs in turn."""
+
+    layers: int
+    """How many layers all of its stages have together."""
+    meshes: tuple[MeshShape, ...]
+    """For each of its stages the logical mesh, of equally many devices; one stage unless interleaved."""
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return math.prod(self.meshes[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftStage:
+    """One stage that the schedule runs."""
+
+    first: int
+    last: int
+    """Inclusive."""
+    submesh: int
+    mesh: MeshShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """One random plan."""
+
+    family: str
+    cuts: tuple[int, ...]
+    """Positions in `graph.forward_operators` at which layers 1, 2, … begin."""
+    rematerialized: tuple[int, ...]
+    """Layers whose backward pass computes the forward pass again."""
+    schedule: str
+    """One of `inter_op.schedule_terms.SCHEDULES`."""
+    num_microbatches: int
+    submeshes: tuple[DraftSubmesh, ...]
+    picks: tuple[Picks, ...] = field(default=(), hash=False)
+    """For each stage, in the order of `stages`; () before they are chosen."""
+
+    @property
+    def turns(self) -> int:
+        """Stages of each submesh."""
+        return len(self.submeshes[0].meshes)
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return sum(submesh.devices for submesh in self.submeshes)
+
+    @property
+    def stages(self) -> tuple[DraftStage, ...]:
+        """The stages, by layers; their cuts are those of `plans.schedule_stages.interleaved_stages`."""
+        turns = range(self.turns)
+        counts = [
+            submesh.layers * (turn + 1) // self.turns - submesh.layers * turn // self.turns
+            for turn in turns
+            for submesh in self.submeshes
+        ]
+        places = [(place, submesh.meshes[turn]) for turn in turns for place, submesh in enumerate(self.submeshes)]
+        ends = pairwise([0, *accumulate(counts)])
+        return tuple(
+            DraftStage(first=first, last=end - 1, submesh=place, mesh=mesh)
+            for (first, end), (place, mesh) in zip(ends, places, strict=True)
+        )
+
+    @property
+    def possible(self) -> bool:
+        """Whether the schedule exists for so many submeshes and microbatches, and every stage has a layer."""
+        count, b = len(self.submeshes), self.num_microbatches
+        exists = {"interleaved-1f1b": count > 1 and b % count == 0 and self.turns > 1, "zb-h1": count <= b}
+        return (
+            exists.get(self.schedule, self.turns == 1)
+            and all(stage.first <= stage.last for stage in self.stages)
+            and sum(submesh.layers for submesh in self.submeshes) == len(self.cuts) + 1
+        )
+
+    @property
+    def terms(self) -> ScheduleTerms:
+        """The bubble of the schedule."""
+        return ScheduleTerms(
+            schedule=self.schedule,
+            num_microbatches=self.num_microbatches,
+            stages_per_submesh=max(self.turns, 2),
+            recomputes=bool(self.rematerialized),
+        )
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """What shrinking makes smaller: stages, devices, microbatches, kinds of features, picks, layers."""
+        extras = (self.turns > 1) + (self.schedule != "1f1b") + bool(self.rematerialized)
+        axes = sum(len(stage.mesh) for stage in self.stages)
+        picks = sum(map(len, self.picks))
+        return len(self.stages), self.devices, axes, self.num_microbatches, extras, picks, len(self.cuts)
+
+    def __str__(self) -> str:
+        stages = " + ".join(
+            f"{'x'.join(map(str, s.mesh)) or '1'}[{s.first}–{s.last}]" + (f"@{s.submesh}" if self.turns > 1 else "")
+            for s in self.stages
+        )
+        again = f", layers {','.join(map(str, self.rematerialized))} recomputed" if self.rematerialized else ""
+        return (
+            f"{self.family} on {stages}, {self.schedule}, B = {self.num_microbatches}{again},"
+            f" {sum(map(len, self.picks))} sharded choices"
+        )

@@ -1,0 +1,188 @@
+"""Tiny models of every architecture of the catalogue, and own ones for what the catalogue lacks.
+
+A family is a function without arguments: the recipe `alpa_explore.random_plans.families:NAME` of its plans. It returns
+(model, inputs of a microbatch, no loss, number of a microbatch -> its inputs). Sizes are multiples of 2, of 3 or of 4,
+so that meshes of 2, 3, 4, 6 and 8 devices divide some dims and not others. Nothing draws random numbers while training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.factory import make_inputs, make_module
+
+Inputs: TypeAlias = tuple[torch.Tensor, ...]
+Made: TypeAlias = tuple[nn.Module, Inputs, None, Callable[[int], Inputs]]
+
+
+def gpt() -> Made:
+    """GPT with spelled-out attention and a tied table, two blocks."""
+    return _of(GPTConfig(hidden=24, layers=2, heads=6, vocabulary=32, sequence=8, mlp_ratio=2), samples=4)
+
+
+def fused_gpt() -> Made:
+    """GPT with attention as one operator and learned positions, tied."""
+    config = GPTConfig(hidden=16, layers=2, heads=4, vocabulary=24, sequence=8, attention="fused", ffn=32)
+    return _of(config, samples=4)
+
+
+def grouped_gpt() -> Made:
+    """Fused GPT with grouped heads, rotary positions and squared ReLU, no biases, an untied head."""
+    config = GPTConfig(
+        hidden=32,
+        layers=2,
+        heads=8,
+        vocabulary=16,
+        sequence=6,
+        attention="fused",
+        ffn=24,
+        tied=False,
+        kv_heads=2,
+        positions="rotary",
+        activation="squared-relu",
+        bias=False,
+    )
+    return _of(config, samples=6)
+
+
+def llama() -> Made:
+    """Llama with grouped heads."""
+    return _of(
+        LlamaConfig(hidden=16, layers=2, heads=4, kv_heads=2, ffn=24, vocabulary=24, sequence=8, tied=False), samples=4
+    )
+
+
+def fused_llama() -> Made:
+    """Llama with fused projections and a tied table."""
+    config = LlamaConfig(
+        hidden=24, layers=2, heads=6, kv_heads=3, ffn=36, vocabulary=32, sequence=4, tied=True, fused_projections=True
+    )
+    return _of(config, samples=6)
+
+
+def moe() -> Made:
+    """Mixture of experts: a block with experts and one without."""
+    config = MoEConfig(hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2)
+    return _of(config, samples=4)
+
+
+def wide_resnet() -> Made:
+    """Convolutions and batch norms."""
+    config = WideResNetConfig(layers=8, blocks=(1, 1), base_channels=4, width_factor=2, image=16, classes=12)
+    return _of(config, samples=8)
+
+
+def mlp() -> Made:
+    """The catalogue's MLP."""
+    return _of(MLPConfig(features=12, hidden=24, layers=4, classes=8), samples=12)
+
+
+class _TiedMLP(nn.Module):
+    """One weight in three layers, a gate, and a loss that is no mean over targets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.gate, self.out = nn.Linear(16, 16), nn.Linear(16, 16, bias=False), nn.Linear(16, 6)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """(N, 16) and (N, 6) -> scalar."""
+        for _ in range(3):
+            x = torch.tanh(self.shared(x)) * torch.sigmoid(self.gate(x))
+        loss: torch.Tensor = (self.out(x) - y).square().mean()
+        return loss
+
+
+def tied_mlp() -> Made:
+    """One weight in three layers, so in up to three stages."""
+
+    def microbatch(number: int) -> Inputs:
+        generator = torch.Generator().manual_seed(number)
+        return torch.randn(8, 16, generator=generator), torch.randn(8, 6, generator=generator)
+
+    return _TiedMLP(), microbatch(0), None, microbatch
+
+
+class _Scores(nn.Module):
+    """A language model's loss in small: shifted targets, ignored ones, weights of classes, and a term beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(12), nn.Linear(12, 24), nn.Linear(24, 8)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """(N, S, 12), (N, S) and (8,) -> scalar."""
+        scores = self.second(F.gelu(self.first(self.norm(x))))
+        targets = F.pad(labels[:, 1:], (0, 1), value=-100).flatten()
+        loss = F.cross_entropy(scores.flatten(0, 1), targets, weight=weight)
+        beside: torch.Tensor = scores.square().mean() + scores.logsumexp(-1).mean()
+        return loss + 0.1 * beside
+
+
+def scores() -> Made:
+    """A weighted mean loss over targets of which each microbatch ignores another number."""
+
+    def microbatch(number: int) -> Inputs:
+        generator = torch.Generator().manual_seed(number)
+        labels = torch.randint(8, (4, 6), generator=generator)
+        labels = labels.masked_fill(torch.rand(4, 6, generator=generator) < 0.3, -100)
+        return torch.randn(4, 6, 12, generator=generator), labels, torch.rand(8, generator=generator) + 0.5
+
+    return _Scores(), microbatch(0), None, microbatch
+
+
+class _Net(nn.Module):
+    """Convolutions with groups and stride, pooling, group norm, and a concatenation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(8, 8, 3, stride=2, padding=1, bias=False)
+        self.norm, self.out = nn.GroupNorm(2, 8), nn.Linear(16, 6)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """(N, 4, 8, 8) and (N,) -> scalar."""
+        x = F.silu(self.first(x))
+        x = F.silu(self.norm(self.second(x)))
+        pooled = torch.cat([x.mean((2, 3)), F.max_pool2d(x, 4).flatten(1)], 1)
+        return F.cross_entropy(self.out(pooled), labels)
+
+
+def small_net() -> Made:
+    """A convolutional net of one's own."""
+
+    def microbatch(number: int) -> Inputs:
+        generator = torch.Generator().manual_seed(number)
+        return torch.randn(6, 4, 8, 8, generator=generator), torch.randint(6, (6,), generator=generator)
+
+    return _Net(), microbatch(0), None, microbatch
+
+
+OPTIMIZER_OF: Mapping[str, str] = {
+    "gpt": "adam",
+    "fused_gpt": "adamw",
+    "grouped_gpt": "sgd",
+    "llama": "adamw",
+    "fused_llama": "adam",
+    "moe": "adam",
+    "wide_resnet": "sgd_momentum",
+    "mlp": "adam",
+    "tied_mlp": "sgd_momentum",
+    "scores": "adamw",
+    "small_net": "sgd",
+}
+"""Every family, and the optimizer of its plans."""
+
+
+def _of(config: ModelConfig, samples: int) -> Made:
+    """A model of the catalogue's architectures; its weights are drawn under the global seed."""
+
+    def microbatch(number: int) -> Inputs:
+        return make_inputs(config, samples, "cpu", number)
+
+    model: Any = make_module(config, "cpu", int(torch.randint(2**31, ())))
+    return model, microbatch(0), None, microbatch

@@ -1,0 +1,199 @@
+"""A failing draft -> a small one that still fails in the same way.
+
+Every round tries simpler drafts, the largest steps first: a plain schedule, nothing recomputed, fewer stages, fewer
+devices, fewer microbatches, fewer layers; then, as in delta debugging (Zeller, Hildebrandt 2002), blocks of half, a
+quarter, … of the sharded choices give way to the plainest. A draft that fails is kept; rounds end when none is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from alpa_explore.errors import NoChoiceError
+from alpa_explore.random_plans import tuning
+from alpa_explore.random_plans.choose import picks_of
+from alpa_explore.random_plans.draft import Draft, DraftSubmesh, MeshShape, Pick, Picks, Subject
+from alpa_explore.random_plans.trial import Verdict, try_draft
+from alpa_explore.random_plans.workshop import Workshop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """The smallest draft that was found, and its verdict."""
+
+    draft: Draft
+    verdict: Verdict
+    trials: int
+    """How many drafts were tried."""
+
+
+def shrink(
+    workshop: Workshop,
+    draft: Draft,
+    verdict: Verdict,
+    tolerance: float = tuning.TOLERANCE,
+    processor_seconds: float = tuning.SHRINKING_SECONDS,
+) -> Shrunk:
+    """The smallest draft reached from `draft`, which failed with `verdict`, until no step or no time is left."""
+    end = time.process_time() + processor_seconds
+    smallest = Shrunk(draft=draft, verdict=verdict, trials=0)
+
+    def fails(candidate: Draft) -> bool:
+        nonlocal smallest
+        if not candidate.possible or candidate.size >= smallest.draft.size:
+            return False
+        try:
+            found = try_draft(workshop, candidate, tolerance)
+            smallest = replace(smallest, trials=smallest.trials + 1)
+            if found.kind != verdict.kind:
+                return False
+            candidate = replace(candidate, picks=_legal_picks(workshop, candidate))
+        except NoChoiceError:
+            return False
+        smallest = replace(smallest, draft=candidate, verdict=found)
+        return True
+
+    def round_made_progress() -> bool:
+        before = smallest.draft
+        for simpler in (_schedules, _stages, _devices, _microbatches, _layers):
+            made = True
+            while made and time.process_time() < end:
+                made = any(fails(candidate) for candidate in simpler(smallest.draft) if time.process_time() < end)
+        _fewer_picks(lambda: smallest.draft, fails, lambda: time.process_time() < end)
+        return smallest.draft != before
+
+    while time.process_time() < end and round_made_progress():
+        pass
+    return smallest
+
+
+def _legal_picks(workshop: Workshop, draft: Draft) -> tuple[Picks, ...]:
+    """The picks that a draft's plan has: picks that were not legal have given way to others."""
+    plan = workshop.plan(draft)
+    assert plan.details is not None, "a plan that was just made"
+    return tuple(
+        picks_of(workshop.problem(draft, stage), plan.details.choices[f"stage {number}"])
+        for number, stage in enumerate(draft.stages)
+    )
+
+
+def _schedules(draft: Draft) -> Iterator[Draft]:
+    """A stage a submesh instead of several in turn, fewer turns, 1F1B, nothing recomputed."""
+    for turns in range(1, draft.turns):
+        fewer = [replace(submesh, meshes=submesh.meshes[:turns]) for submesh in draft.submeshes]
+        yield _regrouped(draft, fewer, "1f1b" if turns == 1 else draft.schedule)
+    if draft.turns == 1 and draft.schedule != "1f1b":
+        yield replace(draft, schedule="1f1b")
+    if draft.rematerialized:
+        yield replace(draft, rematerialized=())
+
+
+def _stages(draft: Draft) -> Iterator[Draft]:
+    """Two neighbouring submeshes become one, on the meshes of either."""
+    for place, (a, b) in enumerate(pairwise(draft.submeshes)):
+        for meshes in dict.fromkeys(sorted((a.meshes, b.meshes), key=lambda m: math.prod(m[0]))):
+            one = DraftSubmesh(layers=a.layers + b.layers, meshes=meshes)
+            submeshes = [*draft.submeshes[:place], one, *draft.submeshes[place + 2 :]]
+            yield _regrouped(draft, submeshes, draft.schedule)
+
+
+def _regrouped(draft: Draft, submeshes: Sequence[DraftSubmesh], schedule: str) -> Draft:
+    """The layers on other submeshes: each stage takes the picks that were made on meshes of as many axes."""
+    picks: dict[int, dict[Subject, Pick]] = {}
+    for stage, of_stage in zip(draft.stages, draft.picks, strict=True):
+        picks.setdefault(len(stage.mesh), {}).update(of_stage)
+    interleaved = schedule == "interleaved-1f1b"  # which needs a multiple of the number of submeshes
+    changed = replace(
+        draft,
+        submeshes=tuple(submeshes),
+        schedule=schedule,
+        num_microbatches=len(submeshes) if interleaved else draft.num_microbatches,
+    )
+    return replace(changed, picks=tuple(picks.get(len(stage.mesh), {}) for stage in changed.stages))
+
+
+def _devices(draft: Draft) -> Iterator[Draft]:
+    """A submesh without one of its axes, or with a smaller one."""
+    for place, submesh in enumerate(draft.submeshes):
+        if len(set(submesh.meshes)) > 1:  # first the same logical mesh in all turns
+            for mesh in dict.fromkeys(submesh.meshes):
+                yield _with_mesh(draft, place, mesh, None)
+            continue
+        mesh = submesh.meshes[0]
+        for axis in range(len(mesh)):
+            yield _with_mesh(draft, place, (*mesh[:axis], *mesh[axis + 1 :]), axis)
+        for axis, size in enumerate(mesh):
+            for smaller in range(2, size):
+                yield _with_mesh(draft, place, (*mesh[:axis], smaller, *mesh[axis + 1 :]), None)
+
+
+def _with_mesh(draft: Draft, place: int, mesh: MeshShape, dropped: int | None) -> Draft:
+    """Submesh `place` on another logical mesh in all turns; the axis `dropped` is taken from the specs of its picks."""
+    changed = replace(draft.submeshes[place], meshes=(mesh,) * draft.turns)
+    picks = list(draft.picks)
+    for number, stage in enumerate(draft.stages):
+        if stage.submesh != place:
+            continue
+        if dropped is not None:
+            picks[number] = {
+                subject: tuple((*spec[:dropped], *spec[dropped + 1 :]) for spec in pick)
+                for subject, pick in draft.picks[number].items()
+            }
+        elif len(stage.mesh) != len(mesh):
+            picks[number] = {}
+    return replace(
+        draft,
+        submeshes=(*draft.submeshes[:place], changed, *draft.submeshes[place + 1 :]),
+        picks=tuple(picks),
+    )
+
+
+def _microbatches(draft: Draft) -> Iterator[Draft]:
+    """Fewer microbatches: one, two, half, one less."""
+    b = draft.num_microbatches
+    for fewer in sorted({1, 2, len(draft.submeshes), b // 2, b - 1}):
+        if 1 <= fewer < b:
+            yield replace(draft, num_microbatches=fewer)
+
+
+def _layers(draft: Draft) -> Iterator[Draft]:
+    """One layer a stage."""
+    if draft.turns == 1 and not draft.rematerialized:
+        ends = [stage.last for stage in draft.stages[:-1]]
+        yield replace(
+            draft,
+            cuts=tuple(draft.cuts[last] for last in ends),
+            submeshes=tuple(replace(submesh, layers=1) for submesh in draft.submeshes),
+        )
+
+
+def _fewer_picks(current: Callable[[], Draft], fails: Callable[[Draft], bool], in_time: Callable[[], bool]) -> None:
+    """Blocks of picks give way to the plainest choices, the blocks smaller and smaller."""
+    block = max(1, len(_all_picks(current())))
+    while in_time():
+        start = 0
+        while start < len(_all_picks(current())) and in_time():
+            block_of = set(_all_picks(current())[start : start + block])
+            if not fails(_without(current(), block_of)):
+                start += block
+        if block == 1:
+            return
+        block = (block + 1) // 2
+
+
+def _all_picks(draft: Draft) -> list[tuple[int, Subject]]:
+    return [(number, subject) for number, picks in enumerate(draft.picks) for subject in picks]
+
+
+def _without(draft: Draft, block: set[tuple[int, Subject]]) -> Draft:
+    return replace(
+        draft,
+        picks=tuple(
+            {subject: pick for subject, pick in picks.items() if (number, subject) not in block}
+            for number, picks in enumerate(draft.picks)
+        ),
+    )

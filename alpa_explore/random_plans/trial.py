@@ -1,0 +1,58 @@
+"""One trial: the plan of a draft, interpreted, against one process."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from alpa_explore.errors import NoChoiceError
+from alpa_explore.programs.check import check
+from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.random_plans import tuning
+from alpa_explore.random_plans.draft import Draft
+from alpa_explore.random_plans.workshop import Workshop
+from alpa_explore.runtime.verify import interpreted_differences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a trial."""
+
+    relative_error: float
+    """The largest of all comparisons; infinite where the plan did not run."""
+    where: str
+    """The comparison with that error, or the error that ended the trial."""
+    kind: str
+    """'' for a plan that passed, 'difference', or the class of the error."""
+    compared: int = 0
+    """Number of comparisons."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the plan equals one process."""
+        return not self.kind
+
+
+def try_draft(workshop: Workshop, draft: Draft, tolerance: float = tuning.TOLERANCE) -> Verdict:
+    """Run a draft's plan for `tuning.STEPS` steps in this process, and compare.
+
+    Whatever the plan raises is a verdict; only NoChoiceError, by which a draft makes no plan, is raised.
+    """
+    try:
+        program = lower(workshop.plan(draft))
+        check(program)
+        family = workshop.family(draft.family)
+        compared = interpreted_differences(program, family.state, family.batches, steps=tuning.STEPS)
+    except NoChoiceError:
+        raise
+    except Exception as error:  # a fault of any pass is what is looked for
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__}: {error} ({last.filename.rpartition('/')[2]}:{last.lineno})"
+        return Verdict(relative_error=float("inf"), where=where, kind=type(error).__name__)
+    worst = max(compared, key=lambda d: (d.relative_error != d.relative_error, d.relative_error))
+    return Verdict(
+        relative_error=worst.relative_error,
+        where=f"{worst.what} {worst.name}".strip() + f" in step {worst.step}",
+        kind="" if worst.relative_error <= tolerance else "difference",
+        compared=len(compared),
+    )

@@ -1,0 +1,27 @@
+"""How large random plans are, and how hard a failing one is shrunk. Set by hand unless said otherwise."""
+
+from __future__ import annotations
+
+TOLERANCE = 1e-5
+"""Largest relative error of a plan in float32 (`runtime.one_process`), as for `verify`."""
+STEPS = 2
+"""Optimizer steps of a plan: the second one shows wrong weights and wrong optimizer state of the first."""
+MOST_DEVICES = 8
+"""Devices of a plan. Eight are enough for three axes, and for four submeshes of unlike sizes."""
+MOST_STAGES = 4
+"""Submeshes of a plan."""
+MOST_MICROBATCHES = 6
+"""More than the deepest pipeline, so that every schedule has a steady phase."""
+MOST_STRATEGIES = 600
+"""Largest product of mesh axes' choices of an operator: a mesh of three axes is drawn only for models whose operators
+have fewer strategies than that, because the matrices of an edge grow with its square."""
+ATTEMPTS = 20
+"""Draws until a draft has a legal choice for every node; one is nearly always enough."""
+SHRINKING_SECONDS = 120.0
+"""Processor time for shrinking one failing plan; about 300 trials of a plan of 200 operators take a minute."""
+SHARE_OF_RANDOM_NODES = 0.15
+"""In a sparse plan, the share of nodes that are not as near to replicated as the rules allow."""
+NEAR = 3
+"""In a cheap plan, from how many of the cheapest strategies one is drawn."""
+MOST_SHRUNK = 8
+"""Failures of one campaign that are shrunk: many failures of one campaign mostly have one cause."""
