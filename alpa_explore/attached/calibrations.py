@@ -53,10 +53,9 @@ async def calibrate_on(client: Any, host: Host, devices: int, *, shapes: bool) -
     """
     key, worker = machine_key(host, devices), host.workers[0]
     like = nearest_preset(host)[0] if host.gpus else None
+    ranks = devices if host.gpus else max(devices, 2)  # processes between which a collective can be timed
     found = (
-        await call(
-            client, [worker], calibrated, host.kind, devices, key, like, shapes, seconds=tuning.CALIBRATE_SECONDS
-        )
+        await call(client, [worker], calibrated, host.kind, ranks, key, like, shapes, seconds=tuning.CALIBRATE_SECONDS)
     )[worker]
     if not isinstance(found, dict):
         raise ExecutorError(

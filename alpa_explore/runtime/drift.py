@@ -1,8 +1,8 @@
 """What runs otherwise than predicted: the stages and links of a run, from what its ranks report while it goes on.
 
     compute of a stage     seconds of its tasks without collectives and waiting, on its slowest rank
-    messages on a link     a transfer begins when both ranks are there, the sender and the receiver, and ends when the
-                           message is; predicted: latency of each burst + bytes / bandwidth
+    messages on a link     from when the first of a burst is sent until one arrives that its receiver waits for;
+                           predicted: latency of each burst + bytes / bandwidth
     collectives on a link  on the rank that waits least for the others; predicted: `cost.collectives`, without what a
                            software profile adds
 
@@ -212,8 +212,7 @@ def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tu
     """The transfers between the ranks of two nodes in one step. Both directions are one use: what the clocks of the
     hosts differ by cancels in their sum."""
     node = {rank: rank // cluster.devices_per_node for rank in reports}
-    transfers: dict[tuple[int, ...], list[tuple[float, float]]] = defaultdict(list)
-    sizes: dict[tuple[int, ...], int] = defaultdict(int)
+    transfers: dict[tuple[int, ...], list[_Transfer]] = defaultdict(list)
     for rank, report in reports.items():
         offered = {source: {name: at for to, name, at in r["sent"] if to == rank} for source, r in reports.items()}
         for source, name, size, asked, done in report["received"]:
@@ -221,16 +220,16 @@ def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tu
             ends: tuple[int, ...] = (node[source], node[rank])
             if node[source] == node[rank]:
                 ends = (*ends, source, rank)
-            transfers[ends].append((max(asked, offered[source].get(name, asked)), done))
-            sizes[ends] += size
+            if name in offered[source]:
+                transfers[ends].append((offered[source][name], done, size, done - asked > tuning.WAITED_SECONDS))
     latency: dict[Nodes, float] = defaultdict(float)
     wire: dict[Nodes, float] = defaultdict(float)
     busy: dict[Nodes, float] = defaultdict(float)
     for ends, each in transfers.items():
         nodes = tuple(sorted(set(ends[:2])))
-        bursts, seconds = _bursts(each)
+        bursts, size, seconds = _bursts(each)
         latency[nodes] += bursts * _link(cluster, nodes).latency_seconds
-        wire[nodes] += sizes[ends] / _link(cluster, nodes).bandwidth
+        wire[nodes] += size / _link(cluster, nodes).bandwidth
         busy[nodes] += seconds
     for nodes, seconds in busy.items():
         if seconds > 0:  # else what the clocks differ by hides it
@@ -238,18 +237,26 @@ def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tu
             yield (nodes, "messages"), use
 
 
-def _bursts(transfers: Sequence[tuple[float, float]]) -> tuple[int, float]:
-    """(number of times that nothing was under way before a transfer, seconds in which something was).
+_Transfer = tuple[float, float, int, bool]
+"""(offered by the sender's clock, taken by the receiver's, bytes, whether the receiver waited for it)."""
 
-    A transfer is (begin, end); those that overlap share the link. A begin is by the sender's clock, if the sender came
-    last: the seconds are negative where that is far ahead.
+
+def _bursts(transfers: Sequence[_Transfer]) -> tuple[int, int, float]:
+    """(number of bursts whose end is known, their bytes, their seconds) on a link in one direction.
+
+    Messages follow each other. One that the receiver did not wait for came at an unknown time before it was taken, so a
+    burst ends with one that it waited for. The seconds are negative where the sender's clock is far ahead.
     """
-    count, seconds, until = 0, 0.0, -np.inf
-    for begin, end in sorted(transfers, key=lambda transfer: transfer[1]):
-        count += begin > until
-        seconds += end - max(begin, until)
-        until = end
-    return count, seconds
+    count, size, seconds = 0, 0, 0.0
+    start, held, until = 0.0, 0, -np.inf
+    for offered, taken, of_message, waited in sorted(transfers):
+        if not held or offered >= until:  # all before it have arrived
+            start, held = max(offered, until), 0
+        held, until = held + of_message, max(until, taken)
+        if waited:
+            count, size, seconds = count + 1, size + held, seconds + taken - start
+            held = 0
+    return count, size, seconds
 
 
 def _collectives(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tuple[Nodes, str], _Use]]:

@@ -25,6 +25,8 @@ MEASURED_STEPS = 100
 """The number of last steps whose task times are kept."""
 CLOCK_ROUNDS = 9
 """Barriers after which the clocks of ranks are compared: one is some milliseconds off where processes share cores."""
+WAITED_SECONDS = 2e-4
+"""A rank that takes a message in less has not waited: it was there already. Set by hand."""
 TIMED_STEPS = 5
 """Of so many steps the messages and collectives of one are timed, one by one: what that costs is spread over them."""
 TIMED_SAMPLES = 3
@@ -45,12 +47,12 @@ PENDING_SEND_SECONDS = 1e-3
 TORCH_TIMEOUT = timedelta(days=1)
 """Of torch's own watchdog. The agent's is faster and reports more."""
 
-WATCHED_SECONDS = 10.0
+WATCHED_SECONDS = 8.0
 """Dask workers end their ranks when the program that started the run has given no sign of life for so long."""
 EXCHANGE_SECONDS = 0.25
 """How often the launcher asks each Dask worker for what is new, which also says that it still watches."""
-EXCHANGE_BYTES = 4 * 2**20
-"""What a worker sends at once: a fraction of a second on a slow link, so that heartbeats and losses are not held up."""
+EXCHANGE_BYTES = 2**20
+"""What a worker sends at once: it must arrive within WORKER_LOST_SECONDS, so links from about 1 Mbit/s on will do."""
 PUT_BYTES = 8 * 2**20
 """What the launcher sends to a worker at once."""
 WORKER_LOST_SECONDS = 8.0
