@@ -114,6 +114,11 @@ class TrainingRuns:
             self._thread = threading.Thread(target=self._run, args=arguments, name="alpa-explore run", daemon=True)
             self._thread.start()
 
+    @property
+    def run(self) -> TrainingRun | None:
+        """The present run, or the last one."""
+        return self._store.state.run
+
     def stop(self) -> None:
         """End the run; its processes are gone within seconds."""
         self._stop.set()
@@ -141,6 +146,8 @@ class TrainingRuns:
             "steps": settings.steps,
             "device": settings.device or None,
             "scheduler": settings.scheduler or None,
+            "checkpoint_every": settings.checkpoint_every,
+            "resume": settings.resume or None,
             **self._sources.launch_arguments(plan),
         }
 
@@ -178,6 +185,8 @@ class TrainingRuns:
             if stop.is_set():
                 handle.stop()
             progress = handle.progress
+            kept = [c.step for c in progress.checkpoints if c.kind == "state"]
+            self._update(first_step=progress.first_step, kept_step=kept[-1] if kept else 0)
             # The final state is set below, together with the measured times; the steps stay even if `result` fails.
             self._update(steps=progress.steps, **({} if finished else {"state": progress.state}))
         result = handle.result()
