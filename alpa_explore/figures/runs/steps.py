@@ -117,7 +117,7 @@ def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicte
     took = _typical(steps)
     ratio = f", {took / predicted_seconds:.3g} × the" if predicted_seconds else "; the"
     return (
-        f"{len(steps):,} of {total:,} steps of {plan.model.name} done: {loss}, and a step takes "
+        f"{steps[-1].step + 1:,} of {total:,} steps of {plan.model.name} done: {loss}, and a step takes "
         f"{units.seconds(took)}{ratio} {units.seconds(predicted_seconds)} predicted for {plan.cluster.device.name}"
         f"{_parts(plan, predicted_seconds)}."
     )

@@ -44,7 +44,8 @@ class HeldRun:
 
     @property
     def progress(self) -> RunProgress:
-        return RunProgress(state=self.state, steps=self.steps, total=20, checkpoints=self.kept)
+        first = self.steps[0].step if self.steps else 0
+        return RunProgress(state=self.state, steps=self.steps, total=20, first_step=first, checkpoints=self.kept)
 
     def drift(self) -> Drift | None:
         return self.measured_drift
@@ -147,9 +148,8 @@ def test_a_run_is_started_watched_and_stopped_without_blocking(tab: Tab) -> None
     assert panel.start.description == "Start 7 steps"
     panel.start.click()
     tab.says("0 of 7 steps")
-    assert tab.launches == [
-        {"plan": tab.explorer.plan, "target": "local", "steps": 7, "device": "cpu", "scheduler": None}
-    ]
+    where = {"target": "local", "device": "cpu", "scheduler": None}
+    assert tab.launches == [{"plan": tab.explorer.plan, "steps": 7, "checkpoint_every": None, "resume": None, **where}]
     assert (panel.start.disabled, panel.stop.disabled) == (True, False)
     tab.handle.step()
     tab.says("1 of 7 steps")

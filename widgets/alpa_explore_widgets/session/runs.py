@@ -162,6 +162,8 @@ class TrainingRuns:
             "steps": settings.steps,
             "device": settings.device or None,
             "scheduler": settings.scheduler or None,
+            "checkpoint_every": settings.checkpoint_every,
+            "resume": settings.resume or None,
             **self._sources.launch_arguments(plan),
         }
 
@@ -225,8 +227,14 @@ class TrainingRuns:
             elif time.monotonic() - looked >= tuning.DRIFT_SECONDS and progress.state == "running":
                 looked = time.monotonic()
                 priced = self._look_for_drift(handle, priced)
+            states = [c.step for c in progress.checkpoints if c.kind == "state"]
             # The final state is set below, together with the measured times; the steps stay even if `result` fails.
-            self._update(steps=(*earlier, *progress.steps), **({} if finished else {"state": progress.state}))
+            self._update(
+                steps=(*earlier, *progress.steps),
+                first_step=progress.first_step - len(earlier),
+                kept_step=states[-1] if states else 0,
+                **({} if finished else {"state": progress.state}),
+            )
         result = handle.result()
         if kept is not None and not stop.is_set():
             self._change.clear()

@@ -30,6 +30,10 @@ class RunSettings:
     steps: int = 20
     scheduler: str = ""
     """Address of a Dask scheduler, for the target dask."""
+    checkpoint_every: int | None = None
+    """Number of steps after which the state is kept; None for never."""
+    resume: str = ""
+    """Folder of a run or a checkpoint from which to go on; '' to begin anew."""
 
     @property
     def check_is_remote(self) -> bool:
@@ -85,6 +89,11 @@ class TrainingRun:
     predicted_seconds: float = 0.0
     """Simulated seconds of one step."""
     steps: tuple[StepReport, ...] = ()
+    """The finished steps; of a resumed run those since its checkpoint."""
+    first_step: int = 0
+    """The step of the checkpoint from which it went on; 0 where it began anew."""
+    kept_step: int = 0
+    """The step of its last whole checkpoint; 0 while there is none."""
     folder: Path | None = None
     measured: Measured | None = None
     """The measured times, once the run is done."""
@@ -105,6 +114,11 @@ class TrainingRun:
         better = self.better
         offered = better is not None and better.best is not better.present
         return offered and self.state == "running" and not self.stopping and not self.changing
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether it ended early and left a checkpoint."""
+        return self.state in ("failed", "stopped") and self.kept_step > 0 and self.folder is not None
 
     @property
     def finished(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
@@ -80,6 +81,20 @@ class RunPanel(FigurePanel):
             whole=True,
             value=defaults.steps,
         )
+        self.every = NumberField(
+            label="Checkpoint every",
+            hint="Number of steps after which the state of training is kept, the last two of them; empty for never.",
+            minimum=1,
+            maximum=100_000,
+            whole=True,
+            optional=True,
+        )
+        self.resume = TextField(
+            label="Resume from",
+            hint="Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins"
+            " anew.",
+            example="folder of a run",
+        )
         self.shown = ChoiceField(
             label="Shown",
             hint="Losses and times step by step; when the run is done, also measured and predicted times task by task.",
@@ -87,9 +102,10 @@ class RunPanel(FigurePanel):
             value=_STEPS,
         )
         self.shown.layout.display = "none"  # until there is a choice
-        for field in (self.where, self.scheduler, self.device, self.steps, self.shown):
+        fields = [self.where, self.scheduler, self.device, self.steps, self.every, self.resume, self.shown]
+        for field in fields:
             field.observe(self._chosen, "value")
-        return [self.where, self.scheduler, self.device, self.steps, self.shown]
+        return fields
 
     def below(self) -> list[W.Widget]:
         """The buttons and the status of the run."""
@@ -100,6 +116,11 @@ class RunPanel(FigurePanel):
         )
         self.stop = self.button(
             "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
+        )
+        self.go_on = self.button(
+            "Resume",
+            "Go on from the last checkpoint of this run, under the plan on screen",
+            self._go_on,
         )
         self.dry = self.button(
             "Dry run",
@@ -113,7 +134,7 @@ class RunPanel(FigurePanel):
         )
         self.change.layout.width = "auto"
         self.status = W.HTML()
-        row = W.HBox([self.start, self.stop, self.dry, self.change, self.status])
+        row = W.HBox([self.start, self.stop, self.go_on, self.dry, self.change, self.status])
         row.add_class("alpa-run")
         return [self.attached.widget, row]
 
@@ -124,6 +145,12 @@ class RunPanel(FigurePanel):
             self._runs.change_plan()
             self._show_plan(run.better.best)
 
+    def _go_on(self) -> None:
+        """Resume the run that ended early."""
+        run = self._runs.run
+        if run is not None and run.can_resume:
+            self._runs.start(replace(self.run_settings(), resume=str(run.folder)))
+
     def _plan_and_run_on(self, scheduler: str) -> None:
         """Plan for the attached hosts; the next run is on them, too."""
         self.where.value, self.scheduler.value = "dask", scheduler
@@ -133,7 +160,12 @@ class RunPanel(FigurePanel):
         """The chosen settings."""
         scheduler = self.scheduler.value if self.where.value == "dask" else ""
         return RunSettings(
-            target=self.where.value, device=self.device.value, steps=int(self.steps.value or 1), scheduler=scheduler
+            target=self.where.value,
+            device=self.device.value,
+            steps=int(self.steps.value or 1),
+            scheduler=scheduler,
+            checkpoint_every=int(self.every.value) if self.every.value else None,
+            resume=self.resume.value,
         )
 
     def follow(self, state: State) -> None:
@@ -153,6 +185,9 @@ class RunPanel(FigurePanel):
         self.start.description = f"Write a script of {count}" if settings.target in _SCRIPTS else f"Start {count}"
         self.start.disabled = running or (check is not None and check.fault is not None)
         (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
+        can_resume = run is not None and run.can_resume
+        self.go_on.layout.display = "" if can_resume else "none"
+        (self.go_on.add_class if can_resume else self.go_on.remove_class)("alpa-call")
         self.stop.disabled = run is None or run.finished or run.stopping
         self.change.layout.display = "" if run is not None and (run.can_change or run.changing) else "none"
         self.change.disabled = run is None or not run.can_change

@@ -30,18 +30,19 @@ def status_html(state: State, check: RunCheck | None) -> str:
 
 
 def _run(run: TrainingRun) -> str:
-    done, total = f"{len(run.steps):,}", f"{run.settings.steps:,}"
+    count = run.first_step + len(run.steps)
+    done, total = f"{count:,}", f"{run.settings.steps:,}"
     logs = f" Logs: <code>{escape(str(run.folder))}</code>."
     if run.fault is not None:
-        steps = f"{done} of {total} steps were done." if run.steps else ""
+        steps = f"{done} of {total} steps were done{_kept(run)}." if run.steps else ""
         return fault_html(run.fault, steps, details="The end of its log", unfolded=True)
     shared_cores = _shared_cores(run.plan, run.settings.target, run.measured.device if run.measured is not None else "")
-    bar = f'<progress aria-label="Steps" max="{run.settings.steps}" value="{len(run.steps)}"></progress>'
+    bar = f'<progress aria-label="Steps" max="{run.settings.steps}" value="{count}"></progress>'
     sentences = {
         "preparing": "preparing the program of each rank…",
-        "running": f"{bar} {done} of {total} steps",
+        "running": f"{bar} {done} of {total} steps{_kept(run)}{_loss(run)}",
         "done": f"Done: {total} {'step' if run.settings.steps == 1 else 'steps'}.{shared_cores}{logs}",
-        "stopped": f"Stopped after {done} of {total} steps.{logs}",
+        "stopped": f"Stopped after {done} of {total} steps{_kept(run)}.{logs}",
         "written": _script(run),
     }
     stopping = run.stopping and not run.finished
@@ -60,6 +61,17 @@ def _drift(run: TrainingRun) -> str:
     lines = "; ".join(run.drift.lines)
     better = "" if run.better is None else f"; with that {run.better}"
     return f'<p class="alpa-drift">{escape(lines[0].upper() + lines[1:] + better)}.</p>'
+
+
+def _kept(run: TrainingRun) -> str:
+    """What is known of its checkpoints."""
+    resumed = f", resumed after step {run.first_step:,}" if run.first_step else ""
+    return resumed + (f", the last checkpoint is of step {run.kept_step:,}" if run.kept_step else "")
+
+
+def _loss(run: TrainingRun) -> str:
+    """The loss of the last step."""
+    return f", loss {run.steps[-1].loss:.6g}" if run.steps else ""
 
 
 def _script(run: TrainingRun) -> str:

@@ -1,0 +1,100 @@
+"""The show of attached hosts: attach, measure, plan, train, lose a link, resume under another plan, with real keys."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+import alpa_explore as ax
+from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from tests.browser.harness.explorer import first_explorer, seen_figure, tab, type_number, type_text
+from tests.browser.harness.page import LabPage
+from tests.hosts.hosts import Hosts, missing
+
+pytestmark = pytest.mark.browser
+CELL = """from alpa_explore_widgets import explore
+explore("mlp-tiny", cluster="1x2:cpu", num_microbatches=4, num_layers=2, delta=1.0, precision="float32")"""
+STEPS, EVERY = 400, 10
+SECONDS = 60.0
+REASON_SECONDS = 15.0
+"""From the cut to the reason on the screen."""
+TOLERANCE = 1e-6
+
+
+def weights(run: Path, into: Path) -> dict[str, torch.Tensor]:
+    """The weights in the checkpoint after the last step."""
+    folder, description = find_checkpoint(run)
+    assert description.step == STEPS
+    dcp_to_torch_save(folder, into)
+    return {name: value for name, value in torch.load(into).items() if not name.startswith("optimizer.")}
+
+
+def test_a_run_on_two_hosts_loses_a_link_and_is_finished_under_another_plan(lab: LabPage, tmp_path: Path) -> None:
+    if lacks := missing():
+        pytest.skip(lacks)
+    with Hosts(2) as hosts:
+        scheduler = hosts.dask(hide=[lab.server.home])
+        lab.open(lab.server.write_notebook("hosts.ipynb", CELL))
+        lab.run_all()
+        explorer = first_explorer(lab)
+
+        def press(name: str | re.Pattern[str]) -> None:
+            explorer.get_by_role("button", name=name, exact=True).press("Enter")
+
+        def planned_for(cluster: str) -> None:
+            wanted = f"mlp-tiny on {cluster}"
+            lab.wait_until(lambda: wanted in (explorer.get_attribute("aria-label") or ""), wanted, SECONDS)
+
+        tab(explorer, "Run").press("Enter")
+        press("Attached hosts")
+        type_text(explorer.get_by_role("textbox", name="Attach"), scheduler)
+        press("Attach")
+        found = explorer.locator(".alpa-attachment")
+        found.get_by_text("As a cluster").wait_for(timeout=1000 * SECONDS)
+        assert found.get_by_role("region", name="Links").get_by_text("node1").count() > 0
+        both = found.locator("b").inner_text()
+        press("Plan for these")
+        planned_for(both)
+
+        type_number(explorer, "Steps", str(STEPS))
+        type_number(explorer, "Checkpoint every", str(EVERY))
+        press(re.compile(r"^Start "))
+        status = explorer.locator(".alpa-run-status[role=status]")
+        status.get_by_text(re.compile("last checkpoint is of step")).wait_for(timeout=1000 * SECONDS)
+        seen = len(seen_figure(lab, explorer)["data"][0]["y"])
+        lab.wait_until(
+            lambda: len(seen_figure(lab, explorer)["data"][0]["y"]) > seen, "the curve of the loss grows", SECONDS
+        )
+
+        cut = time.monotonic()
+        hosts.cut(1)
+        reason = status.get_by_text(re.compile("node1 (is gone|does not answer)")).first
+        reason.wait_for(timeout=1000 * SECONDS)
+        seconds = time.monotonic() - cut
+        hosts.restore(1)
+        print(f"{seconds:.1f} s until the reason: {reason.inner_text()}")
+        assert seconds < REASON_SECONDS
+        folder = Path(re.search(r"(/\S*/mlp-tiny\S*?)[.\s]*$", status.inner_text(), re.M)[1])
+        kept = find_checkpoint(folder)[1].step
+        assert 0 < kept < STEPS
+
+        type_number(explorer, "nodes", "1")
+        planned_for(both.replace("2x", "1x"))
+        press("Resume")
+        status.get_by_text(f"Done: {STEPS} steps").wait_for(timeout=1000 * SECONDS)
+        again = Path(status.locator("code").first.inner_text())
+        assert again != folder
+    first, second = ax.load_plan(folder / "plan.json"), ax.load_plan(again / "plan.json")
+    assert first.cluster != second.cluster
+    whole = tmp_path / "whole"
+    ax.launch(first, steps=STEPS, checkpoint_every=STEPS, device="cpu", folder=whole).result(SECONDS)
+    ours, theirs = weights(again, tmp_path / "a.pt"), weights(whole, tmp_path / "b.pt")
+    assert ours.keys() == theirs.keys()
+    worst = max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+    print(f"resumed after step {kept}; worst difference of a weight {worst:.3g}")
+    assert worst <= TOLERANCE
