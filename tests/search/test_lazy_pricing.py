@@ -227,7 +227,7 @@ def test_a_stage_may_get_its_answer_from_another_with_the_same_problem(gpt):
 def test_stages_for_which_no_choice_that_fits_was_found_are_counted_in_a_warning(gpt, monkeypatch):
     """Fault of 0.1.0: such a stage was dropped without a word."""
     plan = planned(gpt, cluster(), 4, delta=2.0)
-    pricing = lazy_pricing(gpt, 950_000, plan)
+    pricing = lazy_pricing(gpt, 900_000, plan)
     monkeypatch.setattr(
         lazy,
         "fastest_within_memory",
