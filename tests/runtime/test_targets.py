@@ -72,7 +72,7 @@ def test_a_port_that_cannot_be_had_for_another_reason_is_not_said_to_be_in_use(t
     assert "Port http of this machine cannot be had: " in stderr_of(MASTER_PORT="http")
     # What is wrong with Python itself is shown as it is.
     (tmp_path / "socket.py").write_text("raise RuntimeError('a module that is broken')")
-    text = written.read_text().replace("PYTHONSAFEPATH=1", f"PYTHONPATH={tmp_path}:$PYTHONPATH")
+    text = written.read_text().replace("PYTHONSAFEPATH=1", f"PYTHONPATH={tmp_path}${{PYTHONPATH:+:$PYTHONPATH}}")
     written.write_text(text)
     assert "a module that is broken" in stderr_of()
 
