@@ -57,6 +57,8 @@ class NumberField(Field):
     default = traitlets.Float(None, allow_none=True).tag(sync=True)
     """The value that None stands for: the slider's position and the text of the empty box. None if the planner chooses
     it."""
+    empty = traitlets.Unicode("auto").tag(sync=True)
+    """What an empty box means where there is no default."""
     note = traitlets.Unicode().tag(sync=True)
     """A line below: what follows from the value."""
     disabled = traitlets.Bool(False).tag(sync=True)

@@ -39,7 +39,7 @@ function render({ model, el }) {
     typed.min = model.get("minimum");
     typed.max = model.get("maximum") ?? "";
     typed.step = model.get("whole") ? 1 : "any";
-    typed.placeholder = !model.get("optional") ? "" : defaultValue === null ? "auto" : String(defaultValue);
+    typed.placeholder = !model.get("optional") ? "" : defaultValue === null ? model.get("empty") : String(defaultValue);
     if (!typing.edited() && !field.refuses()) restore(); // the page's own changes must not disturb typing
     for (const input of [typed, slider]) input.disabled = model.get("disabled");
   };
@@ -61,7 +61,7 @@ function render({ model, el }) {
     const range = withUnit(most === null ? `${inWords(least)} or more` : `${inWords(least)} to ${inWords(most)}`);
     const value = model.get("value") ?? model.get("default");
     const found = notNumber ? "That is not a number" : text === "" ? "Nothing was typed" : `${inWords(Number(text))} was typed`;
-    const kept = value === null ? "auto" : withUnit(inWords(value));
+    const kept = value === null ? model.get("empty") : withUnit(inWords(value));
     return `${model.get("label").split(",")[0]}: ${fraction ? "a whole number, " : ""}${range}. ${found}; still ${kept}.`;
   };
   const take = () => {

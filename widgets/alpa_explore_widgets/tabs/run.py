@@ -88,6 +88,7 @@ class RunPanel(FigurePanel):
             maximum=100_000,
             whole=True,
             optional=True,
+            empty="never",
         )
         self.resume = TextField(
             label="Resume from",
