@@ -22,7 +22,8 @@ TINY = [n for n in names() if n.endswith("-tiny")]
 @pytest.mark.parametrize("name", TINY)
 def test_the_loss_falls_and_every_parameter_gets_a_gradient(name):
     module, inputs = build(name, 8, device="cpu")
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    rate = 0.5 if name == "dit-tiny" else 0.05  # what it predicts is noise: it learns little of it at first
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     losses = []
     for step in range(8):
         loss = module(*inputs)

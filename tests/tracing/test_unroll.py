@@ -10,7 +10,7 @@ from torch import nn
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import build, entry, microbatch_size
-from alpa_explore.models.configs import GPTConfig, LlamaConfig, ModelConfig, MoEConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig, ModelConfig, MoEConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.gpt import GPT
 from alpa_explore.models.transformer import FeedForward
@@ -26,7 +26,8 @@ TINY_MOE = MoEConfig(
 
 def captured(config: ModelConfig) -> TrainingGraph:
     module, inputs = make_module(config, "meta", 0), make_inputs(config, 4, "meta", 0)
-    return capture(module, inputs, precision="float16", rematerialization=True)
+    precision = "bfloat16" if isinstance(config, DecoderConfig) else "float16"
+    return capture(module, inputs, precision=precision, rematerialization=True)
 
 
 def check_equal(unrolled_graph: TrainingGraph | None, whole: TrainingGraph) -> None:
@@ -41,10 +42,15 @@ TINY_FUSED = replace(TINY_GPT, attention="fused", tied=False, positions="rotary"
 TINY_LLAMA = LlamaConfig(hidden=16, layers=7, heads=4, kv_heads=2, vocabulary=32, sequence=8, ffn=32)
 
 
+TINY_OF_TODAY = [
+    replace(entry(name).config, layers=layers) for name, layers in (("deepseek-tiny", 8), ("qwen3-tiny", 7))
+]
+
+
 @pytest.mark.parametrize(
     "config",
-    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True)],
-    ids=["gpt", "moe", "fused gpt", "llama", "fused llama"],
+    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True), *TINY_OF_TODAY],
+    ids=["gpt", "moe", "fused gpt", "llama", "fused llama", "deepseek", "qwen3"],
 )
 def test_an_unrolled_graph_equals_a_capture(config):
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))
