@@ -68,6 +68,20 @@ class ReshardTable:
             {e: mesh.call_seconds[s.axis] for e, s in self._steps.items() if s.kind is not StepKind.SLICE}
         )
 
+    def in_buckets(self, mesh: LogicalMesh, total_bytes: int, together: float) -> Floats:
+        """[from, to]: this tensor's part of the seconds of the cheapest sequence, where `together` tensors of its size
+        share every collective."""
+        seconds = self.along_path(
+            {
+                e: axis_seconds(s.kind, together * total_bytes * self._larger_share(e), mesh, s.axis) / together
+                for e, s in self._steps.items()
+            }
+        )
+        return np.where(self.seconds < UNREACHABLE, seconds, self.seconds)
+
+    def _larger_share(self, ends: tuple[int, int]) -> float:
+        return float(self.shares[list(ends)].max())
+
     def along_path(self, of_step: Mapping[tuple[int, int], float]) -> Floats:
         """[from, to]: the sum of a figure of single steps (others count 0) over the cheapest sequence."""
         figure = np.zeros_like(self.seconds)
