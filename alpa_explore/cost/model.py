@@ -12,7 +12,7 @@ from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launche
 from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
-from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
 from alpa_explore.sharding.splits import splits_for
@@ -68,13 +68,16 @@ class CostModel:
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of an index array in `_specs`."""
-    _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
+    _reshards: dict[tuple[tuple[int, ...], int, bool], ReshardTable] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
         """Costs between all specs of `tensor`."""
-        key = (tensor.shape, DTYPE_BYTES[tensor.dtype])
+        fixed = tensor.kind is TensorKind.ROUTED
+        key = (tensor.shape, DTYPE_BYTES[tensor.dtype], fixed)
         if key not in self._reshards:
-            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh)
+            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh, fixed=fixed)
         return self._reshards[key]
 
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:

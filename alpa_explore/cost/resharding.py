@@ -117,8 +117,9 @@ class ReshardTable:
         return first_step
 
 
-def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -> ReshardTable:
-    """Price all reshardings of a tensor on a squeezed mesh (Floyd–Warshall over its legal specs)."""
+def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh, *, fixed: bool = False) -> ReshardTable:
+    """Price all reshardings of a tensor on a squeezed mesh (Floyd–Warshall over its legal specs); a `fixed` one has
+    none."""
     specs = legal_specs(shape, mesh.shape, partial=True)
     shares = np.array([local_share(spec, mesh.shape) for spec in specs])
     kinds, axes, ends, larger = _steps_as_arrays(specs, len(shape))
@@ -127,6 +128,8 @@ def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -
         axis_seconds(kind, size, mesh, axis)
         for kind, axis, size in zip(kinds, axes, (total_bytes * shares[larger]).tolist(), strict=True)
     ]
+    if fixed:
+        steps[:] = np.inf
     seconds = steps.copy()
     np.fill_diagonal(seconds, 0.0)
     for k in range(len(specs)):
