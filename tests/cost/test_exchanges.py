@@ -1,4 +1,4 @@
-"""Collectives inside operators: rings and permutations in the alpha-beta model, and what computing beside them hides."""
+"""Collectives inside operators: rings and permutations, and what computing beside them hides."""
 
 import pytest
 

@@ -142,7 +142,7 @@ class ProcessTransport:
         group = self._groups[tuple(members)]
         dist.all_to_all_single(result, torch.cat(given), taken, sent, group=group)
         placed = [result[0:0]] * each
-        for slot, chunk in zip(arriving, result.split(size), strict=True):
+        for slot, chunk in zip(arriving, result.view(each, size), strict=True):
             placed[slot] = chunk.view(chunks[0].shape)
         return torch.cat(placed, cut)
 

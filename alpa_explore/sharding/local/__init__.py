@@ -12,6 +12,6 @@ proven is what runs. In the order to read them:
     routed       routed experts on a shard: the first of its experts, and who adds the last bias
     local_call   `localize`: which operators need changed arguments on a shard, and how
 
-It imports `graph`, `sharding.spec`, `sharding.reshard`, `sharding.strategy` and, for the list of random operators, `sharding.rules`; it
-must not import `sharding.discovery`, `sharding.splits` or torch.
+It imports `graph`, `sharding.spec`, `sharding.reshard`, `sharding.strategy` and, for the list of random operators,
+`sharding.rules`; it must not import `sharding.discovery`, `sharding.splits` or torch.
 """
