@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
-from alpa_explore.cost.collectives import axis_seconds
+from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launched
 from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
@@ -184,10 +183,9 @@ class CostModel:
         distinct = {work: place for place, work in enumerate(dict.fromkeys(works))}
         kernels = [_kernel(operator, inputs, outputs, heavy, work) for work in distinct]
         kernel_seconds = kernels_seconds(self.device, kernels)[[distinct[work] for work in works]]
-        sync_seconds = [self._sync_seconds(strategy) for strategy in strategies]
         return PricedOperator(
             strategies=strategies,
-            seconds=_read_only(kernel_seconds + sync_seconds),
+            seconds=_read_only(kernel_seconds + self._exchange_seconds(strategies, kernel_seconds)),
             input_specs=tuple(read),
             output_specs=tuple(made),
             output_bytes=tuple(sizes[len(inputs) :]),
@@ -197,18 +195,35 @@ class CostModel:
         )
 
     def _launching(self, strategies: Sequence[Strategy]) -> Floats | None:
-        calls = self.mesh.call_seconds
-        if not calls or not any(any(s.sync_bytes) for s in strategies):
+        calls, sizes = self.mesh.call_seconds, self.mesh.shape
+        if not calls or not any(any(s.exchanges) for s in strategies):
             return None
-        return np.array([sum(c for c, sent in zip(calls, s.sync_bytes, strict=True) if sent) for s in strategies])
-
-    def _sync_seconds(self, strategy: Strategy) -> float:
-        """Seconds of the collectives inside the operator (statistics of a batch norm, divisor of a loss)."""
-        return sum(
-            axis_seconds(StepKind.ALL_REDUCE, sent, self.mesh, axis)
-            for axis, sent in enumerate(strategy.sync_bytes)
-            if sent
+        return np.array(
+            [
+                sum(
+                    call * sum(launched(exchange.kind, size) for exchange in exchanges)
+                    for call, size, exchanges in zip(calls, sizes, s.exchanges, strict=True)
+                )
+                for s in strategies
+            ]
         )
+
+    def _exchange_seconds(self, strategies: Sequence[Strategy], kernel_seconds: Floats) -> Floats:
+        """Seconds of the collectives inside the operator that its own computing does not hide, shape [strategies]."""
+        seconds = np.zeros(len(strategies))
+        for place, strategy in enumerate(strategies):
+            if not any(strategy.exchanges):
+                continue
+            for axis, exchanges in enumerate(strategy.exchanges):
+                beside = 0.0
+                for exchange in exchanges:
+                    taken = axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
+                    if exchange.beside:
+                        beside += taken
+                    else:
+                        seconds[place] += taken
+                seconds[place] += exposed_seconds(beside, float(kernel_seconds[place]), self.mesh.shape[axis])
+        return seconds
 
 
 _Sizes = tuple[int, int, int, int]

@@ -99,6 +99,8 @@ class ProcessTransport:
             dist.all_gather(pieces, piece.contiguous(), group=group)
             return torch.cat([pieces[members.index(r)] for r in instruction.ranks], instruction.joined)
         assert instruction.cut is not None
+        if instruction.kind is StepKind.PERMUTE:
+            return self._permuted(instruction, members, piece)
         chunks = torch.chunk(piece, count, instruction.cut)
         given = torch.stack([chunks[instruction.ranks.index(member)] for member in members])
         if instruction.kind is StepKind.REDUCE_SCATTER:
@@ -110,6 +112,31 @@ class ProcessTransport:
         taken = torch.empty_like(given)
         dist.all_to_all_single(taken, given, group=group)
         return torch.cat([taken[members.index(r)] for r in instruction.ranks], instruction.joined)
+
+    def _permuted(self, instruction: Collective, members: list[int], piece: torch.Tensor) -> torch.Tensor:
+        """What this rank has after a permutation of chunks; empty messages between ranks that exchange none."""
+        ranks, order, cut = instruction.ranks, instruction.order, instruction.cut
+        assert cut is not None
+        each, place = len(order) // len(ranks), ranks.index(self.rank)
+        chunks = torch.chunk(piece, each, cut)
+        size = chunks[0].numel()
+        given: list[torch.Tensor] = []
+        sent, taken, arriving = [0] * len(members), [0] * len(members), list[int]()
+        for number, member in enumerate(members):
+            slots = range(ranks.index(member) * each, (ranks.index(member) + 1) * each)
+            mine = [order[slot] - place * each for slot in slots if order[slot] // each == place]
+            given += [chunks[i].reshape(-1) for i in mine]
+            sent[number] = len(mine) * size
+            theirs = [i for i in range(each) if ranks[order[place * each + i] // each] == member]
+            arriving += theirs
+            taken[number] = len(theirs) * size
+        result = piece.new_empty(piece.numel())
+        group = self._groups[tuple(members)]
+        dist.all_to_all_single(result, torch.cat(given), taken, sent, group=group)
+        placed = [result[0:0]] * each
+        for slot, chunk in zip(arriving, result.view(each, size), strict=True):
+            placed[slot] = chunk.view(chunks[0].shape)
+        return torch.cat(placed, cut)
 
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
         """Send without waiting; the piece is kept until the send is over."""

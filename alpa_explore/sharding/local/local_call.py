@@ -20,11 +20,11 @@ from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_ov
 from alpa_explore.sharding.local.routed import experts
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.softmax import softmax, softmax_backward
-from alpa_explore.sharding.local.steps import AllReduce, LocalCall, LocalStep, Reduction, StepWriter
+from alpa_explore.sharding.local.steps import LocalCall, LocalCollective, LocalStep, Reduction, StepWriter
 from alpa_explore.sharding.rules.creation import RANDOM
 from alpa_explore.sharding.strategy import Strategy
 
-__all__ = ["AllReduce", "LocalCall", "LocalStep", "Reduction", "localize", "localize_over_total"]
+__all__ = ["LocalCall", "LocalCollective", "LocalStep", "Reduction", "localize", "localize_over_total"]
 
 
 def localize(
