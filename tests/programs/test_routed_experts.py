@@ -30,11 +30,16 @@ PRODUCTS = (
     ("tokens",),
     ("experts",),
     ("inner",),
+    ("exchange",),
     ("tokens", "experts"),
     ("experts", "tokens"),
     ("experts", "inner"),
     ("inner", "tokens"),
     ("experts", "experts"),
+    ("tokens", "exchange"),
+    ("exchange", "tokens"),
+    ("exchange", "inner"),
+    ("exchange", "exchange"),
 )
 
 
