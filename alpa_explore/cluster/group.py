@@ -28,11 +28,30 @@ class Group:
     """For every doubling of the ranks, how long a collective waits for the last of them."""
 
 
+def fills_nodes(cluster: Cluster, neighbours: int) -> bool:
+    """Whether groups of so many neighbouring devices divide a node evenly, or fill whole nodes: then all of them have
+    the same links. Taken to be so on nodes of a power of two, as in the paper: the first group stands for all."""
+    per_node = cluster.devices_per_node
+    return _power_of_two(per_node) or per_node % neighbours == 0 or neighbours % per_node == 0
+
+
+def stays_in_node(cluster: Cluster, ranks: int, stride: int) -> bool:
+    """Whether no group of `ranks` devices `stride` apart crosses the network."""
+    per_node, span = cluster.devices_per_node, ranks * stride
+    return span <= per_node if _power_of_two(per_node) else per_node % span == 0
+
+
+def _power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
 def device_group(cluster: Cluster, ranks: int, stride: int) -> Group:
     """The group of `ranks` devices that are `stride` apart, the first of them at the beginning of a node."""
     software, per_node = cluster.software, cluster.devices_per_node
-    together = max(1, min(ranks, per_node // stride))
+    together: float = max(1, min(ranks, per_node // stride))
     nodes = math.ceil(ranks / together)
+    if nodes == 1 and not stays_in_node(cluster, ranks, stride):
+        nodes, together = 2, ranks / 2  # the first group lies in a node, and others across two
     decline = max(nodes / 2, 1.0) ** -software.network_decline
     share = cluster.between_nodes.bandwidth * software.network_share * decline * together / per_node
     return Group(

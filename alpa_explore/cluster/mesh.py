@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.cluster.group import Group, call_seconds, device_group, straggler_factor
+from alpa_explore.cluster.group import Group, call_seconds, device_group, stays_in_node, straggler_factor
 from alpa_explore.cluster.topology import Cluster
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Submesh:
-    """A part of the cluster: (1, 2^k) devices inside a node, or (n, M) for n whole nodes."""
+    """A part of the cluster: (1, m) devices inside a node, or (n, M) for n whole nodes."""
 
     nodes: int
     devices_per_node: int
@@ -74,15 +74,15 @@ class LogicalMesh:
 def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> LogicalMesh:
     """`submesh` seen as an array of the given shape.
 
-    A ring along axis a joins devices `stride` apart. It stays inside a node when it spans at most M devices. Otherwise
-    it crosses the network, whose bandwidth `min(stride, M)` rings of the same node share; its bandwidth is that of the
+    A ring along axis a joins devices `stride` apart. It stays inside a node when it spans at most M devices (and
+    divides them, where M is not a power of two). Otherwise it crosses the network, whose bandwidth `min(stride, M)` rings of the same node share; its bandwidth is that of the
     slowest link it crosses. With a software profile that has figures for collectives, each axis is also a `Group`.
     """
     assert math.prod(shape) == submesh.devices, f"{shape} does not hold {submesh.devices} devices"
     bandwidths, latencies = [], []
     for axis, size in enumerate(shape):
         stride = math.prod(shape[axis + 1 :])
-        if size * stride <= submesh.devices_per_node:
+        if submesh.nodes == 1 or stays_in_node(cluster, size, stride):
             bandwidths.append(cluster.inside_node.bandwidth)
             latencies.append(cluster.inside_node.latency_seconds)
         else:

@@ -54,14 +54,11 @@ class Cluster:
             raise ClusterError(
                 "A cluster must have at least one node", found=f"nodes={self.nodes}", remedy="Give 1 node or more."
             )
-        m = self.devices_per_node
-        if m < 1 or m & (m - 1):
-            lower = 1 << max(m.bit_length() - 1, 0)
+        if self.devices_per_node < 1:
             raise ClusterError(
-                "Devices per node must be a power of two, so that submeshes tile the node",
-                found=f"{m} devices per node",
-                remedy=f"1, 2, 4, 8, 16, … work; nearest here: {lower if m > 0 else 1}"
-                + (f" or {lower * 2}." if m > 0 else "."),
+                "A node must have at least one device",
+                found=f"devices_per_node={self.devices_per_node}",
+                remedy="Give 1 device or more.",
             )
         if self.devices > MOST_DEVICES:
             raise ClusterError(
