@@ -211,11 +211,12 @@ def _equal_stages(
 
 
 def _no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> NoReturn:
+    sizes = ", ".join(str(s.devices) for s in submeshes(cluster) if s.nodes == 1)
     raise OptionError(
         f"The baseline {kind} is not possible on {cluster} with these degrees",
         found=f"{_degrees(degrees)}, {num_layers} layers, {samples} samples in a microbatch",
         remedy=f"pp must divide {num_layers} layers, dp the samples, replicas dp; tp × dp × pp must be "
-        f"{cluster.devices}, and tp × dp a power of two within a node, or whole nodes.",
+        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes.",
     )
 
 
