@@ -11,6 +11,7 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
 from alpa_explore.cluster.group import Group, call_seconds, device_group
+from alpa_explore.cost.collectives import exposed_seconds, launched
 from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable
@@ -138,7 +139,9 @@ def _pass_time(
     calls = 0.0
     for call in work.collectives:
         seconds = group_seconds(call.kind, call.bytes, group)
-        if call.beside >= 0 and call.kind is not StepKind.ALL_REDUCE:
+        if call.beside >= 0 and call.kind is StepKind.RING:
+            seconds = exposed_seconds(seconds, float(kernels[call.beside]), group.ranks)
+        elif call.beside >= 0 and call.kind is not StepKind.ALL_REDUCE:
             seconds -= software.tensor_overlap * min(seconds, float(kernels[call.beside]))
         calls += seconds
     launches = work.launches
@@ -147,7 +150,8 @@ def _pass_time(
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
     kernel, collective = launch_seconds
-    return PassTime(float(kernels.sum()) + calls, launches * kernel + len(work.collectives) * collective)
+    launched_calls = sum(launched(call.kind, group.ranks) for call in work.collectives)
+    return PassTime(float(kernels.sum()) + calls, launches * kernel + launched_calls * collective)
 
 
 def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> Floats:
