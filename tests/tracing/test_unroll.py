@@ -10,7 +10,7 @@ from torch import nn
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import build, entry, microbatch_size
-from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig, ModelConfig, MoEConfig
+from alpa_explore.models.configs import GPTConfig, LlamaConfig, ModelConfig, MoEConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.gpt import GPT
 from alpa_explore.models.transformer import FeedForward
@@ -26,8 +26,7 @@ TINY_MOE = MoEConfig(
 
 def captured(config: ModelConfig) -> TrainingGraph:
     module, inputs = make_module(config, "meta", 0), make_inputs(config, 4, "meta", 0)
-    precision = "bfloat16" if isinstance(config, DecoderConfig) else "float16"
-    return capture(module, inputs, precision=precision, rematerialization=True)
+    return capture(module, inputs, precision="float16", rematerialization=True)
 
 
 def check_equal(unrolled_graph: TrainingGraph | None, whole: TrainingGraph) -> None:
