@@ -5,7 +5,9 @@ p ranks on N nodes, r of them on a node, S bytes of the larger tensor on one dev
     one node     wait · log₂ p + (p − 1) a_in + (p − 1)/p · S / B_in            all-gather, reduce-scatter
                  the same with 2 (p − 1) steps and twice the bytes              all-reduce by a ring
                  wait · log₂ p + 2 (p − 1)/p · S / B_switch                     all-reduce by the switches of the node
+                 the same, once round, for a ring from neighbour to neighbour
     several      wait · log₂ p + (p − N) a_in + N a_net + (p − 1)/p · S / min(B_net, B_in)
+                 all-to-all: max((r − 1)/p · S / B_in, (p − r)/p · r · S / B_net), a device's part of the network each
                  all-reduce: twice the ring, or a tree of nodes where that is faster:
                  wait · log₂ p + max(2 (r − 1)/r · S / B_switch or B_in, 2 log₂ N · a_net + 2 (N − 1)/N · S / B_net)
 
@@ -18,6 +20,7 @@ grows with its ranks and dominates on many nodes (Thakur, Rabenseifner, Gropp 20
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from alpa_explore.cluster.group import Group
 from alpa_explore.sharding.reshard import StepKind
@@ -30,6 +33,19 @@ def group_seconds(kind: StepKind, local_bytes: float, group: Group) -> float:
         return 0.0
     wait = group.wait_seconds * math.log2(p)
     part = (p - 1) / p * local_bytes
+    if kind is StepKind.RING:
+        # Every step waits for the slowest pair of neighbours.
+        hop, rate = (
+            (group.hop_inside_seconds, group.inside_bandwidth)
+            if n == 1
+            else (group.hop_seconds, min(group.network_bandwidth, group.inside_bandwidth))
+        )
+        return wait + (p - 1) * hop + part / rate
+    if kind is StepKind.ALL_TO_ALL and n > 1:
+        together = p / n
+        inside = (together - 1) / p * local_bytes / group.inside_bandwidth
+        between = (p - together) / p * local_bytes * together / group.network_bandwidth
+        return wait + (p - n) * group.hop_inside_seconds + n * group.hop_seconds + max(inside, between)
     reduces = kind is StepKind.ALL_REDUCE
     if n == 1:
         if reduces and group.reduction_bandwidth:
@@ -43,3 +59,17 @@ def group_seconds(kind: StepKind, local_bytes: float, group: Group) -> float:
     inside = 2 * (together - 1) / together * local_bytes / (group.reduction_bandwidth or group.inside_bandwidth)
     between = 2 * math.log2(n) * group.hop_seconds + 2 * (n - 1) / n * local_bytes / group.network_bandwidth
     return wait + min(2 * ring, max(inside, between))
+
+
+def rows_seconds(local_bytes: float, group: Group, copies: int) -> float:
+    """Time of an all-to-all of rows, of which every token has `copies`, to devices that are drawn evenly.
+
+    Rows of a token for the same node cross the network as one: of k rows, (N − 1)(1 − (1 − 1/N)^k) are sent instead of
+    k (N − 1)/N. Inside its node each goes on to its own device.
+    """
+    n = group.nodes
+    if n == 1 or copies == 1:
+        return group_seconds(StepKind.ALL_TO_ALL, local_bytes, group)
+    sent = n * (1 - (1 - 1 / n) ** copies) / copies
+    between = replace(group, network_bandwidth=group.network_bandwidth / sent)
+    return group_seconds(StepKind.ALL_TO_ALL, local_bytes, between)
