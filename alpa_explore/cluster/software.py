@@ -86,6 +86,9 @@ class Software:
     forward pass, as far as these are long enough."""
     sync_bytes: int = 0
     """Bytes of an element in gradient sums; 0: the dtype of the weight."""
+    bucket_bytes: int = 0
+    """Bytes of weights that one collective gathers, or of which it sums the gradients; 0: each tensor has its own in
+    plans, and all are one in layouts, unless `sync_each_tensor`."""
     sync_each_tensor: bool = False
     """Whether every parameter is summed by a collective of its own, and not in buckets."""
     contention: float = 0.0

@@ -24,9 +24,12 @@ _ROUNDS = {
 def collective_seconds(
     kind: StepKind, local_bytes: float, size: int, bandwidth: float, latency_seconds: float
 ) -> float:
-    """Time of `kind` among `size` devices: rounds × (p − 1) × (alpha + bytes / p × beta); a slice is free."""
+    """Time of `kind` among `size` devices: rounds × (p − 1) × (alpha + bytes / p × beta); a slice is free, and in a
+    permutation every device sends what it has once."""
     if size == 1 or kind is StepKind.SLICE:
         return 0.0
+    if kind is StepKind.PERMUTE:
+        return latency_seconds + local_bytes / bandwidth
     return _ROUNDS[kind] * (size - 1) * (latency_seconds + local_bytes / size / bandwidth)
 
 

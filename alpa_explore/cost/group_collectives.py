@@ -5,7 +5,8 @@ p ranks on N nodes, r of them on a node, S bytes of the larger tensor on one dev
     one node     wait · log₂ p + (p − 1) a_in + (p − 1)/p · S / B_in            all-gather, reduce-scatter
                  the same with 2 (p − 1) steps and twice the bytes              all-reduce by a ring
                  wait · log₂ p + 2 (p − 1)/p · S / B_switch                     all-reduce by the switches of the node
-                 the same, once round, for a ring from neighbour to neighbour
+                 wait + (p − 1) a + (p − 1)/p · S / B                           ring from neighbour to neighbour
+                 wait + a + S / B                                               permutation of what the devices have
     several      wait · log₂ p + (p − N) a_in + N a_net + (p − 1)/p · S / min(B_net, B_in)
                  all-to-all: max((r − 1)/p · S / B_in, (p − r)/p · r · S / B_net), a device's part of the network each
                  all-reduce: twice the ring, or a tree of nodes where that is faster:
@@ -33,14 +34,14 @@ def group_seconds(kind: StepKind, local_bytes: float, group: Group) -> float:
         return 0.0
     wait = group.wait_seconds * math.log2(p)
     part = (p - 1) / p * local_bytes
-    if kind is StepKind.RING:
+    if kind in (StepKind.RING, StepKind.PERMUTE):
         # Every step waits for the slowest pair of neighbours.
         hop, rate = (
             (group.hop_inside_seconds, group.inside_bandwidth)
             if n == 1
             else (group.hop_seconds, min(group.network_bandwidth, group.inside_bandwidth))
         )
-        return wait + (p - 1) * hop + part / rate
+        return wait + (hop + local_bytes / rate if kind is StepKind.PERMUTE else (p - 1) * hop + part / rate)
     if kind is StepKind.ALL_TO_ALL and n > 1:
         together = p / n
         inside = (together - 1) / p * local_bytes / group.inside_bandwidth

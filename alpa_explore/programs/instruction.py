@@ -93,7 +93,8 @@ class Collective(_ReadsSource, _WritesTarget):
     """A collective of `ranks`, in this order.
 
     `joined` is the dim along which pieces are concatenated, `cut` the dim along which the result is split; None where
-    the kind of collective has no such dim. `reduction` is how an all-reduce or a reduce-scatter combines the pieces.
+    the kind of collective has no such dim. `reduction` is how an all-reduce or a reduce-scatter combines the pieces. In
+    a permutation the ranks have len(order) chunks of dim `cut` in all, and number order[i] becomes the i-th.
     """
 
     kind: StepKind
@@ -103,6 +104,7 @@ class Collective(_ReadsSource, _WritesTarget):
     joined: int | None = None
     cut: int | None = None
     reduction: Reduction = Reduction.SUM
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

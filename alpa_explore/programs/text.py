@@ -87,7 +87,8 @@ def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
             kind = instruction.kind.value
             if instruction.reduction is not Reduction.SUM:
                 kind += f" ({instruction.reduction.value})"
-            return f"%{instruction.target} = {kind} %{instruction.source} of ranks {ranks}{dims}"
+            order = f" order {', '.join(map(str, instruction.order))}" if instruction.order else ""
+            return f"%{instruction.target} = {kind} %{instruction.source} of ranks {ranks}{dims}{order}"
         case Slice():
             piece = f"piece {instruction.piece} of {instruction.pieces}"
             return f"%{instruction.target} = %{instruction.source} {piece} of dim {instruction.dim}"

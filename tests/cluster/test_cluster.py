@@ -23,6 +23,28 @@ def test_every_preset_makes_a_cluster_with_sane_figures(name):
     assert device.peak("int64") == device.peak("float32")
 
 
+@pytest.mark.parametrize(
+    ("name", "bf16_teraflops", "fp8_teraflops", "gigabytes", "terabytes_a_second"),
+    [  # as the makers' data sheets print them, dense
+        ("b200", 2250, 4500, 180, 8.0),
+        ("gb300", 2500, 5000, 279, 8.0),
+        ("h800", 989, 1979, 85.9, 3.35),
+        ("h20", 148, 296, 96, 4.0),
+        ("mi300x", 1307.4, 2614.9, 192, 5.3),
+        ("mi325x", 1307.4, 2614.9, 256, 6.0),
+        ("mi355x", 2516.6, 5033.2, 288, 8.0),
+        ("l40s", 362.05, 733, 48, 0.864),
+        ("rtx-4090", 165.2, 330.3, 25.8, 1.008),
+    ],
+)
+def test_presets_have_the_peaks_of_the_data_sheets(name, bf16_teraflops, fp8_teraflops, gigabytes, terabytes_a_second):
+    device = Cluster.parse(f"1x8:{name}").device
+    assert device.peak("bfloat16") == bf16_teraflops * 1e12
+    assert device.peak("float8_e4m3fn") == fp8_teraflops * 1e12
+    assert device.memory_bytes / 1e9 == pytest.approx(gigabytes, rel=2e-3)
+    assert device.memory_bandwidth == pytest.approx(terabytes_a_second * 1e12)
+
+
 def test_an_unknown_device_offers_the_nearest_names():
     with pytest.raises(UnknownNameError, match="v100"):
         Cluster.parse("1x4:v10")

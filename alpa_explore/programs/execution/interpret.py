@@ -200,6 +200,11 @@ def _collective(instruction: Collective, pieces: list[torch.Tensor], place: int)
         assert instruction.joined is not None
         assert instruction.cut is not None
         return torch.cat([torch.chunk(p, len(pieces), instruction.cut)[place] for p in pieces], instruction.joined)
+    if instruction.kind is StepKind.PERMUTE:
+        assert instruction.cut is not None
+        each = len(instruction.order) // len(pieces)
+        chunks = [chunk for piece in pieces for chunk in torch.chunk(piece, each, instruction.cut)]
+        return torch.cat([chunks[i] for i in instruction.order[place * each : (place + 1) * each]], instruction.cut)
     total = pieces[0].clone()
     for piece in pieces[1:]:
         total = torch.maximum(total, piece) if instruction.reduction is Reduction.MAXIMUM else total + piece
