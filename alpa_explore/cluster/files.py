@@ -72,7 +72,8 @@ _KEYS = (
     "rack",
     "megatron",
 )
-"""'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of iterations, is accepted in old files and ignored."""
+"""'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
+iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
