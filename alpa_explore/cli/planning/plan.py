@@ -166,7 +166,7 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--collective-overlap",
         type=float,
         metavar="X",
-        help="fraction of the time that collectives could overlap with computation in which they do: 0 (default) to 1",
+        help="share of the shorter of a collective and the computation beside it that overlaps: 0 (default) to 1",
     )
     beyond(
         "--gradient-overlap",
