@@ -24,9 +24,8 @@ SETTLE_SECONDS = 0.5
 MEASURED_STEPS = 100
 """The number of last steps whose task times are kept."""
 CLOCK_ROUNDS = 9
-"""Barriers after which the clocks of ranks are compared: one is some milliseconds off where processes share cores."""
-WAITED_SECONDS = 2e-4
-"""A rank that takes a message in less has not waited: it was there already. Set by hand."""
+"""Questions after which the clocks of two ranks are compared: one answer is some milliseconds late where processes
+share cores."""
 TIMED_STEPS = 5
 """Of so many steps the messages and collectives of one are timed, one by one: what that costs is spread over them."""
 TIMED_SAMPLES = 3
