@@ -17,6 +17,7 @@ removed when the next one starts hosts.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import itertools
 import os
@@ -110,11 +111,12 @@ class Hosts:
 
     def up(self) -> None:
         """Make the hosts and the switch."""
-        sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}-"))
-        self._subnet = _free_subnet()
         try:
-            self._make()
+            with _alone():
+                sweep()
+                self._subnet = _free_subnet()
+                self._make()
         except BaseException:
             self.down()
             raise
@@ -322,6 +324,14 @@ class Hosts:
     @property
     def _switch(self) -> str:
         return f"{self._prefix}sw"
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """No other process makes hosts meanwhile: they would take the same subnet, or remove the same namespaces."""
+    with Path(tempfile.gettempdir(), "alpa-explore-hosts.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def sweep() -> None:
