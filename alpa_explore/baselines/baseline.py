@@ -14,7 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
-from alpa_explore.baselines.kinds import WITH_ROLES, Degrees, check_kind, planner_pipelines, role_pipelines
+from alpa_explore.baselines.kinds import (
+    WITH_ROLES,
+    Degrees,
+    check_degrees,
+    known_kind,
+    planner_pipelines,
+    role_pipelines,
+)
 from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
@@ -41,6 +48,7 @@ def baseline(
     tp: int | None = None,
     dp: int | None = None,
     pp: int | None = None,
+    replicas: int | None = None,
     num_layers: int | None = None,
     delta: float = 0.5,
     rematerialization: bool | None = None,
@@ -49,13 +57,14 @@ def baseline(
 ) -> Plan:
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
 
-    `tp`, `dp`, `pp` are the degrees of megatron (`pp` also of gpipe-equal-layers); all values of a degree that is not
-    given are tried, and the fastest plan that fits is returned. InfeasiblePlanError where none fits in memory,
-    OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
+    `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also of gpipe-equal-layers), `replicas` those of
+    hsdp and fsdp+tp+pp. Values of a degree that is not given are tried, and the fastest plan that fits is returned.
+    InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide; otherwise raises as
+    `ax.plan` does.
     """
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
-    degrees = Degrees(tp=tp, dp=dp, pp=pp)
-    check_kind(kind, degrees)
+    kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas)
+    check_degrees(kind, degrees)
     started = time.perf_counter()
     with cancelled_by(cancel):
         graph = microbatch_graph(model, num_microbatches, rematerialization=rematerialization, precision=precision)

@@ -158,10 +158,10 @@ class _Reader:
             self._kernel_of[index] = len(self._kernels[part][phase])
             self._kernels[part][phase].append(kernel)
             self._launches[part, phase] += operator.launches
-        for axis, sent in enumerate(strategy.sync_bytes):
-            if sent:
-                call = CollectiveCall(kind=StepKind.ALL_REDUCE, bytes=float(sent), axis=axis)
-                self._collectives[part][phase].append((call, None))
+        for axis, exchanges in enumerate(strategy.exchanges):
+            for exchange in exchanges:
+                call = CollectiveCall(kind=exchange.kind, bytes=float(exchange.bytes), axis=axis)
+                self._collectives[part][phase].append((call, index if exchange.beside else None))
 
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]

@@ -17,15 +17,19 @@ _ROUNDS = {
     StepKind.REDUCE_SCATTER: 1,
     StepKind.ALL_REDUCE: 2,  # a reduce-scatter and an all-gather
     StepKind.ALL_TO_ALL: 1,
+    StepKind.RING: 1,
 }
 
 
 def collective_seconds(
     kind: StepKind, local_bytes: float, size: int, bandwidth: float, latency_seconds: float
 ) -> float:
-    """Time of `kind` among `size` devices: rounds × (p − 1) × (alpha + bytes / p × beta); a slice is free."""
+    """Time of `kind` among `size` devices: rounds × (p − 1) × (alpha + bytes / p × beta); a slice is free, and in a
+    permutation every device sends what it has once."""
     if size == 1 or kind is StepKind.SLICE:
         return 0.0
+    if kind is StepKind.PERMUTE:
+        return latency_seconds + local_bytes / bandwidth
     return _ROUNDS[kind] * (size - 1) * (latency_seconds + local_bytes / size / bandwidth)
 
 
@@ -34,3 +38,17 @@ def axis_seconds(kind: StepKind, local_bytes: float, mesh: LogicalMesh, axis: in
     if mesh.groups:
         return group_seconds(kind, local_bytes, mesh.groups[axis])
     return collective_seconds(kind, local_bytes, mesh.shape[axis], mesh.bandwidth[axis], mesh.latency_seconds[axis])
+
+
+def exposed_seconds(seconds: float, computing: float, size: int) -> float:
+    """Of `seconds` of exchanges beside `computing` seconds of the same operator, those that are not hidden.
+
+    Both go block by block: the first of `size` blocks is there at the start, and every other one arrives while the one
+    before it is computed, so that all take c / p + (p − 1) max(c / p, t / (p − 1)).
+    """
+    return max(0.0, seconds - computing * (size - 1) / size)
+
+
+def launched(kind: StepKind, size: int) -> int:
+    """How many collectives the host launches for one of `kind` among `size` devices."""
+    return size - 1 if kind is StepKind.RING else 1

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
-from alpa_explore.cost.collectives import axis_seconds
+from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launched
 from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
-from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
@@ -61,16 +60,24 @@ class CostModel:
     _calls: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
     _table_calls: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of a table in `_reshards`."""
+    _in_buckets: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
+    """By the same id."""
+    _stored_pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of an index array in `_specs`."""
-    _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
+    _reshards: dict[tuple[tuple[int, ...], int, bool], ReshardTable] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
         """Costs between all specs of `tensor`."""
-        key = (tensor.shape, DTYPE_BYTES[tensor.dtype])
+        fixed = tensor.kind is TensorKind.ROUTED
+        key = (tensor.shape, DTYPE_BYTES[tensor.dtype], fixed)
         if key not in self._reshards:
-            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh)
+            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh, fixed=fixed)
         return self._reshards[key]
 
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
@@ -84,6 +91,24 @@ class CostModel:
             seconds = self.reshard(tensor).seconds[sources[:, None], targets[None, :]]
             self._pairs[key] = _read_only(seconds), sources, targets
         return self._pairs[key][0]
+
+    def stored_resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
+        """`resharding` of a stored weight, its gradient or its update: with others in buckets of the software."""
+        together = self.in_bucket(tensor)
+        if together == 1.0:
+            return self.resharding(tensor, sources, targets)
+        key = id(sources), id(targets)
+        if key not in self._stored_pairs:
+            table = self.reshard(tensor)
+            if id(table) not in self._in_buckets:
+                self._in_buckets[id(table)] = table.in_buckets(self.mesh, tensor.bytes, together)
+            seconds = self._in_buckets[id(table)][sources[:, None], targets[None, :]]
+            self._stored_pairs[key] = _read_only(seconds), sources, targets
+        return self._stored_pairs[key][0]
+
+    def in_bucket(self, tensor: Tensor) -> float:
+        """How many weights of this size are in a bucket; 1 without buckets."""
+        return max(1.0, self.device.software.bucket_bytes / max(tensor.bytes, 1))
 
     def beside_product(self, tensor: Tensor, sources: Ints, targets: Ints, product_seconds: float) -> Floats:
         """`resharding` beside a matrix product: without the share of gathers and reduce-scatters that the software
@@ -181,10 +206,9 @@ class CostModel:
         distinct = {work: place for place, work in enumerate(dict.fromkeys(works))}
         kernels = [_kernel(operator, inputs, outputs, heavy, work) for work in distinct]
         kernel_seconds = kernels_seconds(self.device, kernels)[[distinct[work] for work in works]]
-        sync_seconds = [self._sync_seconds(strategy) for strategy in strategies]
         return PricedOperator(
             strategies=strategies,
-            seconds=_read_only(kernel_seconds + sync_seconds),
+            seconds=_read_only(kernel_seconds + self._exchange_seconds(strategies, kernel_seconds)),
             input_specs=tuple(read),
             output_specs=tuple(made),
             output_bytes=tuple(sizes[len(inputs) :]),
@@ -194,18 +218,35 @@ class CostModel:
         )
 
     def _launching(self, strategies: Sequence[Strategy]) -> Floats | None:
-        calls = self.mesh.call_seconds
-        if not calls or not any(any(s.sync_bytes) for s in strategies):
+        calls, sizes = self.mesh.call_seconds, self.mesh.shape
+        if not calls or not any(any(s.exchanges) for s in strategies):
             return None
-        return np.array([sum(c for c, sent in zip(calls, s.sync_bytes, strict=True) if sent) for s in strategies])
-
-    def _sync_seconds(self, strategy: Strategy) -> float:
-        """Seconds of the collectives inside the operator (statistics of a batch norm, divisor of a loss)."""
-        return sum(
-            axis_seconds(StepKind.ALL_REDUCE, sent, self.mesh, axis)
-            for axis, sent in enumerate(strategy.sync_bytes)
-            if sent
+        return np.array(
+            [
+                sum(
+                    call * sum(launched(exchange.kind, size) for exchange in exchanges)
+                    for call, size, exchanges in zip(calls, sizes, s.exchanges, strict=True)
+                )
+                for s in strategies
+            ]
         )
+
+    def _exchange_seconds(self, strategies: Sequence[Strategy], kernel_seconds: Floats) -> Floats:
+        """Seconds of the collectives inside the operator that its own computing does not hide, shape [strategies]."""
+        seconds = np.zeros(len(strategies))
+        for place, strategy in enumerate(strategies):
+            if not any(strategy.exchanges):
+                continue
+            for axis, exchanges in enumerate(strategy.exchanges):
+                beside = 0.0
+                for exchange in exchanges:
+                    taken = axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
+                    if exchange.beside:
+                        beside += taken
+                    else:
+                        seconds[place] += taken
+                seconds[place] += exposed_seconds(beside, float(kernel_seconds[place]), self.mesh.shape[axis])
+        return seconds
 
 
 _Sizes = tuple[int, int, int, int]

@@ -6,6 +6,7 @@ Importing this package does not import torch; `build` does. In the order to read
     catalog       name -> entry (config, batch size, precision, the paper's options); rows are in catalog.json
     transformer   what the decoders share: modules of GPT and the mixture of experts, heads of one product, the loss
     rotary        rotary positions, for those that follow
+    routed_experts   experts that a router chooses for every token: the function that models call
     gpt, fused_gpt, llama, moe, wide_resnet, mlp   one architecture each; gpt spells attention out, as the paper does
     factory       config -> module and example inputs
     recipe        a recipe from a plan file -> model, inputs, loss, data

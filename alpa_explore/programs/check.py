@@ -120,6 +120,7 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
                         instruction.target,
                         instruction.joined,
                         instruction.cut,
+                        instruction.order,
                     )
                     arrived.setdefault(key, set()).add(rank)
                     if arrived[key] != set(instruction.ranks):

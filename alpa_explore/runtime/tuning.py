@@ -60,6 +60,8 @@ ASK_SECONDS = 10.0
 """How long a Dask worker may take for an answer. It says of an unreachable host that it is, before anything starts."""
 ASK_LEFT_SECONDS = 5.0
 """How long it may take where the hosts that are left are looked for, of which some are lost: a run waits for that."""
+LOST_SECONDS = 0.5
+"""How long one that is known to be lost may take, while others are asked: its link may work again."""
 DESCRIBE_SECONDS = 60.0
 """How long it may take to describe its host, for which it imports this package, and torch where there are GPUs."""
 SUSPECT_SECONDS = 4.0

@@ -5,9 +5,9 @@ They come from a rule for its kind or, without one, from discovery. Strategies o
 splits. Costs are not computed here but in `cost`. In the order to read them:
 
     spec              a placement for each mesh axis; legal specs; the notation S0R, RS1, S01R+P2
-    strategy          splits, and the strategies of an operator on a mesh
-    tiling            the piece of a tensor that every device holds: when two specs are the same division
     reshard           the collectives that lead from one spec to another
+    strategy          splits, what they exchange inside an operator, and the strategies of an operator on a mesh
+    tiling            the piece of a tensor that every device holds: when two specs are the same division
     rules/            the splits of each operator family
     local/            what one device runs under a strategy: the definition that proofs, interpreter and runtime share
     discovery/        splits of operators without a rule, established by running them (takes torch)

@@ -20,6 +20,10 @@ class StepKind(enum.Enum):
     ALL_REDUCE = "all-reduce"
     REDUCE_SCATTER = "reduce-scatter"
     ALL_TO_ALL = "all-to-all"
+    RING = "ring"
+    """Every device's block visits all others, in as many steps from neighbour to neighbour; inside operators alone."""
+    PERMUTE = "permute"
+    """Blocks change places, each device sending and receiving once; inside operators alone."""
     SLICE = "slice"
 
 

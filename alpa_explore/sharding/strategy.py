@@ -13,7 +13,23 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from alpa_explore.errors import OptionError
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import REPLICATE, Divisibility, Spec, axes_products, divisibility, specs_of_divisibility
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A collective that the devices along an axis run inside an operator."""
+
+    kind: StepKind
+    bytes: int
+    """In a split: of the whole tensor that is exchanged. In a strategy: of the larger side (input or output) on one
+    device, as `cost.collectives` counts them; for a ring that is the tensor whose blocks pass by."""
+    beside: bool = False
+    """Whether it runs beside the operator's own computing, a block at a time: each block of n is computed while the
+    next one is sent."""
+    undivided: tuple[str, ...] = ()
+    """Factors that do not divide its bytes on other axes: they divide nothing of what is exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +47,11 @@ class Split:
     """Extent of the loop dim; the sizes of the mesh axes assigned to it must divide it."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    sync_bytes: int = 0
-    """Bytes that the devices of the axis all-reduce while the operator runs (the statistics of a batch norm, the maxima
-    and sums of a softmax), for the whole tensor: other factors on other axes divide them."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What the devices of the axis exchange while the operator runs (the statistics of a batch norm, the maxima and
+    sums of a softmax, the keys and values of a ring attention): other factors on other axes divide the bytes."""
+    nested: tuple[str, ...] = ()
+    """Other factors with which it may share a dim of a tensor: it divides their loops too, and the blocks nest."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
     triangular: bool = False
@@ -51,8 +69,8 @@ class Strategy:
     outputs: tuple[Spec, ...]
     work_share: float
     """Work of the device that has the most to do, as a share of the whole operator."""
-    sync_bytes: tuple[int, ...]
-    """For each mesh axis the bytes all-reduced along it inside the operator; their time is part of c_v of Eq. 1."""
+    exchanges: tuple[tuple[Exchange, ...], ...]
+    """For each mesh axis what its devices exchange inside the operator; their time is part of c_v of Eq. 1."""
 
     @property
     def name(self) -> str:
@@ -97,13 +115,16 @@ def enumerate_strategies(
         choices = tuple(c for c in choices if "-" not in c.factors and counts[c.working] >= most) or tuple(
             c for c in choices if counts[c.working] == most
         )
+    nothing = ((),) * len(mesh_shape)
     return tuple(
         Strategy(
             c.factors,
             c.inputs,
             c.outputs,
             (2.0 - 1.0 / counts[c.triangular]) / counts[c.working],
-            _synced(c, counts),
+            tuple(tuple(_on_device(*e, counts) for e in of_axis) for of_axis in c.exchanges)
+            if c.exchanges
+            else nothing,
         )
         for c in choices
     )
@@ -115,8 +136,9 @@ class _Choice(NamedTuple):
     factors: tuple[str, ...]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
-    sync: tuple[tuple[int, int], ...]
-    """For each axis: `Split.sync_bytes`, and the axes that another factor divides, as a bit set."""
+    exchanges: tuple[tuple[tuple[Exchange, int], ...], ...]
+    """For each axis its exchanges, each with the axes that divide its bytes, as a bit set; empty where there are
+    none on any axis."""
     working: int
     """The axes that divide the work, as a bit set."""
     triangular: int
@@ -147,16 +169,39 @@ def _choices(
             continue
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
-            sync = tuple((s.sync_bytes, working & ~_axes_of(assignment, s)) for s in assignment)
+            exchanges = (
+                tuple(
+                    tuple((e, _dividing(e, assignment, _axes_of(assignment, s))) for e in s.exchanges)
+                    for s in assignment
+                )
+                if any(s.exchanges for s in assignment)
+                else ()
+            )
             triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
             factors = tuple(s.factor for s in assignment)
-            choices[ins, outs] = _Choice(factors, ins, outs, sync, working, triangular)
+            choices[ins, outs] = _Choice(factors, ins, outs, exchanges, working, triangular)
     return tuple(choices.values())
 
 
-def _synced(choice: _Choice, counts: Sequence[int]) -> tuple[int, ...]:
-    """`Strategy.sync_bytes`: a statistic that other axes divide keeps at least one number of 4 bytes."""
-    return tuple(max(sent // counts[others], min(sent, 4)) if sent else 0 for sent, others in choice.sync)
+_SHARDED_ON_ITS_AXIS = (StepKind.ALL_TO_ALL, StepKind.PERMUTE)
+"""Kinds of exchange whose input and output are both sharded along the axis of the exchange."""
+
+
+def _dividing(exchange: Exchange, assignment: Sequence[Split], own: int) -> int:
+    """The axes that divide the bytes of an exchange along the axes `own`, as a bit set."""
+    working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides and s.factor not in exchange.undivided)
+    return working if exchange.kind in _SHARDED_ON_ITS_AXIS else working & ~own
+
+
+def _on_device(exchange: Exchange, dividing: int, counts: Sequence[int]) -> Exchange:
+    """An exchange with its bytes on one device: what other axes divide keeps at least one number of 4 bytes."""
+    local = max(exchange.bytes // counts[dividing], min(exchange.bytes, 4))
+    return Exchange(exchange.kind, local, exchange.beside)
+
+
+def all_reduced(count: int) -> tuple[Exchange, ...]:
+    """An all-reduce of so many bytes; nothing where there are none."""
+    return (Exchange(StepKind.ALL_REDUCE, count),) if count else ()
 
 
 def _axes_of(assignment: Sequence[Split], split: Split) -> int:
@@ -165,11 +210,13 @@ def _axes_of(assignment: Sequence[Split], split: Split) -> int:
 
 
 def _collides(assignment: Sequence[Split]) -> bool:
-    """True when two different factors would shard the same dim of one tensor: their blocks do not nest."""
+    """True when two different factors would shard the same dim of one tensor, and their blocks do not nest."""
     for tensor in range(len(assignment[0].inputs) + len(assignment[0].outputs) if assignment else 0):
-        owner: dict[int, str] = {}
+        owner: dict[int, Split] = {}
         for split in assignment:
             placement = (*split.inputs, *split.outputs)[tensor]
-            if placement >= 0 and owner.setdefault(placement, split.factor) != split.factor:
-                return True
+            if placement >= 0:
+                other = owner.setdefault(placement, split)
+                if split.factor not in (other.factor, *other.nested) and other.factor not in split.nested:
+                    return True
     return False

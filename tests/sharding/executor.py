@@ -7,7 +7,8 @@ import itertools
 
 import torch
 
-from alpa_explore.sharding.local.local_call import AllReduce, Reduction, localize
+from alpa_explore.sharding.local.local_call import LocalCollective, Reduction, localize
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.tracing.aten import run_operator
 
@@ -79,32 +80,52 @@ def whole(local, spec, mesh_shape, *, defined=True):
 def run_locally(calls, inputs, mesh_shape):
     """{coordinate: outputs} of {coordinate: LocalCall} on {coordinate: local inputs}, all devices step by step."""
     values = {c: dict(enumerate(given)) for c, given in inputs.items()}
-    (count,) = {len(call.steps) for call in calls.values()}  # a device with more steps would wait for ever
-    for number in range(count):
-        steps = {c: call.steps[number] for c, call in calls.items()}
-        if any(isinstance(step, AllReduce) for step in steps.values()):
-            (step,) = set(steps.values())
-            all_reduce(step, values)
-            continue
-        for c, step in steps.items():
-            call = calls[c]
-            if call.draws is not None:
-                torch.manual_seed(hash(tuple(c[axis] for axis in call.draws)))
-            values[c].update(zip(step.outputs, run(step, values[c]), strict=True))
+    left = {c: list(call.steps) for c, call in calls.items()}
+    while any(left.values()):
+        for c, call in calls.items():
+            while left[c] and not isinstance(left[c][0], LocalCollective):
+                step = left[c].pop(0)
+                if call.draws is not None:
+                    torch.manual_seed(hash(tuple(c[axis] for axis in call.draws)))
+                values[c].update(zip(step.outputs, run(step, values[c]), strict=True))
+        if any(left.values()):
+            (step,) = {steps.pop(0) for steps in left.values()}  # a device with more steps would wait for ever
+            exchange(step, values)
+    assert len({frozenset(known) for known in values.values()}) == 1, "all devices make the same values"
     return {c: [values[c][v] for v in call.outputs] for c, call in calls.items()}
 
 
-def all_reduce(step, values):
-    def group(coordinate):
-        return tuple(x for axis, x in enumerate(coordinate) if axis not in step.axes)
+def exchange(step, values):
+    """Run a collective on all devices, group by group."""
+    groups = {}
+    for c in sorted(values):
+        groups.setdefault(tuple(x for axis, x in enumerate(c) if axis not in step.axes), []).append(c)
+    for group in groups.values():
+        given = [values[c][step.source] for c in group]
+        if step.sizes:
+            sent, taken = ([values[c][v].tolist() for c in group] for v in step.sizes)
+            chunks = [piece.split(sizes) for piece, sizes in zip(given, sent, strict=True)]
+            results = [torch.cat(of_device) for of_device in zip(*chunks, strict=True)]
+            assert taken == [list(of_device) for of_device in zip(*sent, strict=True)]
+        else:
+            results = collective(step, given)
+        for c, result in zip(group, results, strict=True):
+            values[c][step.target] = result
 
-    combined = {}
-    combine = torch.maximum if step.reduction is Reduction.MAXIMUM else torch.add
-    for c, known in values.items():
-        given = known[step.source]
-        combined[group(c)] = combine(combined[group(c)], given) if group(c) in combined else given
-    for c, known in values.items():
-        known[step.target] = combined[group(c)]
+
+def collective(step, given):
+    """The result on each device of a group, by its definition on the whole tensor."""
+    count = len(given)
+    if step.kind is StepKind.ALL_GATHER:
+        return [torch.cat(given, step.joined)] * count
+    if step.kind is StepKind.ALL_TO_ALL:
+        chunks = [piece.chunk(count, step.cut) for piece in given]
+        return [torch.cat(of_device, step.joined) for of_device in zip(*chunks, strict=True)]
+    if step.kind is StepKind.PERMUTE:
+        chunks = torch.cat(given, step.cut).chunk(len(step.order), step.cut)
+        return list(torch.cat([chunks[i] for i in step.order], step.cut).chunk(count, step.cut))
+    total = torch.stack(given).amax(0) if step.reduction is Reduction.MAXIMUM else sum(given[1:], given[0])
+    return [total] * count if step.kind is StepKind.ALL_REDUCE else list(total.chunk(count, step.cut))
 
 
 def run_sharded(operator, tensors, values, strategy, mesh_shape, *, defined=True):

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.sharding.local.local_call import AllReduce, Reduction, localize
+from alpa_explore.sharding.local.local_call import LocalCollective, Reduction, localize
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.factors import regrouped
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
@@ -78,27 +79,30 @@ def test_a_bias_is_added_on_one_device_of_each_sum():
     "call", [c for c in statistics.CALLS if any(k in c.kind for k in ("batch_norm", "nll", "softmax"))], ids=str
 )
 def test_all_reduced_bytes_equal_those_of_the_strategy(call, monkeypatch):
-    """`sync_bytes` is the price of the all-reduces in a LocalCall (in float32, which training uses)."""
+    """The exchanges of a strategy are the all-reduces of its LocalCalls (in float32, which training uses)."""
     operator, tensors, values = call.build()
     sent = [0, 0]
 
     def recorded(step, known):
         for axis in step.axes:
             sent[axis] += 4 * known[0, 0][step.source].numel()
-        all_reduce(step, known)
+        exchange(step, known)
 
-    all_reduce = executor.all_reduce
-    monkeypatch.setattr(executor, "all_reduce", recorded)
+    exchange = executor.exchange
+    monkeypatch.setattr(executor, "exchange", recorded)
     for strategy in proof.strategies(splits_for(operator, tensors).splits, operator, tensors, (2, 2)):
         sent[:] = [0, 0]
         run_sharded(operator, tensors, values, strategy, (2, 2))
-        assert tuple(sent) == strategy.sync_bytes, strategy.name
+        assert {e.kind for exchanges in strategy.exchanges for e in exchanges} <= {StepKind.ALL_REDUCE}
+        assert sent == [sum(e.bytes for e in exchanges) for exchanges in strategy.exchanges], strategy.name
 
 
 def test_only_a_sharded_softmax_takes_a_maximum_over_devices():
     call = Call("aten._log_softmax.default", real(4, 8), 1, False, factors="")
     operator, tensors, _, strategy = under(call, ((0, 1),), (2, 2))
-    reductions = [s for s in localize(operator, tensors, strategy, (2, 2), (0, 1)).steps if isinstance(s, AllReduce)]
+    reductions = [
+        s for s in localize(operator, tensors, strategy, (2, 2), (0, 1)).steps if isinstance(s, LocalCollective)
+    ]
     assert [(s.axes, s.reduction) for s in reductions] == [((1,), Reduction.MAXIMUM), ((1,), Reduction.SUM)]
     _, _, _, strategy = under(call, ((0, REPLICATE),), (2, 2))
     assert len(localize(operator, tensors, strategy, (2, 2), (0, 1)).steps) == 1

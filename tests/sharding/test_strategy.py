@@ -7,9 +7,10 @@ import random
 import pytest
 
 from alpa_explore.errors import OptionError
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.factors import from_factors
 from alpa_explore.sharding.spec import PARTIAL, is_legal
-from alpa_explore.sharding.strategy import enumerate_strategies
+from alpa_explore.sharding.strategy import Exchange, Split, enumerate_strategies
 
 
 class Shaped:
@@ -54,3 +55,16 @@ def test_the_strategies_of_a_product_are_all_that_divide_evenly_whatever_is_cach
                 expected[factors] = (*specs, 1.0 / divided)
         strategies = enumerate_strategies(splits, shapes[:2], shapes[2:], mesh, replicable=True)
         assert {s.factors: (*s.inputs, *s.outputs, s.work_share) for s in strategies} == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(StepKind.ALL_REDUCE, 512), (StepKind.RING, 512), (StepKind.ALL_TO_ALL, 256)]
+)
+def test_other_axes_divide_what_is_exchanged_and_an_all_to_all_is_sharded_on_its_own(kind, expected):
+    rows = Split("rows", 16, (0,), (0,), (Exchange(kind, 1024, beside=True),))
+    columns = Split("columns", 16, (1,), (1,))
+    strategies = enumerate_strategies((rows, columns), [(16, 16)], [(16, 16)], (2, 2), replicable=False)
+    (mixed,) = (s for s in strategies if s.factors == ("rows", "columns"))
+    assert mixed.exchanges == ((Exchange(kind, expected, beside=True),), ())
+    (alone,) = (s for s in strategies if s.factors == ("columns", "columns"))
+    assert alone.exchanges == ((), ())

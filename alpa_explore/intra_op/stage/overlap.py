@@ -120,7 +120,7 @@ class Overlap:
     def _computing(self, operator: int) -> Floats:
         """For each strategy the seconds that can hide collectives of edges: 0 where it has a collective itself."""
         priced = self.model.operator(self.graph, operator)
-        without_collective = np.array([not any(s.sync_bytes) for s in priced.strategies], dtype=np.bool_)
+        without_collective = np.array([not any(s.exchanges) for s in priced.strategies], dtype=np.bool_)
         return np.where(without_collective, priced.seconds, 0.0)
 
     def _backward_seconds(self, forward: int) -> float:

@@ -22,7 +22,7 @@ from alpa_explore.programs.instruction import (
 from alpa_explore.programs.lowering.boxes import arriving_spec, box_of, coordinates, inside, intersection
 from alpa_explore.programs.lowering.decision import StageDecision
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
-from alpa_explore.sharding.local.local_call import AllReduce, LocalCall, localize, localize_over_total
+from alpa_explore.sharding.local.local_call import LocalCall, LocalCollective, localize, localize_over_total
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import Spec, local_shape
 from alpa_explore.tracing.aten import draws
@@ -108,15 +108,19 @@ class StageWriter:
             # Where no rule shards an operator, every device draws the same numbers for the whole tensor.
             seed = (operator.index, *(coordinate[a] for a in call.draws or ())) if draws(operator.kind) else None
             for step in call.steps:
-                if isinstance(step, AllReduce):
+                if isinstance(step, LocalCollective):
                     self.emit(
                         rank,
                         Collective(
-                            kind=StepKind.ALL_REDUCE,
+                            kind=step.kind,
                             ranks=self.group(coordinate, step.axes),
                             source=numbers[step.source],
                             target=numbers[step.target],
+                            joined=step.joined,
+                            cut=step.cut,
                             reduction=step.reduction,
+                            order=step.order,
+                            sizes=tuple(numbers[v] for v in step.sizes),
                         ),
                     )
                 else:
@@ -131,7 +135,7 @@ class StageWriter:
         """Number the values of a local call, the same on each rank; outputs get the numbers of their tensors."""
         tensor_of = dict(reversed(list(zip(call.outputs, operator.outputs, strict=True))))
         for step in call.steps:
-            for local in (step.target,) if isinstance(step, AllReduce) else step.outputs:
+            for local in (step.target,) if isinstance(step, LocalCollective) else step.outputs:
                 if local not in numbers:
                     numbers[local] = tensor_of[local] if local in tensor_of else self.fresh()
 

@@ -55,6 +55,8 @@ class _Share:
     known: float = field(default_factory=time.monotonic)
     """When the scheduler last knew the worker."""
     outcome: dict[str, Any] | None = None
+    lost: bool = False
+    """Whether the worker does not answer any more."""
     error: Exception | None = None
     """What went wrong here, not there: a full disk."""
 
@@ -113,13 +115,11 @@ class DaskRanks:
         ended = [outcome for outcome in outcomes if outcome is not None]
         if len(ended) < len(outcomes):
             return None
-        if self._cut is not None:
-            return self._cut
         # Hosts stop one after the other, and the ranks of the last ones lose their connections.
         failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
-        for outcome in sorted(failed, key=self._follows):
-            return outcome
+        if cause := self._cut or next(iter(sorted(failed, key=self._follows)), None):
+            return {**cause, "lost": self._lost}
         return {"state": "done" if all(o["state"] == "done" for o in ended) else "stopped"}
 
     def stop(self) -> None:
@@ -135,6 +135,7 @@ class DaskRanks:
             time.sleep(tuning.AGENT_POLL_SECONDS)
         for share in self._shares:
             if share.outcome is None:
+                share.lost = True
                 share.outcome = self._failure(f"The Dask worker {share} did not stop", "its ranks may still run")
                 self._asked_to_stop = False
         self._forget()
@@ -153,10 +154,12 @@ class DaskRanks:
                     "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
                 )
             elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
+                share.lost = True
                 share.outcome = self._failure(
                     f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
                 )
             elif now - share.heard > tuning.WORKER_LOST_SECONDS:
+                share.lost = True
                 share.outcome = self._failure(
                     f"The Dask worker {share} does not answer",
                     f"for {now - share.heard:.0f} s, while the scheduler does: its link is cut, or its host hangs",
@@ -305,9 +308,14 @@ class DaskRanks:
             task.cancel()
 
         if self._client.status == "running":
-            self._client.sync(forget_run, self._client, self._name, [share.worker for share in self._shares])
+            workers = [share.worker for share in self._shares]
+            self._client.sync(forget_run, self._client, self._name, workers, self._lost)
         if self._own:
             self._client.close()
+
+    @property
+    def _lost(self) -> tuple[str, ...]:
+        return tuple(share.worker for share in self._shares if share.lost)
 
     def _follows(self, outcome: dict[str, Any]) -> bool:
         rank = outcome["rank"]

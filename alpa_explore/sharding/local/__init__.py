@@ -3,14 +3,15 @@
 The proof of the sharding rules, the reference interpreter and the runtime all run what `localize` returns: what is
 proven is what runs. In the order to read them:
 
-    steps        LocalCall: a straight line of operator calls and all-reduces (sums, maxima); the writer that builds one
+    steps        LocalCall: a straight line of operator calls and collectives; the writer that builds one
     shard        the local shapes and block numbers of one device under a strategy
     batch_norm   its statistics over a sharded batch
     softmax      softmax and log-softmax along a sharded dim: maximum and sum of every row over devices
     losses       the divisor of a mean loss over a sharded batch; a loss whose classes are sharded
     attentions   attention on a shard: its place in the whole, and the keys and values that its heads share
+    routed       routed experts on a shard: the first of its experts, and who adds the last bias
     local_call   `localize`: which operators need changed arguments on a shard, and how
 
-It imports `graph`, `sharding.spec`, `sharding.strategy` and, for the list of random operators, `sharding.rules`; it
-must not import `sharding.discovery`, `sharding.splits` or torch.
+It imports `graph`, `sharding.spec`, `sharding.reshard`, `sharding.strategy` and, for the list of random operators,
+`sharding.rules`; it must not import `sharding.discovery`, `sharding.splits` or torch.
 """

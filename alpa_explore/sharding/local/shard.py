@@ -38,8 +38,8 @@ class Shard:
         return block
 
     def synced_axes(self) -> tuple[int, ...]:
-        """Axes along which devices exchange statistics while the operator runs."""
-        return tuple(axis for axis, sent in enumerate(self.strategy.sync_bytes) if sent)
+        """Axes along which devices exchange something while the operator runs."""
+        return tuple(axis for axis, exchanges in enumerate(self.strategy.exchanges) if exchanges)
 
     def summed_axes(self) -> tuple[int, ...]:
         """Axes along which the first output is a pending sum over shards of the first input."""

@@ -1,8 +1,8 @@
-"""What one device runs for its share of an operator: a straight line of operator calls and all-reduces.
+"""What one device runs for its share of an operator: a straight line of operator calls and collectives.
 
 Values are numbered. 0, 1, … are the local tensors of `Operator.inputs`, by position: an operator that reads a tensor
-twice may need two different shards of it. The results of the steps follow. Every device of a mesh runs the same number
-of steps, with the all-reduces at the same positions; arguments of a call may differ (the row offset into a table).
+twice may need two different shards of it. The results of the steps follow. Every device of a mesh makes the same values
+and runs the same collectives in the same order; the calls between them may differ (the row offset into a table).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
+from alpa_explore.sharding.reshard import StepKind
 
 
 class Reduction(enum.Enum):
@@ -23,16 +24,28 @@ class Reduction(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllReduce:
-    """Sum or maximum of the value `source` over the devices whose coordinates differ only along `axes`."""
+class LocalCollective:
+    """A collective on the value `source` of the devices whose coordinates differ only along `axes`, row-major.
 
+    Its fields are those of a `Collective` of a program: an all-gather joins the pieces along `joined`, a reduce-scatter
+    cuts their sum along `cut`, an all-to-all cuts along `cut` and joins along `joined`. A permutation cuts every piece
+    along `cut`, so that the group has len(order) chunks in all; chunk number order[i] becomes the i-th, and each device
+    joins as many as it had. In an all-to-all with `sizes` (two values: rows for each device, rows from
+    each) the chunks are of so many rows, and may be of different sizes.
+    """
+
+    kind: StepKind
     axes: tuple[int, ...]
     source: int
     target: int
+    joined: int | None = None
+    cut: int | None = None
     reduction: Reduction = Reduction.SUM
+    order: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
-LocalStep: TypeAlias = "Operator | AllReduce"
+LocalStep: TypeAlias = "Operator | LocalCollective"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +106,60 @@ class StepWriter:
         """Append a sum (or a maximum) over the devices along `axes`; no step where there are none."""
         if not axes:
             return value
-        self._steps.append(AllReduce(axes=axes, source=value.tensor, target=self._next, reduction=reduction))
+        return self._collective(StepKind.ALL_REDUCE, value, axes, reduction=reduction)
+
+    def all_gather(self, value: Ref, axis: int, joined: int) -> Ref:
+        """Append a gathering of the shards of dim `joined` along a mesh axis."""
+        return self._collective(StepKind.ALL_GATHER, value, (axis,), joined=joined)
+
+    def reduce_scatter(self, value: Ref, axis: int, cut: int) -> Ref:
+        """Append a sum over the devices along a mesh axis, each of which keeps its shard of dim `cut`."""
+        return self._collective(StepKind.REDUCE_SCATTER, value, (axis,), cut=cut)
+
+    def all_to_all(self, value: Ref, axis: int, *, cut: int, joined: int) -> Ref:
+        """Append an exchange along a mesh axis: from shards of dim `joined` to shards of dim `cut`."""
+        return self._collective(StepKind.ALL_TO_ALL, value, (axis,), cut=cut, joined=joined)
+
+    def exchange(self, rows: Ref, axes: tuple[int, ...], sizes: tuple[Ref, ...] = ()) -> Ref:
+        """Append an all-to-all of rows over the devices along `axes`: equally many for each, or `sizes` (those that are
+        sent, those that arrive)."""
+        given = tuple(size.tensor for size in sizes)
+        return self._collective(StepKind.ALL_TO_ALL, rows, axes, joined=0, cut=0, sizes=given)
+
+    def permute(self, value: Ref, axis: int, cut: int, order: tuple[int, ...]) -> Ref:
+        """Append a permutation of the chunks of dim `cut` that the devices along a mesh axis hold: of all len(order)
+        chunks, number order[i] becomes the i-th."""
+        return self._collective(StepKind.PERMUTE, value, (axis,), cut=cut, order=order)
+
+    def from_previous(self, value: Ref, axis: int, size: int) -> Ref:
+        """Append a step of a ring: each of `size` devices along a mesh axis takes the value of the one before it."""
+        return self.permute(value, axis, 0, tuple((place - 1) % size for place in range(size)))
+
+    def _collective(
+        self,
+        kind: StepKind,
+        value: Ref,
+        axes: tuple[int, ...],
+        *,
+        joined: int | None = None,
+        cut: int | None = None,
+        reduction: Reduction = Reduction.SUM,
+        order: tuple[int, ...] = (),
+        sizes: tuple[int, ...] = (),
+    ) -> Ref:
+        self._steps.append(
+            LocalCollective(
+                kind=kind,
+                axes=axes,
+                source=value.tensor,
+                target=self._next,
+                joined=joined,
+                cut=cut,
+                reduction=reduction,
+                order=order,
+                sizes=sizes,
+            )
+        )
         self._next += 1
         return Ref(self._next - 1)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import Split
+from alpa_explore.sharding.strategy import Split, all_reduced
 
 _NONE = 0
 """torch's code of the reduction that keeps one loss per target (1: their mean, 2: their sum)."""
@@ -29,11 +29,10 @@ def nll_forward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[T
     each = operator.arguments[3] == _NONE
     weighs = len(inputs) > 2
     loss = 0 if each else PARTIAL
-    rows = Split(
-        "batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), 0 if each else _SCALAR_BYTES
-    )
+    weight = all_reduced(0 if each else _SCALAR_BYTES)
+    rows = Split("batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), weight)
     own = (1, REPLICATE, *(0,) * weighs)
-    classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), _SCALAR_BYTES if weighs and not each else 0)
+    classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), weight if weighs else ())
     return tuple(s for s in (rows, classes) if s.size > 1)
 
 

@@ -8,7 +8,7 @@ from typing import cast
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits, along
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import Split
+from alpa_explore.sharding.strategy import Split, all_reduced
 
 
 def layer_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -71,7 +71,7 @@ def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Te
         batch,
         (0, *(REPLICATE,) * vectors),
         tuple(0 if o.shape == inputs[0].shape else REPLICATE for o in outputs),
-        _statistics_bytes(channels) if operator.arguments[-3] is True else 0,
+        all_reduced(_statistics_bytes(channels) if operator.arguments[-3] is True else 0),
     )
     over_channels = Split(
         "channels", channels, (1, *(0,) * vectors), tuple(1 if o.shape == inputs[0].shape else 0 for o in outputs)
@@ -91,7 +91,7 @@ def batch_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs:
         batch,
         (0, 0, *(REPLICATE,) * vectors),
         tuple(0 if o.shape == shape else REPLICATE if training else PARTIAL for o in outputs),
-        _statistics_bytes(channels) if training else 0,
+        all_reduced(_statistics_bytes(channels) if training else 0),
     )
     over_channels = Split(
         "channels", channels, (1, 1, *(0,) * vectors), tuple(1 if o.shape == shape else 0 for o in outputs)

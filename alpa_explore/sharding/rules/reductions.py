@@ -9,7 +9,7 @@ from typing import cast
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits, along, elementwise, is_floating, pending_sum
 from alpa_explore.sharding.spec import PARTIAL
-from alpa_explore.sharding.strategy import Split
+from alpa_explore.sharding.strategy import Split, all_reduced
 
 _NUMBER_BYTES = 4
 """A maximum or a sum is a float32."""
@@ -89,7 +89,7 @@ def _over_rows(
     rows = outputs[0].elements // max(outputs[0].shape[dim], 1) if outputs[0].shape else 1
     own = f"dim{dim}"
     return tuple(
-        replace(s, sync_bytes=statistics * _NUMBER_BYTES * rows) if s.factor == own else s
+        replace(s, exchanges=all_reduced(statistics * _NUMBER_BYTES * rows)) if s.factor == own else s
         for s in elementwise(inputs, outputs)
     )
 

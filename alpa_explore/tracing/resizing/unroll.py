@@ -25,6 +25,8 @@ from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKi
 FEW, MORE = 2, 4
 """Numbers of periods in the two captures."""
 
+_NUMBERED = (TensorKind.VALUE, TensorKind.ROUTED, TensorKind.GRADIENT)
+"""Kinds of the tensors that are named after operators."""
 _INDICES = frozenset({"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss"})
 """Fields that hold tensor or operator numbers."""
 _TEXTS = frozenset({"name", "module"})
@@ -133,7 +135,7 @@ def _row(*values: Tensor | Operator | Parameter | TrainingGraph) -> _Row:
 
 
 def _value(value: Tensor | Operator | Parameter | TrainingGraph, numbers: list[int]) -> _Value:
-    counted = isinstance(value, Tensor) and value.kind in (TensorKind.VALUE, TensorKind.GRADIENT)
+    counted = isinstance(value, Tensor) and value.kind in _NUMBERED
     counted |= isinstance(value, Operator) and not value.kind.startswith("optimizer.")
 
     def form(field: str, part: Any) -> Any:

@@ -50,7 +50,7 @@ def computing(problem, choices):
     for node, choice in zip(problem.nodes, choices, strict=True):
         if node.kind is NodeKind.OPERATOR:
             again = 2 if node.subject in problem.stage.layered.recomputed else 1
-            inside = any(node.priced.strategies[choice].sync_bytes)
+            inside = any(node.priced.strategies[choice].exchanges)
             seconds[node.subject] = 0.0 if inside else float(node.priced.seconds[choice]) * again
     return seconds
 
@@ -69,7 +69,7 @@ def hidden(problem, choices, shares):
         if node.kind is NodeKind.OPERATOR:
             operator = graph.operators[node.subject]
             each = [
-                0.0 if any(s.sync_bytes) else float(t)
+                0.0 if any(s.exchanges) else float(t)
                 for s, t in zip(node.priced.strategies, node.priced.seconds, strict=True)
             ]
             if operator.phase is Phase.BACKWARD or operator.index in layered.recomputed:
