@@ -25,7 +25,6 @@ def first_fault(document: Any) -> str | None:
 
 
 def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
-    yield from _cluster(d["cluster"])
     yield from _layers(d["layers"], d["options"]["num_layers"])
     yield from _stages(d["stages"], d["cluster"], len(d["layers"]))
     schedule = d["options"].get("pipeline", {}).get("schedule", "")
@@ -33,12 +32,6 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
     yield from _spec_constraints(d["options"].get("spec_constraints", []), [*d["stages"], *d.get("interleaved", [])])
     yield from _sweep(d["t_max_sweep"])
     yield from _costs(d["costs"], d["cluster"], len(d["layers"]))
-
-
-def _cluster(cluster: Mapping[str, Any]) -> Iterator[str]:
-    per_node = cluster["devices_per_node"]
-    if per_node & (per_node - 1):
-        yield f"cluster.devices_per_node: {per_node} is not a power of two"
 
 
 def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:
