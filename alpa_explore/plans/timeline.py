@@ -177,7 +177,12 @@ def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple
         start = cluster.inside_node.latency_seconds if software.ideal_sends else software.send_seconds
         taken = start + sent / rate
         return f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}", taken
-    rate = cluster.between_nodes.bandwidth * min(len(nodes[0]), len(nodes[1])) * software.send_share
+    rate = cluster.tiers[1].link.bandwidth * min(len(nodes[0]), len(nodes[1]))
+    for inner, tier in pairwise(cluster.tiers[1:]):
+        units = [{d // inner.devices for d in stage.devices} for stage in (a, b)]
+        if units[0] != units[1]:
+            rate = min(rate, tier.link.bandwidth * min(len(units[0]), len(units[1])))
+    rate *= software.send_share
     start = cluster.between_nodes.latency_seconds if software.ideal_sends else software.send_seconds
     names = ["node " + "+".join(map(str, group)) for group in nodes]
     taken = start + sent / rate
