@@ -12,7 +12,7 @@ from numbers import Real
 
 from alpa_explore.errors import ClusterError
 
-_SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
+_SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
 _TEXTS = ("name", "label", "source", "gradient_sync")
 SYNCS = ("exposed", "overlapped")
 
@@ -70,6 +70,17 @@ class Software:
 
     tensor_overlap: float = 0.0
     """Share of gathers and reduce-scatters beside a matrix product that runs behind it."""
+    expert_overlap: float = 0.0
+    """Share of the all-to-alls of experts that runs beside other work."""
+    expert_host_seconds: float = 0.0
+    """Host time of a layer of experts in a pass, beside the launches of its kernels: it waits for the numbers of rows,
+    and runs a loop over experts."""
+    expert_rack_host_seconds: float = 0.0
+    """The same where a rack is one NVLink domain: there it dispatches rows on the device and launches graphs."""
+    gathers_rows: bool = False
+    """Whether a row that goes to several experts of a node crosses the network once (DeepEP, HybridEP)."""
+    fuses_sinks: bool = True
+    """Whether its fused attention has sinks (a learned denominator), or spells such attention out."""
     gradient_sync: str = "exposed"
     """'exposed': after the last backward pass; 'overlapped': beside it, and the gathering of weights beside the first
     forward pass, as far as these are long enough."""

@@ -358,8 +358,10 @@ def _free_subnet() -> int:
 
 
 def _tbf(space: str, interface: str, rate: str) -> None:
-    # The burst is what the kernel may send at once: 64 KiB, the largest segment.
-    limits = ["rate", rate, "burst", "64kb", "latency", "50ms"]
+    # What may pass at once after a pause: 1 ms of the rate, or a message of a pipeline would take less than the rate
+    # says; at least some packets.
+    burst = max(8 * 1024, int(float(rate.removesuffix("mbit")) * 1e6 / 8 * 1e-3))
+    limits = ["rate", rate, "burst", str(burst), "latency", "50ms"]
     command = ["tc", "-n", space, "qdisc", "replace", "dev", interface, "root", "tbf", *limits]
     subprocess.run(command, capture_output=True, text=True, check=True)
 

@@ -156,7 +156,7 @@ def tied_sentences(plan: PlanValue) -> Sequence[str]:
 def iteration_sum(plan: PlanValue) -> str:
     """Eq. 2 for this plan, in symbols and with its numbers."""
     p, terms, second = plan.predicted, plan.terms, units.seconds
-    symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"
+    symbols = f"T = Σt{terms.share} + {terms.rounds_symbols}·t_max"
     numbers = (
         f"{second(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × {second(p.t_max_seconds)}"
     )
