@@ -58,3 +58,11 @@ def test_levels_that_do_not_multiply_are_refused_in_a_file(tmp_path: Path) -> No
     path.write_text(path.read_text().replace('"of": 2', '"of": 3', 1))
     with pytest.raises(PlanFileError, match="cluster.levels: 3 × 2 × 2 = 12"):
         load_plan(path)
+
+
+def test_a_plan_on_nodes_of_three_trains_as_one_process_does() -> None:
+    plan = ax.plan("mlp-tiny", "2x3:cpu", num_microbatches=2, num_layers=2, delta=1.0, global_batch=48)
+    assert {d for stage in plan.stages for d in stage.devices} == set(range(6))
+    checked = ax.verify_interpreted(plan, steps=1)
+    assert checked.ranks == 6
+    assert checked.passed
