@@ -50,6 +50,10 @@ class Split:
     sums of a softmax, the keys and values of a ring attention): other factors on other axes divide the bytes."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
+    only_with: tuple[str, ...] | None = None
+    """The factors that may divide the other axes, which it divides none of; None: any, and the same one again."""
+    nested: str = ""
+    """A factor whose loop dim it divides too while the operator runs: the axes of both together must divide that."""
     triangular: bool = False
     """True when row i of the loop dim costs about i (causal attention): the last of n equal blocks is (2n − 1) / n
     times the mean, and that device is the one the others wait for."""
@@ -155,13 +159,24 @@ def _choices(
     legal = [frozenset(specs_of_divisibility(divided, axes, True)) for divided in (*inputs, *outputs)]
     whole = Split("-", 1, (REPLICATE,) * len(inputs), (REPLICATE,) * len(outputs), divides=False)
     divides = dict(zip(map(id, splits), sizes, strict=True))
-    choices: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], _Choice] = {}
+    of_factor = {s.factor: s for s in splits}
+    choices: dict[tuple[tuple[Spec, ...], tuple[Spec, ...], tuple[str, ...]], _Choice] = {}
     for assignment in itertools.product((whole, *splits), repeat=axes):
         if any(s.divides and not divides[id(s)][_axes_of(assignment, s)] for s in assignment):
             continue
+        if any(s.only_with is not None and not _permits(s, assignment) for s in assignment):
+            continue
+        if any(
+            s.nested and not divides[id(inner)][_axes_of(assignment, s) | _axes_of(assignment, inner)]
+            for s in assignment
+            if (inner := of_factor.get(s.nested)) is not None
+        ):
+            continue
         ins = tuple(tuple(s.inputs[i] for s in assignment) for i in range(len(inputs)))
         outs = tuple(tuple(s.outputs[o] for s in assignment) for o in range(len(outputs)))
-        if (ins, outs) in choices or _collides(assignment):
+        # What is exchanged inside tells strategies with the same specs apart.
+        key = ins, outs, tuple(s.factor for s in assignment if s.exchanges)
+        if key in choices or _collides(assignment):
             continue
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
@@ -174,7 +189,7 @@ def _choices(
             )
             triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
             factors = tuple(s.factor for s in assignment)
-            choices[ins, outs] = _Choice(factors, ins, outs, exchanges, working, triangular)
+            choices[key] = _Choice(factors, ins, outs, exchanges, working, triangular)
     return tuple(choices.values())
 
 
@@ -196,6 +211,12 @@ def _on_device(exchange: Exchange, dividing: int, counts: Sequence[int]) -> Exch
 def all_reduced(count: int) -> tuple[Exchange, ...]:
     """An all-reduce of so many bytes; nothing where there are none."""
     return (Exchange(StepKind.ALL_REDUCE, count),) if count else ()
+
+
+def _permits(split: Split, assignment: Sequence[Split]) -> bool:
+    """Whether a split divides one axis alone, and the others by factors that it permits."""
+    others = [s for s in assignment if s is not split]
+    return len(others) == len(assignment) - 1 and all(s.factor in ("-", *(split.only_with or ())) for s in others)
 
 
 def _axes_of(assignment: Sequence[Split], split: Split) -> int:
