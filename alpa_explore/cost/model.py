@@ -200,13 +200,17 @@ class CostModel:
 
     def _offered(self, splits: Sequence[Split], outputs: Sequence[Tensor]) -> Sequence[Split]:
         """The splits of an operator that the software can run."""
-        if not any(s.factor in CONTEXT for s in splits):
+        if not any(s.inner_of or s.factor in CONTEXT for s in splits):
             return splits
         software = self.device.software
-        least, names = software.context_positions, set(software.context_factors.split() or CONTEXT)
-        if not least or outputs[0].shape[2] < least:
-            names.clear()
-        return [s for s in splits if s.factor not in CONTEXT or s.factor in names]
+        least, names = software.context_positions, software.context_factors.split() or CONTEXT
+
+        def offered(split: Split) -> bool:
+            if split.inner_of:
+                return 0 < least <= split.size
+            return split.factor not in CONTEXT or (split.factor in names and 0 < least <= outputs[0].shape[2])
+
+        return [s for s in splits if offered(s)]
 
     def _launching(self, strategies: Sequence[Strategy]) -> Floats | None:
         calls, sizes = self.mesh.call_seconds, self.mesh.shape

@@ -79,9 +79,8 @@ def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor
     change their places (zig-zag) or their sharded dim (Ulysses) do so once."""
     backward = len(outputs) == 3
     of_keys = sum(t.bytes for t in inputs[1 + backward : 3 + backward])
-    ring = (
-        (Exchange(StepKind.RING, of_keys * (1 + backward), beside=True),) if split.factor in (RING, RING_ZIGZAG) else ()
-    )
+    passing = Exchange(StepKind.RING, of_keys * (1 + backward), beside=True)
+    ring = (passing,) if split.factor in (RING, RING_ZIGZAG) else ()
     kind = StepKind.ALL_TO_ALL if split.factor == ULYSSES else StepKind.PERMUTE
     placed = zip((*inputs, *outputs), (*split.inputs, *split.outputs), strict=True)
     moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2] if split.factor != RING else []
