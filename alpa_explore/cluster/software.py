@@ -12,8 +12,13 @@ from numbers import Real
 
 from alpa_explore.errors import ClusterError
 
+<<<<<<< HEAD
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
 _TEXTS = ("name", "label", "source", "gradient_sync")
+=======
+_SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
+_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors")
+>>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
 SYNCS = ("exposed", "overlapped")
 
 
@@ -97,6 +102,11 @@ class Software:
     """Share of the sends of an interleaved schedule that runs beside computation."""
     sequence_parallel: bool = False
     """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
+    context_positions: int = 0
+    """Length of the sequence from which on attention may be divided over it, with exchanges inside (context
+    parallelism); 0: never, as in the paper."""
+    context_factors: str = ""
+    """How, as names of `sharding.rules.attention.CONTEXT` with spaces between; empty: in all ways."""
 
     shards_optimizer: bool = False
     """Whether data-parallel replicas divide optimizer state and update by default (ZeRO-1)."""
