@@ -54,15 +54,13 @@ class Role(enum.Enum):
     CONTEXT_ZERO_1 = "context, optimizer sharded"
 
 
-<<<<<<< HEAD
 _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
 }
 """What data-parallel replicas divide among each other beside the batch."""
-=======
 _CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)
->>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
 _TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
 _OVER_VOCABULARY = (
     "aten.embedding.default",
@@ -181,15 +179,9 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
         stored = option[place]
         if role is Role.SHARDED_DATA:
             return stored >= 0
-<<<<<<< HEAD
         if node.kind in _SHARDED_KINDS.get(role, ()):
             return stored >= 0
-        if role in (Role.DATA, *_SHARDED_KINDS):
-=======
-        if role in (Role.DATA_ZERO_1, Role.CONTEXT_ZERO_1) and node.kind is NodeKind.UPDATE:
-            return stored >= 0
         if role not in _TENSOR:
->>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
         if stored < 0 or (tensor, stored) not in labels:
             return True

@@ -12,13 +12,8 @@ from numbers import Real
 
 from alpa_explore.errors import ClusterError
 
-<<<<<<< HEAD
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
-_TEXTS = ("name", "label", "source", "gradient_sync")
-=======
-_SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
 _TEXTS = ("name", "label", "source", "gradient_sync", "context_factors")
->>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
 SYNCS = ("exposed", "overlapped")
 
 

@@ -50,7 +50,7 @@ class Split:
     exchanges: tuple[Exchange, ...] = ()
     """What the devices of the axis exchange while the operator runs (the statistics of a batch norm, the maxima and
     sums of a softmax, the keys and values of a ring attention): other factors on other axes divide the bytes."""
-    nested: tuple[str, ...] = ()
+    shares_dims_with: tuple[str, ...] = ()
     """Other factors with which it may share a dim of a tensor: it divides their loops too, and the blocks nest."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
@@ -252,13 +252,11 @@ def _collides(assignment: Sequence[Split]) -> bool:
         owner: dict[int, Split] = {}
         for split in assignment:
             placement = (*split.inputs, *split.outputs)[tensor]
-<<<<<<< HEAD
             if placement >= 0:
                 other = owner.setdefault(placement, split)
-                if split.factor not in (other.factor, *other.nested) and other.factor not in split.nested:
+                if split.factor not in (other.factor, *other.shares_dims_with) and other.factor not in (
+                    split.inner_of,
+                    *split.shares_dims_with,
+                ):
                     return True
-=======
-            if placement >= 0 and owner.setdefault(placement, split.factor) not in (split.factor, split.inner_of):
-                return True
->>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
     return False

@@ -10,12 +10,8 @@ order to read them:
     resizing/      a graph at another batch size (`rescale`), or with more blocks (`unroll`), without another capture
     batches        one model at every batch size
     catalogue      captured graphs of catalogue models, kept on disk
-<<<<<<< HEAD
     attention, experts, rms_norm   attention, routed experts and RMS norm as one operator each: forward and backward
-=======
-    attention, rms_norm   attention and RMS norm as one operator each: what they compute, forward and backward
     attention_blocks   attention to a block of the keys at a time, merged
->>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
     aten           ATen calls as Operators and back; running an Operator on real tensors
     evaluate       running a whole graph on real tensors
     targets        mean losses over targets that are counted over all microbatches

@@ -14,11 +14,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, Tensor, counts
-<<<<<<< HEAD
-from alpa_explore.tracing import attention, experts, rms_norm  # noqa: F401  # register the operators of those names
-=======
-from alpa_explore.tracing import attention, attention_blocks, rms_norm  # noqa: F401  # register their operators
->>>>>>> e64808257c7a07ac632e89248af03c44c233c7b5
+from alpa_explore.tracing import attention, attention_blocks, experts, rms_norm  # noqa: F401  # register their operators
 
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
