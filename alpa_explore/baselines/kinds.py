@@ -155,7 +155,7 @@ def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees
     """The pipelines with every tp, dp and pp that fits the cluster, the layers and the batch."""
     software = cluster.software
     data = Role.DATA_ZERO_1 if software.shards_optimizer else Role.DATA
-    sharded, tensor = Role.SHARDED_DATA, Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
+    tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
     for submesh, ranges in _equal_stages(cluster, num_layers, replace(degrees, pp=1) if kind == "hsdp" else degrees):
         pp = len(ranges)
         for tp in range(1, submesh.devices + 1):
@@ -172,7 +172,11 @@ def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees
             for replicas in _replicas(cluster, submesh, dp, degrees, always=kind == "hsdp"):
                 shards = dp // replicas
                 mesh = logical_mesh(cluster, submesh, (replicas, shards, tp))
-                roles = tuple(role for role, size in ((data, replicas), (sharded, shards), (tensor, tp)) if size > 1)
+                roles = tuple(
+                    role
+                    for role, size in ((Role.DATA, replicas), (Role.SHARDED_DATA, shards), (tensor, tp))
+                    if size > 1
+                )
                 text = f"{replicas} replicas of {shards} shards" if replicas > 1 else f"{shards} shards"
                 text += "" if kind == "hsdp" else f", tp {tp}, pp {pp}"
                 yield _role_pipeline(text, ranges, submesh, mesh, roles)
@@ -185,7 +189,7 @@ def _replicas(cluster: Cluster, submesh: Submesh, dp: int, degrees: Degrees, *, 
         return (degrees.replicas,) if dp % degrees.replicas == 0 else ()
     if always:
         return tuple(r for r in range(2, dp) if dp % r == 0)
-    return tuple(dict.fromkeys((1, submesh.nodes))) if dp % submesh.nodes == 0 else (1,)
+    return (1, submesh.nodes) if submesh.nodes > 1 and dp % submesh.nodes == 0 and dp > submesh.nodes else (1,)
 
 
 def _role_pipeline(
@@ -207,11 +211,12 @@ def _equal_stages(
 
 
 def _no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> NoReturn:
+    sizes = ", ".join(str(s.devices) for s in submeshes(cluster) if s.nodes == 1)
     raise OptionError(
         f"The baseline {kind} is not possible on {cluster} with these degrees",
         found=f"{_degrees(degrees)}, {num_layers} layers, {samples} samples in a microbatch",
         remedy=f"pp must divide {num_layers} layers, dp the samples, replicas dp; tp × dp × pp must be "
-        f"{cluster.devices}, and tp × dp a power of two within a node, or whole nodes.",
+        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes.",
     )
 
 

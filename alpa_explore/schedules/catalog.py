@@ -35,6 +35,12 @@ SCHEDULES = (*_FIXED, INTERLEAVED)
 """All names; the first is the default of a plan."""
 
 
+def submeshes_in_turn(name: str, num_submeshes: int, stages_per_submesh: int) -> tuple[int, ...]:
+    """The submesh of each stage: round after round in the same direction, or, in a V shape, down and back up."""
+    down = tuple(range(num_submeshes))
+    return (*down, *reversed(down)) if name in V_SHAPES else down * stages_per_submesh
+
+
 def build_schedule(
     name: str, num_submeshes: int, num_microbatches: int, *, stages_per_submesh: int | None = None
 ) -> Schedule:

@@ -28,6 +28,8 @@ class Exchange:
     beside: bool = False
     """Whether it runs beside the operator's own computing, a block at a time: each block of n is computed while the
     next one is sent."""
+    undivided: tuple[str, ...] = ()
+    """Factors that do not divide its bytes on other axes: they divide nothing of what is exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Split:
     exchanges: tuple[Exchange, ...] = ()
     """What the devices of the axis exchange while the operator runs (the statistics of a batch norm, the maxima and
     sums of a softmax, the keys and values of a ring attention): other factors on other axes divide the bytes."""
+    nested: tuple[str, ...] = ()
+    """Other factors with which it may share a dim of a tensor: it divides their loops too, and the blocks nest."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
     triangular: bool = False
@@ -167,7 +171,8 @@ def _choices(
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
             exchanges = (
                 tuple(
-                    tuple((e, _dividing(e, working, _axes_of(assignment, s))) for e in s.exchanges) for s in assignment
+                    tuple((e, _dividing(e, assignment, _axes_of(assignment, s))) for e in s.exchanges)
+                    for s in assignment
                 )
                 if any(s.exchanges for s in assignment)
                 else ()
@@ -182,8 +187,9 @@ _SHARDED_ON_ITS_AXIS = (StepKind.ALL_TO_ALL, StepKind.PERMUTE)
 """Kinds of exchange whose input and output are both sharded along the axis of the exchange."""
 
 
-def _dividing(exchange: Exchange, working: int, own: int) -> int:
+def _dividing(exchange: Exchange, assignment: Sequence[Split], own: int) -> int:
     """The axes that divide the bytes of an exchange along the axes `own`, as a bit set."""
+    working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides and s.factor not in exchange.undivided)
     return working if exchange.kind in _SHARDED_ON_ITS_AXIS else working & ~own
 
 
@@ -204,11 +210,13 @@ def _axes_of(assignment: Sequence[Split], split: Split) -> int:
 
 
 def _collides(assignment: Sequence[Split]) -> bool:
-    """True when two different factors would shard the same dim of one tensor: their blocks do not nest."""
+    """True when two different factors would shard the same dim of one tensor, and their blocks do not nest."""
     for tensor in range(len(assignment[0].inputs) + len(assignment[0].outputs) if assignment else 0):
-        owner: dict[int, str] = {}
+        owner: dict[int, Split] = {}
         for split in assignment:
             placement = (*split.inputs, *split.outputs)[tensor]
-            if placement >= 0 and owner.setdefault(placement, split.factor) != split.factor:
-                return True
+            if placement >= 0:
+                other = owner.setdefault(placement, split)
+                if split.factor not in (other.factor, *other.nested) and other.factor not in split.nested:
+                    return True
     return False

@@ -56,10 +56,9 @@ def test_a_cluster_text_of_another_form_is_an_error_with_an_example(text):
         Cluster.parse(text)
 
 
-@pytest.mark.parametrize(("count", "advice"), [(3, "2 or 4"), (6, "4 or 8"), (0, "nearest here: 1"), (12, "8 or 16")])
-def test_devices_per_node_must_be_a_power_of_two(count, advice):
-    with pytest.raises(ClusterError, match=advice):
-        Cluster.parse(f"1x{count}:v100")
+def test_a_node_without_devices_is_an_error():
+    with pytest.raises(ClusterError, match="1 device or more"):
+        Cluster.parse("1x0:v100")
 
 
 def test_a_cluster_too_large_to_plan_for_is_an_error():
@@ -110,7 +109,7 @@ def test_a_ring_across_nodes_shares_the_network_with_the_other_rings_of_its_node
 def test_submeshes_that_add_up_to_the_cluster_can_always_be_placed():
     rng = random.Random(0)
     for _ in range(300):
-        nodes, per_node = rng.choice([1, 2, 3, 8]), rng.choice([1, 2, 4, 8])
+        nodes, per_node = rng.choice([1, 2, 3, 8]), rng.choice([1, 2, 3, 4, 6, 8, 12, 30, 72])
         cluster = Cluster.parse(f"{nodes}x{per_node}:v100")
         left, pieces = cluster.devices, []
         while left:

@@ -18,7 +18,7 @@ from tests.sharding.executor import assert_equal, pieces, run_locally, whole
 from tests.sharding.proof import strategies
 
 T, M, K, E, F = 16, 8, 2, 8, 8
-MESHES = ((4,), (2, 2), (2, 4))
+MESHES = ((4,), (2, 2))
 GPT_OSS = Gate("silu", "interleaved", 0.7, 1.702, 1.0)
 
 
@@ -79,11 +79,19 @@ def test_the_operator_computes_its_definition_and_its_gradients(setting):
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_every_strategy_computes_the_whole(setting):
-    given = example(**setting)
+    prove(example(**setting), MESHES)
+
+
+@pytest.mark.slow
+def test_every_strategy_of_three_axes_computes_the_whole():
+    prove(example(gate=Gate(), biased=True), ((2, 2, 2), (4, 2)))
+
+
+def prove(given, meshes):
     used = set()
     (forward, tensors, values), (backward, more, given_back) = (call.build() for call in calls(*given))
     splits = [splits_for(o, t).splits for o, t in ((forward, tensors), (backward, more))]
-    for mesh in MESHES:
+    for mesh in meshes:
         back = {s.factors: s for s in strategies(splits[1], backward, more, mesh)}
         for strategy in strategies(splits[0], forward, tensors, mesh):
             made = on_devices(forward, tensors, values, strategy, mesh)
@@ -96,7 +104,7 @@ def test_every_strategy_computes_the_whole(setting):
                 assert_equal(found, given_back[tensor], f"gradient {place}, {name}")
             used |= set(strategy.factors)
     inner = {"inner"} if given[5].layout != "concatenated" else set()
-    assert used == {"-", "tokens", "experts"} | inner
+    assert used == {"-", "tokens", "experts", "exchange"} | inner
 
 
 def test_expert_gradients_are_summed_only_over_devices_that_share_the_expert():
@@ -106,6 +114,8 @@ def test_expert_gradients_are_summed_only_over_devices_that_share_the_expert():
     assert by_name["tokens·experts"].outputs[2] == (PARTIAL, 0)
     assert by_name["experts·inner"].outputs[2] == (0, 2)
     assert by_name["experts·inner"].outputs[4] == (0, 1)
+    assert by_name["tokens·exchange"].outputs[2] == (PARTIAL, 0)
+    assert by_name["exchange·exchange"].outputs[2] == (0, 0)
 
 
 def on_devices(operator, tensors, values, strategy, mesh, kept=None):

@@ -9,7 +9,6 @@ import pytest
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.factors import from_factors
-from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, is_legal
 from alpa_explore.sharding.strategy import Exchange, Split, enumerate_strategies
 

@@ -81,13 +81,13 @@ class ProcessTransport:
         self.waits_for = ""
         assert not self._kept, "a program receives all that is sent"
 
-    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor, *sizes: torch.Tensor) -> Arriving:
         """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
         self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
         began = time.perf_counter()
         with self.collective_time:
-            result = self._collective(instruction, piece)
+            result = self._rows(instruction, piece, *sizes) if sizes else self._collective(instruction, piece)
         if self._timed:
             larger = max(piece.numel(), result.numel()) * piece.element_size()
             self.traffic.exchanged(instruction.ranks, instruction.kind.value, larger, began)
@@ -120,6 +120,24 @@ class ProcessTransport:
         taken = torch.empty_like(given)
         dist.all_to_all_single(taken, given, group=group)
         return torch.cat([taken[members.index(r)] for r in instruction.ranks], instruction.joined)
+
+    def _rows(
+        self, instruction: Collective, piece: torch.Tensor, sent: torch.Tensor, taken: torch.Tensor
+    ) -> torch.Tensor:
+        """All rows for this rank, in the order of the collective's ranks; `sent` and `taken` are in that order too."""
+        ranks, members = instruction.ranks, sorted(instruction.ranks)
+        places = [ranks.index(member) for member in members]
+        chunks, arriving = torch.split(piece, sent.tolist()), taken.tolist()
+        result = piece.new_empty(sum(arriving), *piece.shape[1:])
+        dist.all_to_all_single(
+            result,
+            torch.cat([chunks[place] for place in places]),
+            [arriving[place] for place in places],
+            [len(chunks[place]) for place in places],
+            group=self._groups[tuple(members)],
+        )
+        by_member = dict(zip(places, torch.split(result, [arriving[place] for place in places]), strict=True))
+        return torch.cat([by_member[place] for place in range(len(ranks))])
 
     def _permuted(self, instruction: Collective, members: list[int], piece: torch.Tensor) -> torch.Tensor:
         """What this rank has after a permutation of chunks; empty messages between ranks that exchange none."""

@@ -57,7 +57,9 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, l
         else sum({found[w].machine: found[w].devices for w in workers}.values())
         for address, workers in workers_of.items()
     }
-    per_node = min(devices_per_node, 1 << max(devices_of.values(), default=0).bit_length() >> 1)
+    most = max(devices_of.values(), default=0)
+    # Of fewer devices than the plan has, a power of two: few tensors can be divided by 5 or 7.
+    per_node = devices_per_node if most >= devices_per_node else 1 << most.bit_length() >> 1
     chosen = [address for address, devices in devices_of.items() if devices >= per_node > 0][:nodes]
     if not chosen:
         raise ExecutorError("No host is left", found="no Dask worker answers", remedy="Start workers, and --resume.")

@@ -24,7 +24,7 @@ def with_weight_halves(orders: Ints, num_stages: int, num_microbatches: int, mos
     complete = np.empty((submeshes, given + weights, 3), dtype=np.int64)
     # The slot from which on the result of F and of I is there.
     ready = np.full((2, num_stages, num_microbatches), np.iinfo(np.int64).max)
-    # For each submesh: tasks run of those given, all tasks run, backward passes run, and where its oldest open W may be.
+    # For each submesh: tasks run of those given, all tasks run, backward passes run, and where its oldest open W is.
     position, written = np.zeros(submeshes, dtype=np.int64), np.zeros(submeshes, dtype=np.int64)
     inputs_run, oldest = np.zeros(submeshes, dtype=np.int64), np.zeros(submeshes, dtype=np.int64)
     left, now = submeshes * (given + weights), 0

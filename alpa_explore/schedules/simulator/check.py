@@ -108,7 +108,7 @@ def _passes(schedule: Schedule) -> Ints:
     """How many forward passes there must be of each stage and microbatch: one in its own copy of the model."""
     stages, microbatches = np.arange(schedule.num_stages), np.arange(schedule.num_microbatches)
     copy_of_microbatch = microbatches * schedule.copies // max(schedule.num_microbatches, 1)
-    return (stages[:, None] // schedule.depth == copy_of_microbatch).astype(np.int64)
+    return np.asarray(stages[:, None] // schedule.depth == copy_of_microbatch, dtype=np.int64)
 
 
 def _exactly_once(counts: Ints, expected: Ints, name: str) -> None:

@@ -37,10 +37,10 @@ def run_events(
 ) -> tuple[Floats, Floats, Floats, Floats, Ints, Ints, Ints]:
     """(start, end, send start, send end, cause, send cause) of every task, and the position that each submesh reached.
 
-    Every `depth` stages are a pipeline of their own. `forward_seconds[s]` is the time of sending the result of F(s) over `forward_link[s]` to stage s + 1,
-    `backward_seconds[s]` that of B(s) to stage s − 1; link −1 means none. The cause is why a task started no earlier:
-    PREVIOUS, NOTHING, or the index of the task whose result it waited for. The cause of a send is NOTHING or the index
-    of the task whose send occupied the link.
+    Every `depth` stages are a pipeline of their own. `forward_seconds[s]` is the time of sending the result of F(s)
+    over `forward_link[s]` to stage s + 1, `backward_seconds[s]` that of B(s) to stage s − 1; link −1 means none. The
+    cause is why a task started no earlier: PREVIOUS, NOTHING, or the index of the task whose result it waited for. The
+    cause of a send is NOTHING or the index of the task whose send occupied the link.
     """
     submeshes, stage_count, total = len(starts) - 1, len(submesh_of_stage), len(actions)
     start, end = np.full(total, np.nan), np.full(total, np.nan)

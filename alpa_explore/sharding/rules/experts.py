@@ -3,6 +3,8 @@
     tokens     every device routes its own tokens through all experts, whose gradients are pending sums
     experts    every device has all tokens and some of the experts, whose results are a pending sum
     inner      every device has a part of the inner width of each expert; the results are a pending sum
+    exchange   every device has some of the tokens and some of the experts: rows travel to the device that holds their
+               expert, and their results back, in two all-to-alls (Lepikhin et al., "GShard", arXiv 2006.16668)
 
 The rows that the forward pass keeps belong to the device that computed them. Their placements differ from split to
 split, and they cannot be resharded (`TensorKind.ROUTED`), so the backward pass is divided as the forward pass is.
@@ -14,9 +16,10 @@ from typing import NamedTuple, cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
 from alpa_explore.graph.counts import ROUTED, packet
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.factors import Splits
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import Split
+from alpa_explore.sharding.strategy import Exchange, Split
 
 _WHOLE, _SUMMED = (REPLICATE,) * 3, (PARTIAL,) * 2
 
@@ -57,6 +60,7 @@ def experts(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
         Split("tokens", inputs[0].shape[0], (0, 0, 0, *own.all(REPLICATE)), (0, 0, 0)),
         Split("experts", own.experts, (*_WHOLE, *own.all(0)), (PARTIAL, 1, 1)),
         Split("inner", own.inner, (*_WHOLE, *own.inner_dims), (PARTIAL, REPLICATE, 2)),
+        _exchanging(inputs, own, (0, 0, 0, *own.all(0)), (0, 0, 1)),
     )
     return tuple(s for s in splits if s.size > 1)
 
@@ -68,8 +72,16 @@ def experts_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tu
         Split("tokens", inputs[0].shape[0], (0, 0, 0, 0, 0, *own.all(REPLICATE)), (0, 0, *own.all(PARTIAL))),
         Split("experts", own.experts, (*_WHOLE, 1, 1, *own.all(0)), (*_SUMMED, *own.all(0))),
         Split("inner", own.inner, (*_WHOLE, REPLICATE, 2, *own.inner_dims), (*_SUMMED, *own.inner_dims)),
+        _exchanging(inputs, own, (0, 0, 0, 0, 1, *own.all(0)), (0, 0, *own.all(0))),
     )
     return tuple(s for s in splits if s.size > 1)
+
+
+def _exchanging(inputs: tuple[Tensor, ...], own: _Matrices, read: tuple[int, ...], made: tuple[int, ...]) -> Split:
+    """Rows of the first input to other devices, and as many back."""
+    rows = inputs[0].bytes * inputs[1].shape[1]
+    exchange = Exchange(StepKind.ALL_TO_ALL, rows, undivided=("inner",))
+    return Split("exchange", own.experts, read, made, (exchange, exchange), nested=("tokens", "experts"))
 
 
 RULES = {
