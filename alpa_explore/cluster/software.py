@@ -79,6 +79,9 @@ class Software:
     """The same where a rack is one NVLink domain: there it dispatches rows on the device and launches graphs."""
     gathers_rows: bool = False
     """Whether a row that goes to several experts of a node crosses the network once (DeepEP, HybridEP)."""
+    lowers_head: bool = False
+    """Whether the head, too, runs in a lower precision where linear layers of blocks do. Attention, routers, norms and
+    the embedding never do."""
     fuses_sinks: bool = True
     """Whether its fused attention has sinks (a learned denominator), or spells such attention out."""
     gradient_sync: str = "exposed"
