@@ -37,6 +37,9 @@ ATTACHED = "attached"
 """The cluster that is made of the hosts of a Dask scheduler."""
 _REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
 
+_OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
+"""Options that are figures of the device."""
+
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
@@ -169,6 +172,19 @@ def _add_beyond_the_paper(group: Any) -> None:
         help="share of the shorter of a collective and the computation beside it that overlaps: 0 (default) to 1",
     )
     beyond(
+        "--expert-imbalance",
+        type=float,
+        metavar="X",
+        help="mixture of experts: rows of the busiest device over the mean, where devices hold different experts "
+        "(default: 1, an even load)",
+    )
+    beyond(
+        "--expert-capacity",
+        type=float,
+        metavar="X",
+        help="mixture of experts: rows that each expert computes over the mean, padded or dropped (default: none)",
+    )
+    beyond(
         "--gradient-overlap",
         type=float,
         metavar="X",
@@ -215,7 +231,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
         sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
-    overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    overlaps = {name: getattr(options, name) for name in _OF_DEVICE}
     if options.software is not None:
         overlaps["software"] = options.software
     changes = {name: x for name, x in overlaps.items() if x is not None}

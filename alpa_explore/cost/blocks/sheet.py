@@ -157,9 +157,7 @@ class Sheet:
     def passes(self) -> tuple[PassWork, PassWork]:
         """Forward and backward."""
         forward, backward = (
-            PassWork(
-                kernels=tuple(p.kernels), collectives=tuple(p.calls), launches=p.launches, experts=p.experts
-            )
+            PassWork(kernels=tuple(p.kernels), collectives=tuple(p.calls), launches=p.launches, experts=p.experts)
             for p in (self.forward, self.backward)
         )
         return forward, backward
