@@ -18,6 +18,8 @@ class AlpaExploreError(Exception):
     """The option of `ax.plan` that is at fault, for errors that are about one; '' otherwise."""
     may_pass = False
     """Whether the same may go well when it is tried again, as after the death of a process or a host."""
+    lost: tuple[str, ...] = ()
+    """The workers that did not answer, so that nobody need wait for them again."""
 
     def __init__(self, what: str, *, found: str, remedy: str) -> None:
         assert all((what, found, remedy)), "an error without a remedy helps nobody"

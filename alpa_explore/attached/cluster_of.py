@@ -21,10 +21,10 @@ def cluster_of(
 ) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster, and remarks on what was assumed.
 
-    A node has the largest power of two of its devices, or `devices_per_node`. Memory is the smallest that any device
-    has free now. The network is the slowest link between two hosts, in whatever direction; a step of a collective takes
-    more than its wire, by as much as inside a node. The device's other figures are those of the kept calibration of
-    such a machine, or of the nearest preset.
+    A node has all GPUs of its host, or a power of two of its cores, or `devices_per_node`. Memory is the smallest that
+    any device has free now. The network is the slowest link between two hosts, in whatever direction; a step of a
+    collective takes more than its wire, by as much as inside a node. The device's other figures are those of the kept
+    calibration of such a machine, or of the nearest preset.
 
     ClusterError where hosts differ, or cannot reach each other; OptionError for more devices than a host has.
     """
@@ -84,7 +84,7 @@ def cluster_of(
 
 def _devices_per_node(host: Host, given: int | None) -> int:
     if given is None:
-        return 1 << max(host.devices.bit_length() - 1, 0)
+        return host.devices if host.gpus else 1 << max(host.devices.bit_length() - 1, 0)
     most = host.devices if host.gpus else max(host.cores, given)
     if not 1 <= given <= most:
         raise OptionError(

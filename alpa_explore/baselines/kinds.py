@@ -1,12 +1,20 @@
 """The baselines by name, and for each the pipelines that it may be.
 
-In data-parallel, zero-3 and megatron the mesh axes of every stage have roles (`role_pipelines`); the others leave the
-sharding of the stages to the planner, under constraints (`planner_pipelines`).
+Where the mesh axes of every stage have roles, these are (`role_pipelines`):
 
 data-parallel        one stage; every axis shards the batch
-zero-3               the same; weights, gradients and optimizer state are sharded too
+zero-1               the same; optimizer state is sharded too
+zero-2               the same, and accumulated gradients
+zero-3, or fsdp      the same, and weights
+hsdp                 zero-3 in groups of devices that are replicas of each other: dp = replicas × shards
 megatron             pp stages of equally many layers, each on dp × tp devices: axis 0 data, axis 1 tensor; ZeRO-1
-                     where that is the default of the software
+                     where that is the default of the software. With cp > 1 an axis between them divides the
+                     sequence (context parallelism), attention by a ring
+fsdp+tp+pp           the same with weights sharded over the data-parallel devices, as torchtitan runs it, or over
+                     those of a replica, as in hsdp
+
+The others leave the sharding of the stages to the planner, under constraints (`planner_pipelines`):
+
 gpipe-equal-layers   stages of equally many layers on submeshes of one shape, each with its optimal sharding
 intra-only           one stage on all devices, with its optimal sharding
 inter-only           a pipeline of single devices, with optimal cuts
@@ -16,8 +24,7 @@ equal-operators      the whole planner, but layers are runs of equally many oper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from alpa_explore.baselines.roles import Role
@@ -25,8 +32,23 @@ from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, lo
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.inter_op.options import PipelineOptions
 
-WITH_ROLES = ("data-parallel", "zero-3", "megatron")
+_ONE_STAGE = {
+    "data-parallel": Role.DATA,
+    "zero-1": Role.DATA_ZERO_1,
+    "zero-2": Role.DATA_ZERO_2,
+    "zero-3": Role.SHARDED_DATA,
+}
+WITH_ROLES = (*_ONE_STAGE, "hsdp", "megatron", "fsdp+tp+pp")
 KINDS = (*WITH_ROLES, "gpipe-equal-layers", "intra-only", "inter-only", "equal-operators")
+ALIASES = {"fsdp": "zero-3", "ddp": "data-parallel", "3d": "megatron"}
+"""Other names of baselines."""
+_TAKES = {
+    "hsdp": ("replicas",),
+    "megatron": ("tp", "dp", "pp", "cp"),
+    "fsdp+tp+pp": ("tp", "dp", "pp", "replicas"),
+    "gpipe-equal-layers": ("pp",),
+}
+"""The degrees that a baseline takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +66,34 @@ class RolePipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """The degrees that the user fixed of megatron (tp, dp, pp) and gpipe-equal-layers (pp); None is free."""
+    """The degrees that the user fixed; None is free. tp × cp × dp × pp devices are all of the cluster."""
 
     tp: int | None = None
     dp: int | None = None
     pp: int | None = None
+    replicas: int | None = None
+    """Groups of data-parallel devices, each of which holds all weights once."""
+    cp: int | None = None
+    """1 where it is not given."""
+
+    def only(self, kind: str) -> Degrees:
+        """Those that a baseline takes."""
+        return Degrees(**{name: getattr(self, name) for name in _TAKES.get(kind, ())})
 
 
-def check_kind(kind: str, degrees: Degrees) -> None:
-    """Raises OptionError for an unknown baseline, or for degrees that it does not take."""
+def known_kind(kind: str) -> str:
+    """The name of a baseline, for it or another name of it. OptionError for an unknown one."""
+    kind = ALIASES.get(kind, kind)
     if kind not in KINDS:
-        raise OptionError("Unknown baseline", found=repr(kind), remedy=nearest_names(kind, KINDS, count=len(KINDS)))
-    accepted = {"megatron": ("tp", "dp", "pp"), "gpipe-equal-layers": ("pp",)}.get(kind, ())
-    for name in ("tp", "dp", "pp"):
+        names = (*KINDS, *ALIASES)
+        raise OptionError("Unknown baseline", found=repr(kind), remedy=nearest_names(kind, names, count=len(names)))
+    return kind
+
+
+def check_degrees(kind: str, degrees: Degrees) -> None:
+    """OptionError for degrees that a baseline does not take."""
+    accepted = _TAKES.get(kind, ())
+    for name in Degrees.__dataclass_fields__:
         value = getattr(degrees, name)
         if value is not None and name not in accepted:
             raise OptionError(
@@ -75,18 +112,16 @@ def role_pipelines(
 
     OptionError, with what would work, where there is none.
     """
-    if kind == "megatron":
-        return tuple(_megatron(cluster, num_layers, samples, degrees)) or _no_pipeline(
-            kind, cluster, num_layers, samples, degrees
-        )
+    if kind not in _ONE_STAGE:
+        found = tuple(_divided(kind, cluster, num_layers, samples, degrees))
+        return found or _no_pipeline(kind, cluster, num_layers, samples, degrees)
     if samples % cluster.devices:
         raise OptionError(
             f"The batch cannot be divided for the baseline {kind}",
             found=f"{samples} samples in a microbatch for {cluster.devices} devices",
             remedy=f"Give fewer, larger microbatches: a multiple of {cluster.devices} samples each.",
         )
-    whole = Submesh(cluster.nodes, cluster.devices_per_node)
-    role = Role.DATA if kind == "data-parallel" else Role.SHARDED_DATA
+    whole, role = Submesh(cluster.nodes, cluster.devices_per_node), _ONE_STAGE[kind]
     meshes = tuple((mesh, (role,) * len(mesh.axes)) for mesh in logical_meshes(cluster, whole))
     return (RolePipeline(text="all devices", ranges=((0, num_layers - 1),), submesh=whole, meshes=meshes),)
 
@@ -119,25 +154,60 @@ def _stages_on(submesh: Submesh, count: int, cuts: tuple[int, ...] = ()) -> Pipe
     return PipelineOptions(cuts=cuts, num_stages=count, stage_submeshes=stage_submeshes)
 
 
-def _megatron(cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
-    """Every tp, dp and pp that fits the cluster, the layers and the batch."""
-    data_role = Role.DATA_ZERO_1 if cluster.software.shards_optimizer else Role.DATA
-    tensor_role = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
-    for submesh, ranges in _equal_stages(cluster, num_layers, degrees):
-        for tp, dp in product(range(1, submesh.devices + 1), repeat=2):
+def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
+    """The pipelines with every tp, dp and pp that fits the cluster, the layers and the batch."""
+    software, cp = cluster.software, degrees.cp or 1
+    context = Role.CONTEXT_ZERO_1 if software.shards_optimizer else Role.CONTEXT
+    data = Role.DATA_ZERO_1 if software.shards_optimizer else Role.DATA
+    tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
+    for submesh, ranges in _equal_stages(cluster, num_layers, replace(degrees, pp=1) if kind == "hsdp" else degrees):
+        pp = len(ranges)
+        for tp in range(1, submesh.devices + 1):
+            dp, rest = divmod(submesh.devices, tp * cp)
+            # The positions of several samples on a device are not divided together.
             if (
-                tp * dp != submesh.devices
-                or samples % dp
+                rest
+                or (samples % dp if cp == 1 else samples != dp)
                 or degrees.tp not in (None, tp)
                 or degrees.dp not in (None, dp)
             ):
                 continue
-            if degrees.tp is None and tp > cluster.devices_per_node:
+            if tp > 1 and (kind == "hsdp" or (degrees.tp is None and tp > cluster.devices_per_node)):
                 continue  # tensor parallelism across nodes only where the user asks for it
-            mesh = logical_mesh(cluster, submesh, (dp, tp))
-            roles = tuple(role for role, size in ((data_role, dp), (tensor_role, tp)) if size > 1)
-            text = f"tp {tp}, dp {dp}, pp {len(ranges)}"
-            yield RolePipeline(text=text, ranges=ranges, submesh=submesh, meshes=((mesh, roles),))
+            if kind == "megatron":
+                shape = (dp, cp, tp) if cp > 1 else (dp, tp)
+                mesh = logical_mesh(cluster, submesh, shape)
+                roles = tuple(role for role, size in ((data, dp), (context, cp), (tensor, tp)) if size > 1)
+                text = f"tp {tp}, {f'cp {cp}, ' if cp > 1 else ''}dp {dp}, pp {pp}"
+                yield _role_pipeline(text, ranges, submesh, mesh, roles)
+                continue
+            for replicas in _replicas(cluster, submesh, dp, degrees, always=kind == "hsdp"):
+                shards = dp // replicas
+                mesh = logical_mesh(cluster, submesh, (replicas, shards, tp))
+                roles = tuple(
+                    role
+                    for role, size in ((Role.DATA, replicas), (Role.SHARDED_DATA, shards), (tensor, tp))
+                    if size > 1
+                )
+                text = f"{replicas} replicas of {shards} shards" if replicas > 1 else f"{shards} shards"
+                text += "" if kind == "hsdp" else f", tp {tp}, pp {pp}"
+                yield _role_pipeline(text, ranges, submesh, mesh, roles)
+
+
+def _replicas(cluster: Cluster, submesh: Submesh, dp: int, degrees: Degrees, *, always: bool) -> tuple[int, ...]:
+    """The numbers of replicas that are tried where none is given: all (`always` more than one), or one, and as many as
+    the stage has nodes, so that weights are gathered inside a node."""
+    if degrees.replicas is not None:
+        return (degrees.replicas,) if dp % degrees.replicas == 0 else ()
+    if always:
+        return tuple(r for r in range(2, dp) if dp % r == 0)
+    return (1, submesh.nodes) if submesh.nodes > 1 and dp % submesh.nodes == 0 and dp > submesh.nodes else (1,)
+
+
+def _role_pipeline(
+    text: str, ranges: tuple[tuple[int, int], ...], submesh: Submesh, mesh: LogicalMesh, roles: tuple[Role, ...]
+) -> RolePipeline:
+    return RolePipeline(text=text, ranges=ranges, submesh=submesh, meshes=((mesh, roles),))
 
 
 def _equal_stages(
@@ -153,14 +223,17 @@ def _equal_stages(
 
 
 def _no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> NoReturn:
+    sizes = ", ".join(str(s.devices) for s in submeshes(cluster) if s.nodes == 1)
     raise OptionError(
         f"The baseline {kind} is not possible on {cluster} with these degrees",
         found=f"{_degrees(degrees)}, {num_layers} layers, {samples} samples in a microbatch",
-        remedy=f"pp must divide {num_layers} layers, dp the samples; tp × dp × pp must be {cluster.devices}, and "
-        "tp × dp a power of two within a node, or whole nodes.",
+        remedy=f"pp must divide {num_layers} layers, dp the samples, replicas dp; tp × dp × pp must be "
+        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes."
+        + (" With cp: tp × cp × dp, and microbatches of dp samples." if (degrees.cp or 1) > 1 else ""),
     )
 
 
 def _degrees(degrees: Degrees) -> str:
-    given = [f"{name}={getattr(degrees, name)}" for name in ("tp", "dp", "pp") if getattr(degrees, name) is not None]
+    names = Degrees.__dataclass_fields__
+    given = [f"{name}={getattr(degrees, name)}" for name in names if getattr(degrees, name) is not None]
     return ", ".join(given) or "none given"

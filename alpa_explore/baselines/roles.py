@@ -6,6 +6,7 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
   replicated;
 - DATA_ZERO_1, the same, but each replica updates its shard of the weights and holds the optimizer state of that shard
   (ZeRO-1; Megatron's distributed optimizer);
+- DATA_ZERO_2, the same, and gradients are accumulated in shards;
 - SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are sharded;
 - TENSOR, as Megatron-LM runs it (Shoeybi et al. 2019, arXiv 1909.08053, §3): no operator shards samples, positions of
   the sequence or the residual stream. What remains is columns then rows of an MLP, heads, vocabulary; the activations
@@ -45,6 +46,7 @@ class Role(enum.Enum):
 
     DATA = "data"
     DATA_ZERO_1 = "data, optimizer sharded"
+    DATA_ZERO_2 = "data, optimizer and gradients sharded"
     SHARDED_DATA = "sharded data"
     TENSOR = "tensor"
     TENSOR_SEQUENCE = "tensor and sequence"
@@ -52,6 +54,12 @@ class Role(enum.Enum):
     CONTEXT_ZERO_1 = "context, optimizer sharded"
 
 
+_SHARDED_KINDS = {
+    Role.DATA_ZERO_1: (NodeKind.UPDATE,),
+    Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
+}
+"""What data-parallel replicas divide among each other beside the batch."""
 _CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)
 _TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
 _OVER_VOCABULARY = (
@@ -171,7 +179,7 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
         stored = option[place]
         if role is Role.SHARDED_DATA:
             return stored >= 0
-        if role in (Role.DATA_ZERO_1, Role.CONTEXT_ZERO_1) and node.kind is NodeKind.UPDATE:
+        if node.kind in _SHARDED_KINDS.get(role, ()):
             return stored >= 0
         if role not in _TENSOR:
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)

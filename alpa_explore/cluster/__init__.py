@@ -11,7 +11,7 @@ In the order to read them:
     topology     Cluster, and `Cluster.parse("2x8:a100")`
     group        devices that communicate: the nodes they span, and what part of the network is theirs
     mesh         Submesh and LogicalMesh
-    group        the ranks of a collective: nodes that they span, their part of the network
+    tiling       sizes of pieces that fill a node, whichever of them are chosen; its bound is in `tuning`
     candidates   the submeshes and logical meshes that the planner tries
     placement    which devices of the cluster the submeshes of a plan get
 

@@ -15,6 +15,22 @@ A cluster file:                                   A device file is what a preset
     [between_nodes]
     …
 
+A cluster of more levels gives them in place of nodes and devices_per_node, from the device outwards (see `levels`):
+
+    device = "h100"
+    [[levels]]
+    name = "node"
+    of = 8                   # devices
+    [[levels]]
+    name = "pod"
+    of = 16                  # nodes, on the network of the preset or of [between_nodes]
+    [[levels]]
+    name = "spine"
+    of = 4                   # pods
+    oversubscription = 4     # and bandwidth, latency_seconds of a pod: left out, those of its nodes together
+
+A level that the link inside the node joins too has `inside = true`: the trays of a rack.
+
 All values are in SI units: bytes, seconds, FLOP/s, bytes per second. Every ClusterError names the file and the key.
 """
 
@@ -28,10 +44,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.levels import Level
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software, software_names
@@ -51,9 +68,12 @@ _KEYS = (
     "measured",
     "software",
     "kernels",
+    "levels",
+    "rack",
     "megatron",
 )
-"""'megatron', which held figures of an earlier model of iterations, is accepted in old files and ignored."""
+"""'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
+iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
@@ -71,6 +91,18 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
 
 Parts = tuple[Device, Link, Link]
 """Device, link inside a node, link between nodes."""
+_LEVEL_KEYS = ("name", "of", "inside", "oversubscription", "bandwidth", "latency_seconds", "source")
+
+
+class ClusterParts(NamedTuple):
+    """All fields of a cluster."""
+
+    nodes: int
+    devices_per_node: int
+    device: Device
+    inside_node: Link
+    between_nodes: Link
+    levels: tuple[Level, ...]
 
 
 def is_file_name(text: str) -> bool:
@@ -83,16 +115,24 @@ def read_device(path: str) -> Parts:
     return _parts(_body(path), path, may_be_file=False)
 
 
-def read_cluster(path: str) -> tuple[int, int, Parts]:
-    """(nodes, devices per node, their device and links)."""
+def read_cluster(path: str) -> ClusterParts:
+    """The parts of a cluster, which may give its levels in place of nodes and devices per node, or beside them."""
     body = _body(path)
+    parts = _parts(body, path, may_be_file=True)
+    if "levels" in body:
+        levels, inside = _levels(body["levels"], path)
+        per_node = math.prod(level.of for level in levels[:inside])
+        nodes = math.prod(level.of for level in levels[inside:])
+        if "nodes" in body or "devices_per_node" in body:
+            nodes, per_node = _count(body, "nodes", path), _count(body, "devices_per_node", path)
+        return ClusterParts(nodes, per_node, *parts, levels)
     if "nodes" not in body and "devices_per_node" not in body:
         raise ClusterError(
             "A cluster file must give the number of nodes",
             found=f"{path} describes a device only",
             remedy=f"Write it as NODESxDEVICES:{path}, or add nodes and devices_per_node.",
         )
-    return _count(body, "nodes", path), _count(body, "devices_per_node", path), _parts(body, path, may_be_file=True)
+    return ClusterParts(_count(body, "nodes", path), _count(body, "devices_per_node", path), *parts, ())
 
 
 def checked_name(value: Any, what: str) -> str:
@@ -183,6 +223,40 @@ def _links(body: Mapping[str, Any], path: str, base: Parts | None) -> tuple[Link
     return links[0], links[1]
 
 
+def _levels(given: Any, path: str) -> tuple[tuple[Level, ...], int]:
+    """The levels, and how many of them make up a node: the first, and those behind it that say so."""
+    if not isinstance(given, list) or not 1 <= len(given) <= 10 or not all(isinstance(one, dict) for one in given):
+        raise _fault(path, "levels", repr(given)[:80], "Give 1 to 10 levels, each with name and of.")
+    levels: list[Level] = []
+    inside = 1
+    for number, one in enumerate(given):
+        key = f"levels[{number}]"
+        for name in one:
+            if name not in _LEVEL_KEYS:
+                raise _fault(path, f"{key}.{name}", "an unknown key", nearest_names(name, _LEVEL_KEYS))
+        if one.get("inside", False) not in (True, False) or (one.get("inside") and number > inside):
+            raise _fault(path, f"{key}.inside", repr(one["inside"]), "Only the first levels can be inside a node.")
+        if one.get("inside") and number == inside:
+            inside += 1
+        levels.append(_level(one, number, key, path, own_link=number > inside))
+    return tuple(levels), inside
+
+
+def _level(one: Mapping[str, Any], number: int, key: str, path: str, *, own_link: bool) -> Level:
+    link = None
+    if "bandwidth" in one or "latency_seconds" in one:
+        if not own_link:
+            where = "inside_node" if number == 0 or one.get("inside") else "between_nodes"
+            raise _fault(path, f"{key}.bandwidth", repr(one.get("bandwidth")), f"Give this link as [{where}].")
+        figures = {name: _number(one.get(name), f"{key}.{name}", path) for name in ("bandwidth", "latency_seconds")}
+        link = Link(**figures, source=_text(one.get("source", str(path)), f"{key}.source", path))
+    times = _number(one.get("oversubscription", 1.0), f"{key}.oversubscription", path)
+    if times < 1 or (times > 1 and (number == 0 or one.get("inside"))):
+        raise _fault(path, f"{key}.oversubscription", repr(times), "Give 1 or more, of a level outside the node.")
+    name = _text(one.get("name", f"level {number}"), f"{key}.name", path)
+    return Level(name=name, of=_count(one, "of", path, key), link=link, oversubscription=times)
+
+
 def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
     _check_keys(given, Device, path, "device")
     values: dict[str, Any] = {}
@@ -270,10 +344,10 @@ def _check_keys(
             raise _fault(path, f"{key}.{name}", "an unknown key", nearest_names(name, names))
 
 
-def _count(body: Mapping[str, Any], key: str, path: str) -> int:
+def _count(body: Mapping[str, Any], key: str, path: str, of: str = "") -> int:
     value = body.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**6:
-        raise _fault(path, key, repr(value), "Give a whole number of 1 or more.")
+        raise _fault(path, f"{of}.{key}" if of else key, repr(value), "Give a whole number of 1 or more.")
     return value
 
 

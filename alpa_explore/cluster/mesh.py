@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from alpa_explore import units
-from alpa_explore.cluster.group import Group, call_seconds, device_group, straggler_factor
+from alpa_explore.cluster.group import Group, call_seconds, device_group, outermost_tier, straggler_factor
 from alpa_explore.cluster.topology import Cluster
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Submesh:
-    """A part of the cluster: (1, 2^k) devices inside a node, or (n, M) for n whole nodes."""
+    """A part of the cluster: (1, m) devices inside a node, or (n, M) for n whole nodes."""
 
     nodes: int
     devices_per_node: int
@@ -74,23 +75,25 @@ class LogicalMesh:
 def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> LogicalMesh:
     """`submesh` seen as an array of the given shape.
 
-    A ring along axis a joins devices `stride` apart. It stays inside a node when it spans at most M devices. Otherwise
-    it crosses the network, whose bandwidth `min(stride, M)` rings of the same node share; its bandwidth is that of the
-    slowest link it crosses. With a software profile that has figures for collectives, each axis is also a `Group`.
+    A ring along axis a joins devices `stride` apart. It stays inside a node when it spans at most M devices (and
+    divides them, where M is not a power of two). Otherwise it crosses the network, whose bandwidth `min(stride, M)`
+    rings of the same node share; where there are pods, also the link of a pod, which all rings of its devices share.
+    Its bandwidth is that of the slowest link it crosses. With a software profile that has figures for collectives, each
+    axis is also a `Group`.
     """
     assert math.prod(shape) == submesh.devices, f"{shape} does not hold {submesh.devices} devices"
-    bandwidths, latencies = [], []
+    tiers, bandwidths, latencies = cluster.tiers, [], []
     for axis, size in enumerate(shape):
         stride = math.prod(shape[axis + 1 :])
-        if size * stride <= submesh.devices_per_node:
-            bandwidths.append(cluster.inside_node.bandwidth)
-            latencies.append(cluster.inside_node.latency_seconds)
-        else:
-            sharing = min(stride, submesh.devices_per_node)
-            network = cluster.between_nodes.bandwidth / sharing
-            inside = cluster.inside_node.bandwidth if stride < submesh.devices_per_node else math.inf
-            bandwidths.append(min(network, inside))
-            latencies.append(cluster.between_nodes.latency_seconds)
+        last = outermost_tier(cluster, size, stride)
+        rates = [tiers[0].link.bandwidth] if last == 0 or stride < tiers[0].devices else []
+        rates += [
+            tier.link.bandwidth / min(stride, inner.devices)
+            for number, (inner, tier) in enumerate(pairwise(tiers), start=1)
+            if number == last or (number < last and stride < tier.devices)
+        ]
+        bandwidths.append(min(rates))
+        latencies.append(tiers[last].link.latency_seconds)
     groups: tuple[Group, ...] = ()
     if not cluster.software.ideal_links:
         groups = tuple(device_group(cluster, size, math.prod(shape[axis + 1 :])) for axis, size in enumerate(shape))

@@ -1,8 +1,10 @@
-"""Placement of the submeshes of a plan on the cluster, by buddy allocation.
+"""Placement of the submeshes of a plan on the cluster.
 
-The smallest free block that is large enough is halved until it fits. There is then never more than one free block of
-each size below a node, so submeshes whose devices add up to the cluster can always be placed, in any order (Alpa,
-appendix A, theorem 1).
+On nodes of a power of two by buddy allocation: the smallest free block that is large enough is halved until it fits.
+There is then never more than one free block of each size below a node, so submeshes whose devices add up to the cluster
+can always be placed, in any order (Alpa, appendix A, theorem 1).
+
+On other nodes the submeshes smaller than a node are sorted into groups that fill one (`tiling`).
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alpa_explore.cluster.mesh import Submesh
+from alpa_explore.cluster.tiling import sort_into_groups
 from alpa_explore.cluster.topology import Cluster
 
 
 def place(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
     """The device numbers of each submesh, disjoint; device d is number d % M of node d // M."""
     per_node = cluster.devices_per_node
+    if per_node & (per_node - 1):
+        return _sorted_into_nodes(cluster, submeshes)
     free_nodes = list(range(cluster.nodes))
     free_blocks: list[tuple[int, int]] = []  # (size, first device), smaller than a node
     placed = []
@@ -36,3 +41,18 @@ def place(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ..
             free_blocks.append((size, start + size))
         placed.append(tuple(range(start, start + size)))
     return tuple(placed)
+
+
+def _sorted_into_nodes(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
+    """Nodes are given in the order of the first submesh that each holds."""
+    per_node = cluster.devices_per_node
+    small = [index for index, submesh in enumerate(submeshes) if submesh.devices < per_node]
+    groups = sort_into_groups([submeshes[index].devices for index in small], per_node)
+    assert groups is not None, "the submeshes do not fill whole nodes"
+    blocks = [[small[place] for place in group] for group in groups]
+    blocks += [[index] for index, submesh in enumerate(submeshes) if submesh.devices >= per_node]
+    start, placed = 0, dict[int, tuple[int, ...]]()
+    for index in (index for block in sorted(blocks) for index in block):
+        placed[index] = tuple(range(start, start + submeshes[index].devices))
+        start += submeshes[index].devices
+    return tuple(placed[index] for index in range(len(submeshes)))

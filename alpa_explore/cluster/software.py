@@ -12,7 +12,7 @@ from numbers import Real
 
 from alpa_explore.errors import ClusterError
 
-_SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
+_SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
 _TEXTS = ("name", "label", "source", "gradient_sync", "context_factors")
 SYNCS = ("exposed", "overlapped")
 
@@ -70,11 +70,25 @@ class Software:
 
     tensor_overlap: float = 0.0
     """Share of gathers and reduce-scatters beside a matrix product that runs behind it."""
+    expert_overlap: float = 0.0
+    """Share of the all-to-alls of experts that runs beside other work."""
+    expert_host_seconds: float = 0.0
+    """Host time of a layer of experts in a pass, beside the launches of its kernels: it waits for the numbers of rows,
+    and runs a loop over experts."""
+    expert_rack_host_seconds: float = 0.0
+    """The same where a rack is one NVLink domain: there it dispatches rows on the device and launches graphs."""
+    gathers_rows: bool = False
+    """Whether a row that goes to several experts of a node crosses the network once (DeepEP, HybridEP)."""
+    fuses_sinks: bool = True
+    """Whether its fused attention has sinks (a learned denominator), or spells such attention out."""
     gradient_sync: str = "exposed"
     """'exposed': after the last backward pass; 'overlapped': beside it, and the gathering of weights beside the first
     forward pass, as far as these are long enough."""
     sync_bytes: int = 0
     """Bytes of an element in gradient sums; 0: the dtype of the weight."""
+    bucket_bytes: int = 0
+    """Bytes of weights that one collective gathers, or of which it sums the gradients; 0: each tensor has its own in
+    plans, and all are one in layouts, unless `sync_each_tensor`."""
     sync_each_tensor: bool = False
     """Whether every parameter is summed by a collective of its own, and not in buckets."""
     contention: float = 0.0

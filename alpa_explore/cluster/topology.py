@@ -1,14 +1,16 @@
-"""A cluster: N nodes of M equal devices, a fast link inside a node and a slower one between nodes."""
+"""A cluster: N nodes of M equal devices, a fast link inside a node and a slower one between nodes; or more levels."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from numbers import Integral
 
 from alpa_explore.cluster.device import Device, Link
-from alpa_explore.cluster.files import Parts, is_file_name, read_cluster, read_device
-from alpa_explore.cluster.presets import default_software, load_preset, preset_names
+from alpa_explore.cluster.files import ClusterParts, is_file_name, read_cluster, read_device
+from alpa_explore.cluster.levels import Level, Tier, check_levels, inside, tiers_of
+from alpa_explore.cluster.presets import default_software, load_preset, preset_names, rack_of
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.errors import ClusterError, nearest_names
@@ -32,6 +34,8 @@ class Cluster:
     """Bandwidth is that of one device."""
     between_nodes: Link
     """Bandwidth is that of one node, shared by the devices that use it at once."""
+    levels: tuple[Level, ...] = ()
+    """The whole topology, from the device outwards, where it has more than these two levels; see `levels`."""
 
     def __post_init__(self) -> None:
         for name in ("nodes", "devices_per_node"):
@@ -54,15 +58,15 @@ class Cluster:
             raise ClusterError(
                 "A cluster must have at least one node", found=f"nodes={self.nodes}", remedy="Give 1 node or more."
             )
-        m = self.devices_per_node
-        if m < 1 or m & (m - 1):
-            lower = 1 << max(m.bit_length() - 1, 0)
+        if self.devices_per_node < 1:
             raise ClusterError(
-                "Devices per node must be a power of two, so that submeshes tile the node",
-                found=f"{m} devices per node",
-                remedy=f"1, 2, 4, 8, 16, … work; nearest here: {lower if m > 0 else 1}"
-                + (f" or {lower * 2}." if m > 0 else "."),
+                "A node must have at least one device",
+                found=f"devices_per_node={self.devices_per_node}",
+                remedy="Give 1 device or more.",
             )
+        object.__setattr__(self, "levels", tuple(self.levels))
+        if self.levels:
+            check_levels(self.levels, self.nodes, self.devices_per_node)
         if self.devices > MOST_DEVICES:
             raise ClusterError(
                 "The cluster is too large to plan for",
@@ -89,22 +93,39 @@ class Cluster:
             return cls.parse(named[1], **{"software": named[2], **changes})
         match = _FORM.match(text)
         if match is not None and is_file_name(match[3]):
-            return cls._of(int(match[1]), int(match[2]), read_device(match[3]), changes)
+            parts = ClusterParts(int(match[1]), int(match[2]), *read_device(match[3]), ())
+            return cls._of(parts, changes)
         if match is None and is_file_name(text):
-            return cls._of(*read_cluster(text), changes)
+            return cls._of(read_cluster(text), changes)
         if match is None or not _PRESET.fullmatch(match[3]):
             raise ClusterError(
                 "A cluster is written NODESxDEVICES:DEVICE",
                 found=repr(text),
                 remedy=f"For example '2x8:a100', or a JSON or TOML file. Known devices: {', '.join(preset_names())}.",
             )
-        return cls._of(int(match[1]), int(match[2]), load_preset(match[3]), changes)
+        return cls._of(_of_preset(match[3], int(match[1]), int(match[2])), changes)
 
     @classmethod
-    def _of(cls, nodes: int, per_node: int, parts: Parts, changes: dict[str, object]) -> Cluster:
-        device, inside, between = parts
-        cluster = cls(nodes=nodes, devices_per_node=per_node, device=device, inside_node=inside, between_nodes=between)
+    def _of(cls, parts: ClusterParts, changes: dict[str, object]) -> Cluster:
+        nodes, per_node, device, within, between, levels = parts
+        cluster = cls(
+            nodes=nodes,
+            devices_per_node=per_node,
+            device=device,
+            inside_node=within,
+            between_nodes=between,
+            levels=levels,
+        )
         return cluster.with_changes(**changes) if changes else cluster
+
+    def resized(self, nodes: int, devices_per_node: int) -> Cluster:
+        """The same devices and links in another number. Levels are kept where whole units of them are left."""
+        levels: tuple[Level, ...] = ()
+        if self.levels and devices_per_node == self.devices_per_node:
+            below = math.prod(level.of for level in self.levels[:-1])
+            units, rest = divmod(nodes * devices_per_node, below)
+            levels = () if rest else (*self.levels[:-1], replace(self.levels[-1], of=units))
+        return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels)
 
     def with_changes(self, **changes: object) -> Cluster:
         """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name."""
@@ -129,6 +150,17 @@ class Cluster:
         return self.nodes * self.devices_per_node
 
     @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Its links from the node outwards: two, or as many as its levels make."""
+        return tiers_of(self.levels, self.nodes, self.devices_per_node, self.inside_node, self.between_nodes)
+
+    @property
+    def devices_per_host(self) -> int:
+        """Devices that one operating system has: of a rack of trays those of a tray, else those of a node."""
+        trays = inside(self.levels, self.devices_per_node) or 1
+        return self.levels[0].of if trays > 1 else self.devices_per_node
+
+    @property
     def software(self) -> Software:
         """The framework that runs the model on its devices."""
         return self.device.software
@@ -136,3 +168,15 @@ class Cluster:
     def __str__(self) -> str:
         usual = default_software(self.device.name) == self.software.name
         return f"{self.nodes}x{self.devices_per_node}:{self.device.name}" + ("" if usual else f"@{self.software.name}")
+
+
+def _of_preset(name: str, nodes: int, per_node: int) -> ClusterParts:
+    """Nodes of a preset. The network of a part of a rack is that of its devices."""
+    device, within, between = load_preset(name)
+    rack = rack_of(name)
+    if rack is None:
+        return ClusterParts(nodes, per_node, device, within, between, ())
+    between = replace(between, bandwidth=between.bandwidth * per_node / rack.devices)
+    trays, rest = divmod(per_node, rack.tray)
+    levels = (Level(name="tray", of=rack.tray), Level(name="rack", of=trays), Level(name="cluster", of=nodes))
+    return ClusterParts(nodes, per_node, device, within, between, () if rest or trays < 2 else levels)

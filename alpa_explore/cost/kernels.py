@@ -21,6 +21,8 @@ class KernelKind(enum.StrEnum):
     """What limits a kernel: the figures by which it is priced."""
 
     PRODUCT = "product"
+    GROUPED_PRODUCT = "grouped product"
+    """Products with a weight each, and rows of their own, in one kernel: the experts of a device."""
     ATTENTION = "attention"
     ATTENTION_BACKWARD = "attention backward"
     MEMORY = "memory"
@@ -42,6 +44,8 @@ class Kernel:
     sizes: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """(count, m, n, k) of a product or of attention; zeros for other kernels, and where the local sizes are not
     known."""
+    keeps_dtype: bool = False
+    """Whether a product keeps its dtype where software runs linear layers in a lower precision: a router."""
 
     @property
     def is_view(self) -> bool:

@@ -12,7 +12,7 @@ from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launche
 from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
-from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
@@ -61,16 +61,24 @@ class CostModel:
     _calls: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
     _table_calls: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of a table in `_reshards`."""
+    _in_buckets: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
+    """By the same id."""
+    _stored_pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of an index array in `_specs`."""
-    _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
+    _reshards: dict[tuple[tuple[int, ...], int, bool], ReshardTable] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
         """Costs between all specs of `tensor`."""
-        key = (tensor.shape, DTYPE_BYTES[tensor.dtype])
+        fixed = tensor.kind is TensorKind.ROUTED
+        key = (tensor.shape, DTYPE_BYTES[tensor.dtype], fixed)
         if key not in self._reshards:
-            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh)
+            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh, fixed=fixed)
         return self._reshards[key]
 
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
@@ -84,6 +92,24 @@ class CostModel:
             seconds = self.reshard(tensor).seconds[sources[:, None], targets[None, :]]
             self._pairs[key] = _read_only(seconds), sources, targets
         return self._pairs[key][0]
+
+    def stored_resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
+        """`resharding` of a stored weight, its gradient or its update: with others in buckets of the software."""
+        together = self.in_bucket(tensor)
+        if together == 1.0:
+            return self.resharding(tensor, sources, targets)
+        key = id(sources), id(targets)
+        if key not in self._stored_pairs:
+            table = self.reshard(tensor)
+            if id(table) not in self._in_buckets:
+                self._in_buckets[id(table)] = table.in_buckets(self.mesh, tensor.bytes, together)
+            seconds = self._in_buckets[id(table)][sources[:, None], targets[None, :]]
+            self._stored_pairs[key] = _read_only(seconds), sources, targets
+        return self._stored_pairs[key][0]
+
+    def in_bucket(self, tensor: Tensor) -> float:
+        """How many weights of this size are in a bucket; 1 without buckets."""
+        return max(1.0, self.device.software.bucket_bytes / max(tensor.bytes, 1))
 
     def beside_product(self, tensor: Tensor, sources: Ints, targets: Ints, product_seconds: float) -> Floats:
         """`resharding` beside a matrix product: without the share of gathers and reduce-scatters that the software

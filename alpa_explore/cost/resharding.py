@@ -68,6 +68,20 @@ class ReshardTable:
             {e: mesh.call_seconds[s.axis] for e, s in self._steps.items() if s.kind is not StepKind.SLICE}
         )
 
+    def in_buckets(self, mesh: LogicalMesh, total_bytes: int, together: float) -> Floats:
+        """[from, to]: this tensor's part of the seconds of the cheapest sequence, where `together` tensors of its size
+        share every collective."""
+        seconds = self.along_path(
+            {
+                e: axis_seconds(s.kind, together * total_bytes * self._larger_share(e), mesh, s.axis) / together
+                for e, s in self._steps.items()
+            }
+        )
+        return np.where(self.seconds < UNREACHABLE, seconds, self.seconds)
+
+    def _larger_share(self, ends: tuple[int, int]) -> float:
+        return float(self.shares[list(ends)].max())
+
     def along_path(self, of_step: Mapping[tuple[int, int], float]) -> Floats:
         """[from, to]: the sum of a figure of single steps (others count 0) over the cheapest sequence."""
         figure = np.zeros_like(self.seconds)
@@ -103,8 +117,9 @@ class ReshardTable:
         return first_step
 
 
-def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -> ReshardTable:
-    """Price all reshardings of a tensor on a squeezed mesh (Floyd–Warshall over its legal specs)."""
+def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh, *, fixed: bool = False) -> ReshardTable:
+    """Price all reshardings of a tensor on a squeezed mesh (Floyd–Warshall over its legal specs); a `fixed` one has
+    none."""
     specs = legal_specs(shape, mesh.shape, partial=True)
     shares = np.array([local_share(spec, mesh.shape) for spec in specs])
     kinds, axes, ends, larger = _steps_as_arrays(specs, len(shape))
@@ -113,6 +128,8 @@ def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -
         axis_seconds(kind, size, mesh, axis)
         for kind, axis, size in zip(kinds, axes, (total_bytes * shares[larger]).tolist(), strict=True)
     ]
+    if fixed:
+        steps[:] = np.inf
     seconds = steps.copy()
     np.fill_diagonal(seconds, 0.0)
     for k in range(len(specs)):

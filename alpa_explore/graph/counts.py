@@ -9,7 +9,8 @@ and write; a view moves nothing, a gather reads only the rows that it returns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from alpa_explore.graph.operator import Argument, Ref
 from alpa_explore.graph.tensor import Tensor
@@ -105,6 +106,8 @@ _PRODUCTS = frozenset(
         "aten.convolution_backward",
         "alpa_explore.attention",
         "alpa_explore.attention_backward",
+        "alpa_explore.experts",
+        "alpa_explore.experts_backward",
     }
 )
 
@@ -120,7 +123,7 @@ def is_view(kind: str) -> bool:
 
 
 def is_matrix_product(kind: str) -> bool:
-    """True for matrix products, convolutions and attention, which account for nearly all FLOPs of a model."""
+    """True for matrix products, convolutions, attention and experts, which account for nearly all FLOPs."""
     return packet(kind) in _PRODUCTS
 
 
@@ -150,6 +153,8 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         return attention_flops(shapes[0], shapes[2], causal=bool(arguments[4]))
     if name == "alpa_explore.attention_backward":
         return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]))
+    if name in ROUTED:
+        return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)
@@ -165,6 +170,8 @@ def bytes_accessed(
     if name in VIEWS:
         return 0
     written = sum(t.bytes for t in outputs)
+    if name in ROUTED:
+        return written + sum(t.bytes for t in _distinct(inputs)) + _routed_traffic(name, inputs, arguments)
     if name in _GATHERS and inputs:
         table = arguments[0].tensor if arguments and isinstance(arguments[0], Ref) else inputs[0].index
         return 2 * written + sum(t.bytes for t in _distinct(inputs) if t.index != table)
@@ -195,6 +202,54 @@ def _scores(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> 
         square = min(rows, columns)
         seen = square * square + 2 * (rows - square) * columns
     return math.prod(query[:-2]) * seen
+
+
+class _Routed(NamedTuple):
+    """Where an operator of routed experts has its inputs (`tracing.experts`)."""
+
+    chosen: int
+    """Among its inputs, the experts that every token chose, [T, k]."""
+    matrices: int
+    """Among its arguments, the tuple of matrices; as an input the first of them has the same place."""
+    products: int
+    """For each matrix."""
+
+
+ROUTED: Mapping[str, _Routed] = {
+    "alpa_explore.experts": _Routed(1, 3, 1),
+    "alpa_explore.experts_backward": _Routed(1, 5, 2),
+}
+"""Routed experts, forward and backward."""
+
+
+def matrix_shapes(
+    name: str, shapes: Sequence[tuple[int, ...]], arguments: Sequence[Argument]
+) -> Sequence[tuple[int, ...]]:
+    """Of the shapes of an operator's inputs those of its matrices, [experts, …, …]; the down projection is the last."""
+    first, given = ROUTED[name].matrices, arguments[ROUTED[name].matrices]
+    assert isinstance(given, tuple)
+    return shapes[first : first + len(given)]
+
+
+def routed_flops(name: str, chosen: tuple[int, ...], matrices: Sequence[tuple[int, ...]]) -> int:
+    """Every row, of which each token has k, meets the matrices of one expert; in the backward pass twice."""
+    return 2 * math.prod(chosen) * sum(math.prod(m[1:]) for m in matrices) * ROUTED[name].products
+
+
+def _routed_traffic(name: str, inputs: Sequence[Tensor], arguments: Sequence[Argument]) -> int:
+    """Bytes inside an operator of routed experts that are neither inputs nor outputs.
+
+    Forward: hidden is read, inner written and read, the experts' results written and read. Backward: for every row dy
+    and drows written and read, u and dhidden too, inner once more.
+    """
+    shapes = [t.shape for t in inputs]
+    *ups, down = matrix_shapes(name, shapes, arguments)
+    element = inputs[ROUTED[name].matrices].bytes // max(inputs[ROUTED[name].matrices].elements, 1)
+    width = shapes[0][1]
+    inner = math.prod(down[1:]) // width
+    hidden = sum(math.prod(up[1:]) // width for up in ups)
+    each_row = hidden + 2 * inner + 2 * width if ROUTED[name].products == 1 else 4 * width + 4 * inner + 2 * hidden
+    return math.prod(shapes[ROUTED[name].chosen]) * element * each_row
 
 
 def _convolution_flops(

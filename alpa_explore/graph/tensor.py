@@ -25,6 +25,9 @@ class TensorKind(enum.Enum):
     """A tensor written out in the model's code."""
     VALUE = "value"
     """Any other result of an operator, forward or backward."""
+    ROUTED = "routed rows"
+    """A value that routed experts keep for their backward pass: every device has rows of its own, as many as were
+    routed to it. The shape is that of an even load. It cannot be resharded."""
     GRADIENT = "gradient"
     """The gradient of a parameter, before the update reads it."""
     UPDATED = "updated parameter"

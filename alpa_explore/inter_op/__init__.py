@@ -4,6 +4,7 @@ In the order to read them:
 
 - `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked, and in words.
 - `schedule_terms`: a schedule as the planner models it: its bubble, and the microbatches that a stage holds.
+- `simulated_bubble`: the bubble of equal stages by simulation, for schedules without a formula for all cases.
 - `stage_table`: the public verb, `best_pipeline(costs, …) -> PipelineResult`: it evaluates the stage costs at one B,
   writes the options into the latency table, and runs the DP.
 - `pipeline_dp`: the DP, `pipeline_dp(table, …) -> PipelineResult`: Eq. 2 minimised over all t_max.
@@ -13,7 +14,7 @@ In the order to read them:
 - `reference`: the paper's pseudocode, straight and slow, for tests to compare with.
 
 `pipeline_dp` knows nothing of models, options or memory: all of that is in its table. Two inputs generalise the paper
-and keep the search exact: a schedule whose bubble is q times smaller, and seconds that a stage adds once an iteration.
+and keep the search exact: a schedule whose bubble is of another size, and seconds that a stage adds once an iteration.
 
 To add an option: a field of `PipelineOptions` whose default is the paper, with its form, check and phrase in `options`;
 its lines in `stage_table` (for a schedule, in `schedule_terms`); the schema of the plan file; a command-line flag; a

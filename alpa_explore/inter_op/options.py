@@ -22,6 +22,7 @@ from typing import Any
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, Submesh, submeshes
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
+from alpa_explore.schedules.catalog import DUAL_PIPE
 
 CONSTRAINTS = frozenset({"cuts", "num_stages", "stage_submeshes", "imbalance_tolerance"})
 """Fields that exclude partitions."""
@@ -147,6 +148,12 @@ def check_options(
 
 
 def _check_schedule(options: PipelineOptions) -> None:
+    if options.schedule == DUAL_PIPE:
+        raise OptionError(
+            "A plan holds one copy of the weights",
+            found="the schedule dualpipe, which runs two copies of the model",
+            remedy="Plan for dualpipe-v, the same order with one copy, or simulate a plan under dualpipe.",
+        )
     if options.schedule not in SCHEDULES:
         raise OptionError(
             "There is no such schedule", found=f"'{options.schedule}'", remedy=f"Use one of: {', '.join(SCHEDULES)}."

@@ -7,7 +7,8 @@ latency t, the (P − 1)·t idle seconds become (P − 1)·t / q, so that
 
     T = Σt / q + (B − 1/q)·t_max + Σ once = min of [F(s, 0, D; t_max) + (q·B − 1)·t_max] / q      with q·once in F
 
-which is the same search with q·B in place of B. The paper's case is q = 1, once = 0.
+which is the same search with q·B in place of B. A schedule may also wait r microbatches longer for its slowest stage:
+then with q·(B + r). The paper's case is q = 1, r = 0, once = 0.
 
 F is in `recurrence`, the search over t_max in `t_max_sweep`, the paper's pseudocode itself in `reference`.
 """
@@ -34,15 +35,18 @@ def pipeline_dp(
     total_devices: int,
     num_microbatches: int,
     *,
-    bubble_divisor: int = 1,
+    bubble_divisor: float = 1,
+    more_rounds: float = 0.0,
+    rounds_symbols: str = "(B−1)",
     once_seconds: Floats | None = None,
 ) -> PipelineResult:
     """The stages with the least iteration time.
 
     `latency` [L, L + 1, M, S] in seconds: layers k..i-1 on submesh shape m at place s + 1 counted from the last stage;
     inf where such a stage is impossible (it does not exist, or does not fit in memory there). S ≤ L is the largest
-    number of stages. `devices_of` [M]: devices of each shape. Only entries with i > k are read. `bubble_divisor` is q;
-    `once_seconds` [L, L + 1]: what layers k..i-1 as a stage add to an iteration.
+    number of stages. `devices_of` [M]: devices of each shape. Only entries with i > k are read. `bubble_divisor` is q,
+    `more_rounds` r, `rounds_symbols` the factor of t_max for people; `once_seconds` [L, L + 1]: what layers k..i-1 as a
+    stage add to an iteration.
 
     The result is the pseudocode's, bit for bit. Among partitions with equal T the one with the smallest t_max is
     taken; then the one with the fewest stages; then the one whose first stage is shortest, then of the first shape, and
@@ -63,7 +67,12 @@ def pipeline_dp(
     candidates = _candidates(latency)
     recurrence = Recurrence(latency, devices, total_devices, bubble_divisor * once)
     sweep = Sweep(
-        recurrence=recurrence, candidates=candidates, num_microbatches=num_microbatches, bubble_divisor=bubble_divisor
+        recurrence=recurrence,
+        candidates=candidates,
+        num_microbatches=num_microbatches,
+        bubble_divisor=bubble_divisor,
+        more_rounds=more_rounds,
+        waiting_text=f"{rounds_symbols}·t_max",
     )
     sweep.run()
     total = t_max = sum_latency = math.inf
@@ -74,8 +83,7 @@ def pipeline_dp(
         t_max = float(candidates[sweep.best])
         best = recurrence.exact(t_max)
         total, sum_latency, stages = sweep.best_seconds / bubble_divisor, best.sum_latency_seconds, best.stages
-        rounds = bubble_divisor * num_microbatches - 1
-        assert sum_latency + rounds * t_max == sweep.best_seconds, "the search and the recurrence disagree"
+        assert sum_latency + sweep.rounds * t_max == sweep.best_seconds, "the search and the recurrence disagree"
         once_of_stages = float(sum(once[first, end] for first, end, _ in stages))
         if once_of_stages:
             sum_latency = recurrence.sum_latency(stages)
@@ -91,7 +99,7 @@ def pipeline_dp(
     )
 
 
-def _check_shapes(latency: Floats, devices: Ints, once: Floats, bubble_divisor: int) -> None:
+def _check_shapes(latency: Floats, devices: Ints, once: Floats, bubble_divisor: float) -> None:
     """The preconditions of `pipeline_dp` that only its callers in this package can violate."""
     layers, ends, shapes, places = latency.shape
     assert (ends, devices.shape) == (layers + 1, (shapes,)), "see the docstring for shapes"

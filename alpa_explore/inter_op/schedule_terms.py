@@ -1,9 +1,9 @@
 """A schedule as the planner models it: the size of its bubble, and how many microbatches a stage holds.
 
-    T = Σt / q + (B − 1/q)·t_max                                                       (Eq. 2 of the paper for q = 1)
+    T = Σt / q + (B − 1/q + r)·t_max                                            (Eq. 2 of the paper for q = 1, r = 0)
 
-For P equal stages of latency t this is B·t + (P − 1)·t / q, the formula of `schedules.closed_form`; where sends take no
-time, `simulate` gives the same. Place s counts from the end: 1 is the last stage.
+For P equal stages of latency t this is B·t + (P − 1)·t / q + r·t, the formula of `schedules.closed_form`; where sends
+take no time, `simulate` gives the same. Place s counts from the end: 1 is the last stage.
 
 name               q         a stage holds                       requires
 1f1b               1         min(s, B) (the paper)
@@ -11,9 +11,16 @@ name               q         a stage holds                       requires
 gpipe              1         B
 interleaved-1f1b   v         ⌈min(2(s − 1) + (v − 1)P + 1, v·B) / v⌉   P | B; v layers in every stage
 zb-h1              3 or 2    min(P, B)                           P ≤ B
+zb-v               6         min(P, B)                           2 layers in every stage
+v-half             2         min(⌊(P + 2)/2⌋, B)                 2 layers in every stage
+v-min              3/2       min(⌊(P + 4)/3⌋, B)                 2 layers in every stage
+dualpipe-v         6         min(P + 1, B)                       2 layers in every stage; 2P ≤ B
 
-Interleaved: a stage of the plan is what one submesh runs, that is v stages of the schedule. Their layers are assumed to
-cost what as many adjacent layers cost; with P = 1 there is nothing to interleave. ZB-H1: the bubble is
+Interleaved, and the V shapes (the last four; v = 2): a stage of the plan is what one submesh runs, that is v stages of
+the schedule. Their layers are assumed to cost what as many adjacent layers cost; with P = 1 there is nothing to
+interleave. So the DP is exact for what it is given, and T is that of the schedule where layers are alike. The r of the
+V shapes follows from simulating equal stages (`simulated_bubble`), so it holds for few microbatches and for
+rematerialised layers too, where V-Half and V-Min wait in every microbatch; r = 0 for all others. ZB-H1: the bubble is
 (P − 1)·(f + i − w), where forward f, backward to the input i and backward to the weight w share t as in a matrix
 product: a third each; where some layers or all rematerialise the forward pass before i, a quarter, a half, a quarter.
 """
@@ -21,13 +28,19 @@ product: a third each; where some layers or all rematerialise the forward pass b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.simulated_bubble import simulated_bubble
+from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, V_SHAPES
 
-SCHEDULES = ("1f1b", "1f1b-overlap", "gpipe", "interleaved-1f1b", "zb-h1")
+SCHEDULES = ("1f1b", "1f1b-overlap", "gpipe", INTERLEAVED, "zb-h1", *V_SHAPES)
 SIMULATED_AS = {"1f1b-overlap": "eager-1f1b"}
 """Schedules that have another name in `schedules.catalog`."""
+_V_DIVISORS = {"zb-v": 6.0, "v-half": 2.0, "v-min": 1.5, "dualpipe-v": 6.0}
+"""q of the V shapes: their closed forms grow by t/q with every submesh."""
+_DIGITS = 12
+"""Decimals of r: it is computed from sums that are exact in fractions of t, and 0 for ZB-V."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,65 +53,101 @@ class ScheduleTerms:
     """v; read by the interleaved schedule only."""
     recomputes: bool = False
     """Whether the backward pass rematerialises forward operators."""
+    num_stages: int = 1
+    """P, on which r depends."""
 
     @property
     def turns(self) -> int:
         """How often a microbatch passes through a submesh."""
-        return self.stages_per_submesh if self.schedule == "interleaved-1f1b" else 1
+        return {INTERLEAVED: self.stages_per_submesh, **dict.fromkeys(V_SHAPES, 2)}.get(self.schedule, 1)
 
     @property
-    def bubble_divisor(self) -> int:
+    def bubble_divisor(self) -> float:
         """q."""
+        if self.schedule in _V_DIVISORS:
+            return _V_DIVISORS[self.schedule]
         return (2 if self.recomputes else 3) if self.schedule == "zb-h1" else self.turns
 
     @property
+    def more_rounds(self) -> float:
+        """r."""
+        if self.schedule not in V_SHAPES or self.num_stages == 1:
+            return 0.0
+        b, depth = self.num_microbatches, self.num_stages
+        bubble = simulated_bubble(self.schedule, depth, b, recomputes=self.recomputes)
+        return round(bubble - (depth - 1) / self.bubble_divisor, _DIGITS)
+
+    @property
     def rounds(self) -> float:
-        """B − 1/q, the factor of t_max in T."""
+        """B − 1/q + r, the factor of t_max in T."""
         q, b = self.bubble_divisor, self.num_microbatches
-        return b - 1 if q == 1 else b - 1 / q
+        return b - 1 if q == 1 else b - 1 / q + self.more_rounds
 
     def iteration_seconds(self, latencies: Sequence[float], once_seconds: float = 0.0) -> float:
         """T of stages with these latencies (Eq. 2), which together add `once_seconds` to an iteration."""
-        return sum(latencies) / self.bubble_divisor + self.rounds * max(latencies) + once_seconds
+        terms = replace(self, num_stages=len(latencies))
+        return sum(latencies) / terms.bubble_divisor + terms.rounds * max(latencies) + once_seconds
 
     @property
     def rounds_text(self) -> str:
         """`rounds` as a factor, for people."""
-        return f"{self.rounds:,}" if self.bubble_divisor == 1 else f"({self.num_microbatches:,}−1{self.share})"
+        if self.bubble_divisor == 1:
+            return f"{self.rounds:,}"
+        return self.rounds_symbols.replace("B", f"{self.num_microbatches:,}")
+
+    @property
+    def rounds_symbols(self) -> str:
+        """`rounds` in symbols: '(B−1/3)'."""
+        if not self.more_rounds:
+            return f"(B−1{self.share})"
+        more = self.more_rounds - 1 / self.bubble_divisor
+        return f"(B{'−' if more < 0 else '+'}{abs(more):.3g})"
 
     @property
     def share(self) -> str:
         """'/q' as a formula on screen writes it behind a term; empty where q is 1."""
-        return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor}"
+        return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor:g}"
 
     @property
     def depends_on_depth(self) -> bool:
-        """Whether the microbatches that a stage holds depend on the number of stages too."""
-        return self.schedule in ("interleaved-1f1b", "zb-h1")
+        """Whether the bubble or the microbatches that a stage holds depend on the number of stages too."""
+        return self.schedule in (INTERLEAVED, "zb-h1", *V_SHAPES)
 
     def held(self, place: int, depth: int) -> int:
         """The most microbatches whose activations a stage holds, at `place` from the end of `depth` stages."""
         b, v = self.num_microbatches, self.stages_per_submesh
-        if self.schedule == "interleaved-1f1b":
+        if self.schedule == INTERLEAVED:
             runs = min(2 * (place - 1) + (v - 1) * depth + 1, v * b)
             return -(-runs // v)
-        whole = {"1f1b": place, "1f1b-overlap": 2 * place - 1, "gpipe": b, "zb-h1": depth}[self.schedule]
+        whole = {
+            "1f1b": place,
+            "1f1b-overlap": 2 * place - 1,
+            "gpipe": b,
+            "zb-h1": depth,
+            "zb-v": depth,
+            "v-half": (depth + 2) // 2,
+            "v-min": (depth + 4) // 3,
+            "dualpipe-v": depth + 1 if depth > 1 else 1,
+            DUAL_PIPE: (depth + 2) // 2,  # in each of two copies; it is simulated and not planned for
+        }[self.schedule]
         return min(whole, b)
 
     def depths(self, most: int) -> tuple[int, ...]:
         """The numbers of stages, up to `most`, for which the schedule exists."""
         b = self.num_microbatches
-        if self.schedule == "interleaved-1f1b":
+        if self.schedule == INTERLEAVED:
             return tuple(p for p in range(1, most + 1) if b % p == 0)
-        return tuple(range(1, (min(most, b) if self.schedule == "zb-h1" else most) + 1))
+        most = min(most, {"zb-h1": b, "dualpipe-v": max(b // 2, 1)}.get(self.schedule, most))
+        return tuple(range(1, most + 1))
 
     def check_depth(self, num_stages: int) -> None:
         """OptionError where the schedule does not exist for this number of stages."""
         if num_stages not in (possible := self.depths(num_stages)):
+            needed = 2 * num_stages if self.schedule == "dualpipe-v" else num_stages
             raise OptionError(
                 f"The schedule {self.schedule} does not exist for this pipeline",
                 found=f"{num_stages} stages and B = {self.num_microbatches}",
-                remedy=f"Ask for {possible[-1]} stages, for a B of {num_stages}, or for another schedule.",
+                remedy=f"Ask for {possible[-1]} stages, for a B of {needed}, or for another schedule.",
             )
 
     def least_layers(self, depth: int) -> int:

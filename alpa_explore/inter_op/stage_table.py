@@ -13,8 +13,8 @@ share a node is unknown before they are placed: with several nodes the network i
 latency; a stage of real software also waits for what it sends. Where a microbatch passes through a submesh v times, its
 inputs are received v times.
 
-Where the microbatches held depend on the number of stages P, or a schedule exists only for some P, there is a table and
-a DP for each P, and the best result is taken; of equal ones that with the fewest stages.
+Where the bubble or the microbatches held depend on the number of stages P, or a schedule exists only for some P, there
+is a table and a DP for each P, and the best result is taken; of equal ones that with the fewest stages.
 
 The gradients of a tied weight, which several stages read, are summed over these stages once an iteration. This is added
 when `tied_weights` is on: every stage that reads the weight, except the first, pays an all-reduce of the gradient
@@ -63,12 +63,15 @@ def best_pipeline(
 
     def best(options: PipelineOptions) -> PipelineResult:
         table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
+        at_depth = replace(terms, num_stages=options.num_stages or 1)
         return pipeline_dp(
             table,
             [m.devices for m in costs.submeshes],
             cluster.devices,
             num_microbatches,
-            bubble_divisor=terms.bubble_divisor,
+            bubble_divisor=at_depth.bubble_divisor,
+            more_rounds=at_depth.more_rounds,
+            rounds_symbols=at_depth.rounds_symbols,
             once_seconds=once,
         )
 

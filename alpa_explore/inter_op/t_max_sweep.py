@@ -1,6 +1,7 @@
 """The search for the best t_max: T(t_max) = F(t_max) + (B−1)·t_max over all candidates, most of them never evaluated.
 
-Where a schedule has a bubble q times smaller, the search minimises q·T = F + (q·B−1)·t_max; results are reported as T.
+Where a schedule has a bubble q times smaller, and r more rounds (`schedule_terms`), the search minimises
+q·T = F + (q·(B+r) − 1)·t_max; results are reported as T.
 
 F does not increase with t_max, so an evaluation at one candidate bounds T at every other:
 
@@ -36,8 +37,12 @@ class Sweep:
     recurrence: Recurrence
     candidates: Floats
     num_microbatches: int
-    bubble_divisor: int = 1
+    bubble_divisor: float = 1
     """q."""
+    more_rounds: float = 0.0
+    """r."""
+    waiting_text: str = "(B−1)·t_max"
+    """(B − 1/q + r)·t_max in symbols."""
     best_seconds: float = math.inf
     """q·T."""
     best: int = -1
@@ -75,23 +80,21 @@ class Sweep:
         return tuple(runs)
 
     @property
-    def _rounds(self) -> int:
-        return self.bubble_divisor * self.num_microbatches - 1
+    def rounds(self) -> float:
+        """q·(B + r) − 1, the factor of t_max in q·T."""
+        rounds = self.bubble_divisor * self.num_microbatches - 1
+        return rounds + self.bubble_divisor * self.more_rounds if self.more_rounds else rounds
 
     @property
     def _share(self) -> str:
-        return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor}"
-
-    @property
-    def _waiting_text(self) -> str:
-        return f"(B−1{self._share})·t_max"
+        return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor:g}"
 
     def _text(self, seconds: float) -> str:
         return units.seconds(seconds / self.bubble_divisor)
 
     def _waiting(self, index: int) -> float:
-        """(q·B−1)·t_max."""
-        return float(self._rounds * self.candidates[index])
+        """(q·(B+r) − 1)·t_max."""
+        return float(self.rounds * self.candidates[index])
 
     def _push(self, first: int, end: int, bound: float) -> None:
         if first < end:
@@ -99,7 +102,7 @@ class Sweep:
 
     def _still_open(self, first: int, end: int, bound: float) -> int:
         """End of the part of [first, end) that could beat the best, given Σt ≥ bound."""
-        least = bound + self._rounds * self.candidates[first:end]
+        least = bound + self.rounds * self.candidates[first:end]
         kept = first + int(np.searchsorted(least, self.best_seconds, side="left"))
         equal = first + int(np.searchsorted(least, self.best_seconds, side="right"))
         return max(kept, min(equal, self.best))  # an equal T at a smaller t_max would still win
@@ -133,19 +136,19 @@ class Sweep:
             if (total, index) < (self.best_seconds, self.best if self.best >= 0 else len(self.candidates)):
                 self.best_seconds, self.best = total, index
             sum_text, waiting = self._text(partition.sum_latency_seconds), self._text(self._waiting(index))
-            self._record(index, index + 1, total, False, f"Σt{self._share} {sum_text} + {self._waiting_text} {waiting}")
+            self._record(index, index + 1, total, False, f"Σt{self._share} {sum_text} + {self.waiting_text} {waiting}")
         same = f"same partition as at t_max {units.seconds(partition.bottleneck_seconds)}, which waits less"
         self._record(slowest + 1, at, None, True, same)
         self._push(first, slowest, partition.sum_latency_seconds)
 
     def _rule_out(self, first: int, end: int, bound: float) -> None:
         """Record [first, end) as ruled out by Σt ≥ bound; those for which waiting alone is too long say so."""
-        waiting = self._rounds * self.candidates[first:end]
+        waiting = self.rounds * self.candidates[first:end]
         alone = first + int(np.searchsorted(waiting, self.best_seconds, side="left"))
         best = self._text(self.best_seconds)
         least = f"Σt{self._share} is at least {self._text(bound)}"
         self._record(first, alone, None, True, f"{least}: T cannot be under {best}")
-        self._record(alone, end, None, True, f"{self._waiting_text} alone is not under the best T, {best}")
+        self._record(alone, end, None, True, f"{self.waiting_text} alone is not under the best T, {best}")
 
     def _record(self, first: int, end: int, total: float | None, pruned: bool, reason: str) -> None:
         if first < end:

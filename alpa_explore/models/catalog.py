@@ -11,7 +11,19 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
-from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.configs import (
+    DecoderConfig,
+    DiTConfig,
+    ExpertsConfig,
+    GPTConfig,
+    LatentConfig,
+    LlamaConfig,
+    MLPConfig,
+    ModelConfig,
+    MoEConfig,
+    ViTConfig,
+    WideResNetConfig,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -19,13 +31,21 @@ if TYPE_CHECKING:
 _CONFIGS: dict[str, type[ModelConfig]] = {
     "gpt": GPTConfig,
     "llama": LlamaConfig,
+    "qwen3": DecoderConfig,
+    "mixtral": DecoderConfig,
+    "deepseek": DecoderConfig,
+    "gpt-oss": DecoderConfig,
     "moe": MoEConfig,
+    "vit": ViTConfig,
+    "dit": DiTConfig,
     "wide-resnet": WideResNetConfig,
     "mlp": MLPConfig,
 }
 _MOST_SAMPLES = 10**9
 """Largest global batch that is accepted; a sanity limit."""
 _ENTRY_FIELDS = ("name", "gpus", "num_layers", "num_microbatches")
+_PARTS = {"blocks": tuple, "latent": lambda row: LatentConfig(**row), "experts": lambda row: ExpertsConfig(**row)}
+"""Hyper-parameters that are more than a number: field -> how its value in catalog.json becomes that of the config."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +54,7 @@ class CatalogEntry:
 
     name: str
     family: str
-    """'gpt', 'llama', 'moe', 'wide-resnet' or 'mlp'."""
+    """'gpt', 'llama', 'qwen3', 'moe', …"""
     config: ModelConfig
     """Hyper-parameters."""
     global_batch: int
@@ -71,8 +91,10 @@ def _catalog() -> dict[str, CatalogEntry]:
         for row in family["entries"]:
             hyper_parameters: dict[str, Any] = {k: v for k, v in row.items() if k not in _ENTRY_FIELDS}
             hyper_parameters |= {k: v for k, v in family["defaults"].items() if k not in hyper_parameters}
-            if "blocks" in hyper_parameters:
-                hyper_parameters["blocks"] = tuple(hyper_parameters["blocks"])
+            if family["family"] != "moe":  # whose experts are a number
+                hyper_parameters |= {
+                    k: part(hyper_parameters[k]) for k, part in _PARTS.items() if k in hyper_parameters
+                }
             note = family.get("note", "")
             entries[row["name"]] = CatalogEntry(
                 name=row["name"],

@@ -120,7 +120,7 @@ def larger_clusters(cluster: Cluster) -> Iterator[Cluster]:
     then there are more nodes of this size."""
     nodes, per_node = cluster.nodes, cluster.devices_per_node
     while True:
-        if nodes == 1 and per_node < tuning.USUAL_NODE:
+        if nodes == 1 and 2 * per_node <= tuning.USUAL_NODE:
             per_node *= 2
         else:
             nodes *= 2

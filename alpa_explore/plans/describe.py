@@ -156,17 +156,22 @@ def _communication(
         source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
         steps = []
         path = table.path(table.specs[source], table.specs[target])
+        alone = float(table.seconds[source, target])
+        priced = problem.model.stored_resharding if edge.stored else problem.model.resharding
+        whole = float(priced(tensor, edge.source_specs, edge.target_specs)[choices[edge.a], choices[edge.b]])
         if not edge.each_iteration:
-            _add_steps(axis_seconds, path, edge.times * seconds / float(table.seconds[source, target]))
+            _add_steps(axis_seconds, path, edge.times * seconds / alone)
         for step, cost in path:
             if step.kind is not StepKind.SLICE:
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
                 moved = units.bytes_(tensor.bytes * local_share(larger, mesh.shape))
-                steps.append(f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost)})")
+                steps.append(
+                    f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost * whole / alone)})"
+                )
         specs = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
         when = " once per iteration" if edge.each_iteration else ""
-        hidden = float(table.seconds[source, target]) - seconds
-        if hidden > 0.0:
+        hidden = whole - seconds
+        if hidden > 1e-9 * whole:
             when += f", {units.seconds(hidden)} of it hidden"
         lines.append(f"{tensor.name}: {specs}, {', then '.join(steps)}{when}")
     return tuple(lines), total, axis_seconds

@@ -1,7 +1,9 @@
 """The stages that a schedule runs for a plan: the plan's own, or shorter ones where a submesh runs several in turn.
 
-A plan made for the interleaved schedule has them (`PlanValue.interleaved`): each submesh keeps the number of layers
-that it was planned with. For another table with more stages than the plan, the layers are cut into equal ranges. Each
+A plan made for the interleaved schedule or a V shape has them (`PlanValue.interleaved`): each submesh keeps the number
+of layers that it was planned with, and these are cut into v ranges, one for each turn. For another table with more
+stages than the plan, the layers are cut into equal ranges. Under DualPipe each submesh also runs the stage of the
+submesh at the same place from the other end, as that one would on this submesh. Each
 range takes the fastest candidate in the plan's stage costs, on the submesh that it falls to, with which v such stages
 fit in memory under the schedule; where none fits, the one that needs least memory.
 """
@@ -19,7 +21,14 @@ from alpa_explore.plans.phrases import on_submesh
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
+from alpa_explore.schedules.catalog import (
+    DUAL_PIPE,
+    INTERLEAVED,
+    SCHEDULES,
+    V_SHAPES,
+    build_schedule,
+    submeshes_in_turn,
+)
 from alpa_explore.schedules.task import Schedule
 
 Range = tuple[int, int]
@@ -42,12 +51,12 @@ def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
     order = table.submesh_of_stage
     if order == tuple(range(submeshes)):
         return plan.stages
-    if order == tuple(k % submeshes for k in range(len(plan.interleaved))):
-        return plan.interleaved
-    turns = len(order) // submeshes
-    if turns == _planned_turns(plan) and order == tuple(k % submeshes for k in range(turns * submeshes)):
-        # A plan file of a version that did not store them.
-        return interleaved_stages(plan, stage_descriptions(plan))
+    if order == _planned_order(plan):
+        # A plan file of an early version did not store them.
+        return plan.interleaved or interleaved_stages(plan, stage_descriptions(plan))
+    if table.copies > 1:
+        ranges = [stage.layers for stage in plan.stages] * table.copies
+        return _stages_of_ranges(plan, ranges, table, stage_descriptions(plan))
     layers = len(plan.layers)
     if layers % len(order):
         raise ScheduleError(
@@ -56,20 +65,29 @@ def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
             remedy=f"Plan with a multiple of {len(order)} layers.",
         )
     each = layers // len(order)
-    return _stages_of_ranges(
-        plan, [(k * each, (k + 1) * each - 1) for k in range(len(order))], order, stage_descriptions(plan)
-    )
+    ranges = [(k * each, (k + 1) * each - 1) for k in range(len(order))]
+    return _stages_of_ranges(plan, ranges, table, stage_descriptions(plan))
 
 
 def interleaved_stages(plan: PlanValue, descriptions: Descriptions) -> tuple[PlanStage, ...]:
-    """The stages of the interleaved schedule that a plan was made for; none where it was made for another schedule."""
-    turns = _planned_turns(plan)
-    if turns is None:
+    """The stages of the interleaved schedule or V shape that a plan was made for; none where of another schedule."""
+    order = _planned_order(plan)
+    if not order:
         return ()
-    counts = [s.layers[1] - s.layers[0] + 1 for s in plan.stages]
-    ends = [0, *accumulate(n * (t + 1) // turns - n * t // turns for t in range(turns) for n in counts)]
-    order = [submesh for _ in range(turns) for submesh in range(len(counts))]
-    return _stages_of_ranges(plan, [(first, end - 1) for first, end in pairwise(ends)], order, descriptions)
+    ends = [0, *accumulate(layers_in_turns([s.layers[1] - s.layers[0] + 1 for s in plan.stages], order))]
+    ranges = [(first, end - 1) for first, end in pairwise(ends)]
+    return _stages_of_ranges(plan, ranges, schedule_table(plan), descriptions)
+
+
+def layers_in_turns(counts: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The layers of each stage: submesh p has `counts[p]` in all, which its turns in `order` share; the last ones have
+    one more where they do not come out even."""
+    turns, taken = len(order) // len(counts), [0] * len(counts)
+    layers = []
+    for p in order:
+        layers.append(counts[p] * (taken[p] + 1) // turns - counts[p] * taken[p] // turns)
+        taken[p] += 1
+    return layers
 
 
 def schedule_table(
@@ -86,11 +104,14 @@ def schedule_table(
     if name == INTERLEAVED and stages_per_submesh is None:
         stages_per_submesh = _planned_turns(plan) or 2
     turns = 1 if stages_per_submesh is None else stages_per_submesh
-    equal = name == INTERLEAVED and turns != _planned_turns(plan)
+    if name in V_SHAPES:
+        turns = 2
+    equal = name in (INTERLEAVED, *V_SHAPES) and submeshes_in_turn(name, submeshes, turns) != _planned_order(plan)
     if equal and turns > 0 and layers % (submeshes * turns):
         possible = [v for v in range(2, layers // submeshes + 1) if layers % (submeshes * v) == 0]
+        possible = possible if name == INTERLEAVED else []
         raise ScheduleError(
-            "The interleaved schedule cuts the layers into equal runs",
+            f"The schedule {name} cuts the layers into equal runs",
             found=f"{layers} layers for {submeshes} submeshes × {turns} stages",
             remedy=f"Choose {' or '.join(map(str, possible))} stages a submesh."
             if possible
@@ -120,13 +141,20 @@ def _planned_turns(plan: PlanValue) -> int | None:
     return plan.terms.turns if planned_schedule(plan) == INTERLEAVED else None
 
 
+def _planned_order(plan: PlanValue) -> tuple[int, ...]:
+    """The submesh of each of the stages that the plan's schedule runs; () where these are the plan's stages."""
+    name, turns = planned_schedule(plan), plan.terms.turns
+    return submeshes_in_turn(name, len(plan.stages), turns) if turns > 1 and len(plan.stages) > 1 else ()
+
+
 def _stages_of_ranges(
-    plan: PlanValue, ranges: Sequence[Range], order: Sequence[int], descriptions: Descriptions
+    plan: PlanValue, ranges: Sequence[Range], table: Schedule, descriptions: Descriptions
 ) -> tuple[PlanStage, ...]:
-    costs, b, depth = plan.costs, plan.options.num_microbatches, len(plan.stages)
+    costs, b, depth, order = plan.costs, plan.options.num_microbatches, len(plan.stages), table.submesh_of_stage
     shapes = [(m.nodes, m.devices_per_node) for m in costs.submeshes]
     turns, tied = len(order) // depth, once_seconds(costs, plan.cluster, plan.options.pipeline)
-    terms = ScheduleTerms(schedule=INTERLEAVED, num_microbatches=b, stages_per_submesh=turns)
+    name = table.name if table.name in (*V_SHAPES, DUAL_PIPE) else INTERLEAVED
+    terms = ScheduleTerms(schedule=name, num_microbatches=b, stages_per_submesh=turns)
     stages = []
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
         stage, held = plan.stages[submesh], terms.held(depth - submesh, depth)

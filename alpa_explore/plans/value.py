@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from alpa_explore.cluster import Cluster
@@ -51,7 +51,8 @@ class PlanValue:
     @property
     def terms(self) -> ScheduleTerms:
         """The bubble and the microbatches held under the schedule that the plan was made for."""
-        return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+        terms = self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+        return replace(terms, num_stages=max(len(self.stages), 1))
 
     @property
     def tied_seconds(self) -> float:

@@ -94,7 +94,8 @@ class Collective(_ReadsSource, _WritesTarget):
 
     `joined` is the dim along which pieces are concatenated, `cut` the dim along which the result is split; None where
     the kind of collective has no such dim. `reduction` is how an all-reduce or a reduce-scatter combines the pieces. In
-    a permutation the ranks have len(order) chunks of dim `cut` in all, and number order[i] becomes the i-th.
+    a permutation the ranks have len(order) chunks of dim `cut` in all, and number order[i] becomes the i-th. `sizes` of
+    an all-to-all of rows are two values: the rows that go to each rank, and those that come from each.
     """
 
     kind: StepKind
@@ -105,6 +106,12 @@ class Collective(_ReadsSource, _WritesTarget):
     cut: int | None = None
     reduction: Reduction = Reduction.SUM
     order: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Values that must exist."""
+        return (self.source, *self.sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,8 @@ def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
             if instruction.reduction is not Reduction.SUM:
                 kind += f" ({instruction.reduction.value})"
             order = f" order {', '.join(map(str, instruction.order))}" if instruction.order else ""
-            return f"%{instruction.target} = {kind} %{instruction.source} of ranks {ranks}{dims}{order}"
+            sizes = f" rows %{instruction.sizes[0]}, %{instruction.sizes[1]}" if instruction.sizes else ""
+            return f"%{instruction.target} = {kind} %{instruction.source} of ranks {ranks}{dims}{order}{sizes}"
         case Slice():
             piece = f"piece {instruction.piece} of {instruction.pieces}"
             return f"%{instruction.target} = %{instruction.source} {piece} of dim {instruction.dim}"

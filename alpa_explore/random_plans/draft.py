@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
+from alpa_explore.plans.schedule_stages import layers_in_turns
+from alpa_explore.schedules.catalog import V_SHAPES, submeshes_in_turn
 from alpa_explore.sharding.spec import Spec
 
 MeshShape: TypeAlias = tuple[int, ...]
@@ -77,13 +79,9 @@ class Draft:
     @property
     def stages(self) -> tuple[DraftStage, ...]:
         """The stages, by layers; their cuts are those of `plans.schedule_stages.interleaved_stages`."""
-        turns = range(self.turns)
-        counts = [
-            submesh.layers * (turn + 1) // self.turns - submesh.layers * turn // self.turns
-            for turn in turns
-            for submesh in self.submeshes
-        ]
-        places = [(place, submesh.meshes[turn]) for turn in turns for place, submesh in enumerate(self.submeshes)]
+        order = submeshes_in_turn(self.schedule, len(self.submeshes), self.turns)
+        counts = layers_in_turns([submesh.layers for submesh in self.submeshes], order)
+        places = [(place, self.submeshes[place].meshes[k // len(self.submeshes)]) for k, place in enumerate(order)]
         ends = pairwise([0, *accumulate(counts)])
         return tuple(
             DraftStage(first=first, last=end - 1, submesh=place, mesh=mesh)
@@ -94,7 +92,11 @@ class Draft:
     def possible(self) -> bool:
         """Whether the schedule exists for so many submeshes and microbatches, and every stage has a layer."""
         count, b = len(self.submeshes), self.num_microbatches
-        exists = {"interleaved-1f1b": count > 1 and b % count == 0 and self.turns > 1, "zb-h1": count <= b}
+        exists = {
+            "interleaved-1f1b": count > 1 and b % count == 0 and self.turns > 1,
+            "zb-h1": count <= b,
+            **dict.fromkeys(V_SHAPES, count > 1 and self.turns == 2 and count in self.terms.depths(count)),
+        }
         return (
             exists.get(self.schedule, self.turns == 1)
             and all(stage.first <= stage.last for stage in self.stages)

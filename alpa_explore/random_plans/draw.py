@@ -25,6 +25,7 @@ from alpa_explore.random_plans.choose import (
 from alpa_explore.random_plans.draft import Draft, DraftStage, DraftSubmesh, MeshShape, Picks
 from alpa_explore.random_plans.families import OPTIMIZER_OF
 from alpa_explore.random_plans.workshop import Workshop
+from alpa_explore.schedules.catalog import INTERLEAVED, V_SHAPES
 
 MESHES: dict[int, tuple[MeshShape, ...]] = {
     1: ((),),
@@ -60,9 +61,9 @@ def draw_draft(workshop: Workshop, seed: int, number: int, families: Sequence[st
 def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
     """Everything but the picks."""
     schedule = draw.choice(SCHEDULES)
-    least = 2 if schedule == "interleaved-1f1b" else 1
+    least = 2 if schedule in (INTERLEAVED, *V_SHAPES) else 1
     count = draw.randint(least, tuning.MOST_STAGES)
-    turns = draw.choice((2, 2, 3)) if schedule == "interleaved-1f1b" else 1
+    turns = draw.choice((2, 2, 3)) if schedule == INTERLEAVED else least
     devices = _devices(draw, count)
     submeshes = tuple(
         DraftSubmesh(layers=turns + draw.choice((0, 0, 1)), meshes=tuple(_mesh(draw, n, family) for _ in range(turns)))
@@ -78,10 +79,10 @@ def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
     else:
         cuts = cluster_operators(graph, layers, delta=float(layers)).cuts
     b = draw.randint(1, tuning.MOST_MICROBATCHES)
-    if schedule == "interleaved-1f1b":
+    if schedule == INTERLEAVED:
         b = count * draw.choice((1, 2))
-    elif schedule == "zb-h1":
-        b = max(b, count)
+    elif schedule in ("zb-h1", "dualpipe-v"):
+        b = max(b, count * turns)
     again = tuple(k for k in range(layers) if draw.random() < 0.5) if draw.random() < 0.3 else ()
     return Draft(
         family=family,

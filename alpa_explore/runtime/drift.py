@@ -1,8 +1,8 @@
 """What runs otherwise than predicted: the stages and links of a run, from what its ranks report while it goes on.
 
     compute of a stage     seconds of its tasks without collectives and waiting, on its slowest rank
-    messages on a link     from when the first of a burst is sent until one arrives that its receiver waits for;
-                           predicted: latency of each burst + bytes / bandwidth
+    messages on a link     a transfer begins when both the sender has sent and the receiver has asked, and ends when the
+                           message is there; predicted: latency of each busy period + bytes / bandwidth
     collectives on a link  on the rank that waits least for the others; predicted: `cost.collectives`, without what a
                            software profile adds
 
@@ -221,15 +221,15 @@ def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tu
             if node[source] == node[rank]:
                 ends = (*ends, source, rank)
             if name in offered[source]:
-                transfers[ends].append((offered[source][name], done, size, done - asked > tuning.WAITED_SECONDS))
+                transfers[ends].append((max(offered[source][name], asked), done, size))
     latency: dict[Nodes, float] = defaultdict(float)
     wire: dict[Nodes, float] = defaultdict(float)
     busy: dict[Nodes, float] = defaultdict(float)
     for ends, each in transfers.items():
         nodes = tuple(sorted(set(ends[:2])))
-        bursts, size, seconds = _bursts(each)
-        latency[nodes] += bursts * _link(cluster, nodes).latency_seconds
-        wire[nodes] += size / _link(cluster, nodes).bandwidth
+        periods, seconds = _busy(each)
+        latency[nodes] += periods * _link(cluster, nodes).latency_seconds
+        wire[nodes] += sum(size for _, _, size in each) / _link(cluster, nodes).bandwidth
         busy[nodes] += seconds
     for nodes, seconds in busy.items():
         if seconds > 0:  # else what the clocks differ by hides it
@@ -237,26 +237,22 @@ def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tu
             yield (nodes, "messages"), use
 
 
-_Transfer = tuple[float, float, int, bool]
-"""(offered by the sender's clock, taken by the receiver's, bytes, whether the receiver waited for it)."""
+_Transfer = tuple[float, float, int]
+"""(begin, end, bytes). The begin is by the sender's clock where the receiver asked first, the end by the receiver's."""
 
 
-def _bursts(transfers: Sequence[_Transfer]) -> tuple[int, int, float]:
-    """(number of bursts whose end is known, their bytes, their seconds) on a link in one direction.
+def _busy(transfers: Sequence[_Transfer]) -> tuple[int, float]:
+    """(periods in which something was under way on a link in one direction, their seconds).
 
-    Messages follow each other. One that the receiver did not wait for came at an unknown time before it was taken, so a
-    burst ends with one that it waited for. The seconds are negative where the sender's clock is far ahead.
+    Transfers that overlap share the link. The seconds are negative where the sender's clock is far ahead.
     """
-    count, size, seconds = 0, 0, 0.0
-    start, held, until = 0.0, 0, -np.inf
-    for offered, taken, of_message, waited in sorted(transfers):
-        if not held or offered >= until:  # all before it have arrived
-            start, held = max(offered, until), 0
-        held, until = held + of_message, max(until, taken)
-        if waited:
-            count, size, seconds = count + 1, size + held, seconds + taken - start
-            held = 0
-    return count, size, seconds
+    count, seconds, until = 0, 0.0, -np.inf
+    for begin, end, _ in sorted(transfers):
+        count += begin >= until
+        if end > until:
+            seconds += end - max(begin, until)
+            until = end
+    return count, seconds
 
 
 def _collectives(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tuple[Nodes, str], _Use]]:

@@ -89,7 +89,7 @@ def _next_attempt(last: _Last, home: Path, error: AlpaExploreError, number: int)
     request = last.request
     check_again(error, number, request.retries)
     assert request.place.left is not None, "other targets have no retries"
-    plan, left = request.plan, request.place.left(request.plan, request.options.device)
+    plan, left = request.plan, request.place.left(request.plan, request.options.device, error.lost)
     where = [f"on {left.hosts}"] if left.hosts else []
     schedule = request.schedule
     if left.nodes * left.devices_per_node < plan.cluster.devices:

@@ -244,7 +244,7 @@ class Run:
             tail = "" if outcome["rank"] is None else log_tail(now.folder, outcome["rank"])
             remedy = outcome["remedy"] + f" Logs: {now.folder}."
             error = RunError(outcome["what"], found=outcome["found"], remedy=remedy)
-            error.may_pass = outcome["may_pass"]
+            error.may_pass, error.lost = outcome["may_pass"], outcome.get("lost", ())
             if tail:
                 error.add_note(tail)
         if outcome["state"] == "done":

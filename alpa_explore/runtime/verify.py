@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from alpa_explore.errors import AlpaExploreError
+from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
@@ -31,6 +31,7 @@ from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.one_process import Difference, OneProcess, Verification, check_determined
 from alpa_explore.runtime.reports import StepReader
+from alpa_explore.runtime.targets.scripts import COMMANDS
 from alpa_explore.runtime.training import Microbatches, training
 from alpa_explore.schedules.task import Schedule
 
@@ -46,9 +47,16 @@ def verify(
 ) -> Verification:
     """Train with `plan` for some steps on its devices and in one process, and compare. Waits for the end.
 
-    `options` are the arguments of `launch`. Raises as `launch`, and OptionError for a model that draws random numbers.
-    The folder of the run is kept when the run fails.
+    `options` are the arguments of `launch`: target "dask" trains on the hosts of a `scheduler`. Raises as `launch`, and
+    OptionError for a model that draws random numbers and for a target that only writes a script. The folder of the run
+    is kept when the run fails.
     """
+    if (target := options.get("target", "local")) in COMMANDS:
+        raise OptionError(
+            "A run is compared when it is over, and this target only writes a script",
+            found=f"target {target!r}",
+            remedy="Use the target local or dask.",
+        )
     plan = rebuild(plan, graph, allow_import=allow_import)
     check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))

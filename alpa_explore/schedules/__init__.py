@@ -3,7 +3,7 @@
 In the order to read them:
 
     task          a schedule as a table of tasks (action, stage, microbatch); what a task waits for
-    orders/       one schedule a file: GPipe, 1F1B and eager 1F1B, interleaved 1F1B, zero bubble
+    orders/       one family a file: GPipe, 1F1B, interleaved 1F1B, zero bubble, V shapes, DualPipe
     simulator/    checks a schedule, runs it on given durations, and reads times, memory and traces from the result
     catalog       the schedules by name
     closed_form   the formula of the iteration time of each schedule, and when it is exact

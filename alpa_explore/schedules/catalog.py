@@ -5,23 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
+from alpa_explore.schedules.orders.dual_pipe import dual_pipe, dual_pipe_v
 from alpa_explore.schedules.orders.gpipe import gpipe
 from alpa_explore.schedules.orders.interleaved import interleaved_one_f_one_b
 from alpa_explore.schedules.orders.one_f_one_b import eager_one_f_one_b, one_f_one_b
+from alpa_explore.schedules.orders.v_shape import v_half, v_min, zero_bubble_v
 from alpa_explore.schedules.orders.zero_bubble import zero_bubble_h1
 from alpa_explore.schedules.task import Schedule
 
 INTERLEAVED = "interleaved-1f1b"
+V_SHAPES = ("zb-v", "v-half", "v-min", "dualpipe-v")
+"""Stages k and 2P − 1 − k run on submesh k."""
+DUAL_PIPE = "dualpipe"
+"""Stage k of one copy of the model and stage P − 1 − k of another run on submesh k."""
 
-_ONE_STAGE: dict[str, Callable[[int, int], Schedule]] = {
+_FIXED: dict[str, Callable[[int, int], Schedule]] = {
     "1f1b": one_f_one_b,
     "gpipe": gpipe,
     "eager-1f1b": eager_one_f_one_b,
     "zb-h1": zero_bubble_h1,
+    "zb-v": zero_bubble_v,
+    "v-half": v_half,
+    "v-min": v_min,
+    "dualpipe-v": dual_pipe_v,
+    DUAL_PIPE: dual_pipe,
 }
 
-SCHEDULES = (*_ONE_STAGE, INTERLEAVED)
+SCHEDULES = (*_FIXED, INTERLEAVED)
 """All names; the first is the default of a plan."""
+
+
+def submeshes_in_turn(name: str, num_submeshes: int, stages_per_submesh: int) -> tuple[int, ...]:
+    """The submesh of each stage: round after round in the same direction, or, in a V shape, down and back up."""
+    down = tuple(range(num_submeshes))
+    return (*down, *reversed(down)) if name in V_SHAPES else down * stages_per_submesh
 
 
 def build_schedule(
@@ -29,8 +46,8 @@ def build_schedule(
 ) -> Schedule:
     """The schedule `name`. `stages_per_submesh` (default 2) applies to the interleaved schedule only.
 
-    Raises UnknownNameError; ScheduleError when an interleaved schedule of this size does not exist; OptionError for
-    sizes below 1, and for several stages per submesh with another schedule.
+    Raises UnknownNameError; ScheduleError when a schedule of this size does not exist; OptionError for sizes below 1,
+    and for another number of stages per submesh than the schedule has.
     """
     if name not in SCHEDULES:
         raise UnknownNameError("Unknown schedule", found=repr(name), remedy=nearest_names(name, SCHEDULES))
@@ -44,10 +61,11 @@ def build_schedule(
         return interleaved_one_f_one_b(
             num_submeshes, num_microbatches, 2 if stages_per_submesh is None else stages_per_submesh
         )
-    if stages_per_submesh not in (None, 1):
+    stages = 2 if name in (*V_SHAPES, DUAL_PIPE) else 1
+    if stages_per_submesh not in (None, stages):
         raise OptionError(
-            f"The schedule {name} runs one stage on each submesh",
+            f"The schedule {name} runs {'one stage' if stages == 1 else 'two stages'} on each submesh",
             found=f"{stages_per_submesh} stages a submesh",
             remedy=f"Choose {INTERLEAVED}, or leave the option out.",
         )
-    return _ONE_STAGE[name](num_submeshes, num_microbatches)
+    return _FIXED[name](num_submeshes, num_microbatches)

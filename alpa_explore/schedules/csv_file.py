@@ -2,7 +2,8 @@
 
 A cell is `<stage><F|B|I|W><microbatch>`. Empty cells are idle time and are skipped: the simulator computes idle time.
 Communication that torch's lowered files also list (SEND_F, RECV_B, UNSHARD, REDUCE_GRAD, …) is skipped: it follows from
-the tasks. A cell `(0F1;1B0)OVERLAP_F_B` holds two tasks.
+the tasks. A cell `(0F1;1B0)OVERLAP_F_B` holds two tasks. Of a schedule with two copies of the model (DualPipe), which
+torch does not have, the second copy's stages follow the first one's; each lists its half of the microbatches.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def parse_csv(text: str, name: str = "csv") -> Schedule:
             found=f"{tasks} tasks for {stages} stages and {microbatches} microbatches",
             remedy="Number both from 0 without gaps, and list F and B of every microbatch for every stage.",
         )
-    schedule = schedule_of(name, orders, microbatches)
+    halves = {(2 * task.stage >= stages) == (2 * task.microbatch >= microbatches) for row in orders for task in row}
+    two_copies = halves == {True} and stages % 2 == microbatches % 2 == 0
+    schedule = schedule_of(name, orders, microbatches, copies=2 if two_copies else 1)
     check(schedule)
     return schedule
 

@@ -5,6 +5,9 @@ or several where stages are interleaved. The dependencies between tasks follow f
 
     F(s, m) after F(s−1, m);   B(s, m), I(s, m) after F(s, m) and B or I(s+1, m);   W(s, m) after I(s, m)
 
+Where the pipeline holds several copies of the model (DualPipe: two), the stages of copy c are c·d … (c + 1)·d − 1, and
+microbatch m runs through the stages of copy ⌊m · copies / B⌋ only.
+
 Tasks are kept in arrays, concatenated over submeshes: 64 stages with 1,024 microbatches have up to 200,000 tasks.
 """
 
@@ -80,6 +83,13 @@ class Schedule:
     stages: Ints
     microbatches: Ints
     submesh_of_stage: tuple[int, ...]
+    copies: int = 1
+    """Copies of the model; `num_stages` counts the stages of all of them."""
+
+    @property
+    def depth(self) -> int:
+        """Stages that a microbatch runs through."""
+        return self.num_stages // self.copies
 
     @property
     def num_submeshes(self) -> int:
@@ -104,7 +114,7 @@ class Schedule:
 
     def _key(self) -> tuple[object, ...]:
         arrays = (self.starts, self.actions, self.stages, self.microbatches)
-        return (self.num_stages, self.num_microbatches, *(a.tobytes() for a in arrays))
+        return (self.num_stages, self.num_microbatches, self.copies, *(a.tobytes() for a in arrays))
 
 
 def order_of(stage: int, *, warm_up: int, rounds: Sequence[tuple[Action, Ints]], num_microbatches: int) -> Ints:
@@ -121,7 +131,9 @@ def order_of(stage: int, *, warm_up: int, rounds: Sequence[tuple[Action, Ints]],
     return np.stack([action, np.full(len(action), stage), np.concatenate([first, numbers[exists]])], axis=1)
 
 
-def schedule_of(name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Ints], num_microbatches: int) -> Schedule:
+def schedule_of(
+    name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Ints], num_microbatches: int, *, copies: int = 1
+) -> Schedule:
     """The schedule with these orders of (action, stage, microbatch), one per submesh; `check` tests whether it can
     run."""
     flat = np.concatenate([np.array(order, dtype=np.int64).reshape(-1, 3) for order in orders])
@@ -142,4 +154,5 @@ def schedule_of(name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Int
         stages=columns[1],
         microbatches=columns[2],
         submesh_of_stage=tuple(submesh_of_stage.tolist()),
+        copies=copies,
     )

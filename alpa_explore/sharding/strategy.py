@@ -28,6 +28,8 @@ class Exchange:
     beside: bool = False
     """Whether it runs beside the operator's own computing, a block at a time: each block of n is computed while the
     next one is sent."""
+    undivided: tuple[str, ...] = ()
+    """Factors that do not divide its bytes on other axes: they divide nothing of what is exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,13 @@ class Split:
     exchanges: tuple[Exchange, ...] = ()
     """What the devices of the axis exchange while the operator runs (the statistics of a batch norm, the maxima and
     sums of a softmax, the keys and values of a ring attention): other factors on other axes divide the bytes."""
+    nested: tuple[str, ...] = ()
+    """Other factors with which it may share a dim of a tensor: it divides their loops too, and the blocks nest."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
     only_with: tuple[str, ...] | None = None
     """The factors that may divide the other axes, which it divides none of; None: any, and the same one again."""
-    nested: str = ""
+    inside: str = ""
     """A factor whose loop dim it divides too while the operator runs: the axes of both together must divide that."""
     inner_of: str = ""
     """For a view that merges dims or takes them apart: the factor of the dim before this one. Blocks stay contiguous
@@ -174,9 +178,9 @@ def _choices(
         if any(s.only_with is not None and not _permits(s, assignment) for s in assignment):
             continue
         if any(
-            s.nested and not divides[id(inner)][_axes_of(assignment, s) | _axes_of(assignment, inner)]
+            s.inside and not divides[id(inner)][_axes_of(assignment, s) | _axes_of(assignment, inner)]
             for s in assignment
-            if (inner := of_factor.get(s.nested)) is not None
+            if (inner := of_factor.get(s.inside)) is not None
         ):
             continue
         ins = tuple(tuple(s.inputs[i] for s in assignment) for i in range(len(inputs)))
@@ -189,7 +193,8 @@ def _choices(
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
             exchanges = (
                 tuple(
-                    tuple((e, _dividing(e, working, _axes_of(assignment, s))) for e in s.exchanges) for s in assignment
+                    tuple((e, _dividing(e, assignment, _axes_of(assignment, s))) for e in s.exchanges)
+                    for s in assignment
                 )
                 if any(s.exchanges for s in assignment)
                 else ()
@@ -204,8 +209,9 @@ _SHARDED_ON_ITS_AXIS = (StepKind.ALL_TO_ALL, StepKind.PERMUTE)
 """Kinds of exchange whose input and output are both sharded along the axis of the exchange."""
 
 
-def _dividing(exchange: Exchange, working: int, own: int) -> int:
+def _dividing(exchange: Exchange, assignment: Sequence[Split], own: int) -> int:
     """The axes that divide the bytes of an exchange along the axes `own`, as a bit set."""
+    working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides and s.factor not in exchange.undivided)
     return working if exchange.kind in _SHARDED_ON_ITS_AXIS else working & ~own
 
 
@@ -241,11 +247,14 @@ def _axes_of(assignment: Sequence[Split], split: Split) -> int:
 
 
 def _collides(assignment: Sequence[Split]) -> bool:
-    """True when two different factors would shard the same dim of one tensor: their blocks do not nest."""
+    """True when two different factors would shard the same dim of one tensor, and their blocks do not nest."""
     for tensor in range(len(assignment[0].inputs) + len(assignment[0].outputs) if assignment else 0):
-        owner: dict[int, str] = {}
+        owner: dict[int, Split] = {}
         for split in assignment:
             placement = (*split.inputs, *split.outputs)[tensor]
-            if placement >= 0 and owner.setdefault(placement, split.factor) not in (split.factor, split.inner_of):
-                return True
+            if placement >= 0:
+                other = owner.setdefault(placement, split)
+                known = (other.factor, *other.nested)
+                if split.factor not in known and other.factor not in (*split.nested, split.inner_of):
+                    return True
     return False

@@ -99,6 +99,44 @@ def test_zero_3_shards_alike_with_a_fourth_of_the_memory_and_more_communication(
     assert any("all-gather" in line for line in collectives)
 
 
+def test_each_stage_of_zero_shards_one_more_of_what_is_stored() -> None:
+    kinds = ("data-parallel", "zero-1", "zero-2", "zero-3")
+    whole, first, second, third = (plan_of(kind).stages[0].weight_bytes for kind in kinds)
+    # Of 16 bytes a weight, 12 are the optimizer's, 2 the gradient's, 2 the weight's.
+    assert first == pytest.approx(whole * (4 + 12 / 4) / 16)
+    assert second == pytest.approx(whole * (2 + 14 / 4) / 16)
+    assert third == pytest.approx(whole / 4)
+    gathers = [
+        [line for o in plan_of(kind).stages[0].operators if o.phase == "forward" for line in o.communication]
+        for kind in kinds
+    ]
+    assert [any("all-gather" in line for line in lines) for lines in gathers] == [False, False, False, True]
+
+
+def test_hsdp_shards_within_replicas() -> None:
+    plan = plan_of("hsdp", cluster="2x2:v100", replicas=2)
+    assert plan.options.baseline == "hsdp (2 replicas of 2 shards)"
+    assert plan.stages[0].logical_mesh == (2, 2, 1)
+    whole = plan_of("data-parallel", cluster="2x2:v100").stages[0]
+    assert plan.stages[0].weight_bytes == pytest.approx(whole.weight_bytes / 2)
+    gathers = [line for o in plan.stages[0].operators for line in o.communication if "all-gather" in line]
+    assert gathers
+    assert all("axis 1" in line for line in gathers), "weights are gathered within a replica, inside a node"
+
+
+def test_fsdp_tp_pp_has_an_axis_for_each() -> None:
+    plan = plan_of("fsdp+tp+pp", tp=2, pp=1)
+    assert plan.options.baseline == "fsdp+tp+pp (2 shards, tp 2, pp 1)"
+    megatron = plan_of("megatron", tp=2, pp=1)
+    assert [o.strategy for o in products(plan)] == [o.strategy for o in products(megatron)]
+    assert plan.stages[0].weight_bytes < megatron.stages[0].weight_bytes
+
+
+def test_other_names_of_a_baseline_are_the_same_one() -> None:
+    assert plan_of("fsdp").stages == plan_of("zero-3").stages
+    assert plan_of("fsdp").options.baseline == "zero-3 (all devices)"
+
+
 def test_megatron_shards_columns_then_rows_and_heads() -> None:
     plan = plan_of("megatron", tp=4, dp=1, pp=1)
     inside = [o for o in products(plan) if o.layer == 1]
@@ -184,10 +222,12 @@ def test_the_error_for_a_baseline_that_does_not_fit_names_the_memory_that_it_nee
 @pytest.mark.parametrize(
     ("kind", "degrees", "message"),
     [
-        ("ddp", {}, "Unknown baseline.*Known: data-parallel, .*zero-3"),
+        ("qqq", {}, "Unknown baseline.*Known: .*data-parallel, .*zero-3"),
         ("zero-3", {"tp": 2}, "does not take tp"),
         ("megatron", {"tp": 3}, "The baseline megatron is not possible on 1x4:v100 with these degrees.*tp=3, 4 layers"),
         ("megatron", {"pp": 0}, "pp must be 1 or more"),
+        ("megatron", {"replicas": 2}, "does not take replicas.*It takes tp, dp, pp"),
+        ("hsdp", {"replicas": 3}, "The baseline hsdp is not possible on 1x4:v100.*replicas=3.*replicas dp"),
         ("gpipe-equal-layers", {"pp": 3}, "pp must divide 4 layers"),
     ],
 )

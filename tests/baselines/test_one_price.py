@@ -67,3 +67,17 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
     for time in time_parts(plan):
         assert sum(seconds for _, seconds in time.parts) == pytest.approx(plan.predicted.iteration_seconds)
         assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
+
+
+@pytest.mark.parametrize("cluster", ["1x8:h100@fsdp", "2x8:h100@fsdp"])
+@pytest.mark.parametrize("samples", [1, 4])
+def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str, samples: int) -> None:
+    machines = Cluster.parse(cluster)
+    devices = machines.devices
+    plan = ax.baseline(llama(LAYERS, samples * devices), machines, "fsdp", num_microbatches=4, num_layers=LAYERS)
+    mesh = logical_mesh(machines, Submesh(1, 1), (1,))
+    work = decoder_work(llama(2, samples), machines.device, mesh, tensor_role=Role.TENSOR)
+    layout = ManualLayout(
+        tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4, blocks=(LAYERS,), head_part=0
+    )
+    assert plan.predicted.iteration_seconds == pytest.approx(price_layout(work, machines, layout).seconds, rel=0.06)

@@ -15,12 +15,15 @@ def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> Non
     assert cli.main([*ASK, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     rows = found["plans"]
-    assert found["refused"] == []
+    assert [row["plan"] for row in found["refused"]] == ["hsdp"], "two devices cannot be replicas and shards"
     assert rows[0]["plan"] == "automatic"
     assert [row["plan"].split(" ")[0] for row in rows[1:]] == [
         "data-parallel",
+        "zero-1",
+        "zero-2",
         "zero-3",
         "megatron",
+        "fsdp+tp+pp",
         "gpipe-equal-layers",
         "intra-only",
         "inter-only",
@@ -49,7 +52,7 @@ def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> Non
 
 
 @pytest.mark.parametrize(
-    "more", [("--kind", "ddp"), ("--pp", "0"), ("-B", "7"), ("--cluster", "1x3:v100"), ("--cluster", "1x2:z80")]
+    "more", [("--kind", "dpp"), ("--pp", "0"), ("-B", "7"), ("--cluster", "1x3:v100"), ("--cluster", "1x2:z80")]
 )
 def test_bad_input_is_exit_2_before_anything_is_planned(more: tuple[str, ...], capsys: Capture) -> None:
     assert cli.main([*ASK, *more]) == 2

@@ -59,3 +59,18 @@ def test_too_few_devices_a_foreign_recipe_and_bad_options_are_one_line_and_exit_
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert main([command, file, "--device", "cpu"]) == 2
     assert "1 are missing" in capsys.readouterr().err
+
+
+def test_verify_refuses_hosts_for_what_runs_here_and_targets_that_start_nothing(file, capsys) -> None:
+    there = ["--target", "dask", "--scheduler", "tcp://127.0.0.1:1"]
+    for words, said in (
+        ([file, "--interpret", *there], "--target dask --scheduler tcp://127.0.0.1:1"),
+        (["--random", "3", "--ports", "1-2"], "--ports 1-2"),
+        ([file, "--target", "slurm"], "only writes a script"),
+        ([file, "--target", "dusk"], "No such launch target"),
+        ([file, "--ports", "29500"], "needs no ports"),
+    ):
+        assert main(["verify", *words]) == 2
+        complaint = capsys.readouterr().err
+        assert said in complaint
+        assert complaint.count("\n") == 1

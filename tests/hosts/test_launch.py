@@ -13,6 +13,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
+from alpa_explore.cli import main
 from alpa_explore.errors import ExecutorError, OptionError, RunError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.verify import verify
@@ -73,6 +74,29 @@ def test_stages_that_span_four_hosts_compute_what_one_process_computes(four, mon
     assert [stage.devices for stage in plan.stages] == [(0, 1), (2, 3)]
     found = verify(plan, target="dask", scheduler=scheduler, device="cpu")
     assert (found.ranks, found.passed) == (4, True)
+    assert no_rank_on(hosts)
+
+
+def test_the_command_line_verifies_a_plan_on_hosts_and_exits_1_where_it_differs(
+    two, monkeypatch, launcher, run_folder, capsys
+) -> None:
+    hosts, scheduler = two
+    for host in (0, 1):
+        hosts.worker(host, scheduler, hide=[launcher])
+    monkeypatch.setenv("TMPDIR", str(launcher))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    plan = ax.baseline("gpt-tiny", "2x1:cpu", "data-parallel", num_microbatches=2, num_layers=2, precision="float32")
+    run_folder.mkdir()
+    plan.save(run_folder / "a.plan.json")
+    asked = ["verify", str(run_folder / "a.plan.json"), "--device", "cpu", "--json"]
+    there = ["--target", "dask", "--scheduler", scheduler, "--ports", "29600-29620"]
+    assert main([*asked, *there]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ranks"], found["steps"], found["passed"]) == (2, 2, True)
+    assert set(found["relative_error"]) == {"loss", "gradient", "weight"}
+    assert found["compared"] > 100
+    # Two ranks add up a gradient in another order than one process: nothing is equal to 1e-12.
+    assert main([*asked, *there, "--tolerance", "1e-12"]) == 1
     assert no_rank_on(hosts)
 
 

@@ -14,7 +14,7 @@ from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import best_pipeline, stage_table
 from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
-from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.catalog import V_SHAPES, build_schedule
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -78,9 +78,10 @@ def brute_force(
     held=None,
     extra=lambda stage: 0.0,
     bubble=1,
+    more_rounds=lambda depth: 0.0,
     once=lambda stages: 0.0,
 ):
-    """The least Σt / bubble + (B − 1/bubble)·max t + once; `held` is of (place from the end, stages)."""
+    """The least Σt / bubble + (B − 1/bubble + more_rounds)·max t + once; `held` is of (place from the end, stages)."""
     best = math.inf
     for stages in partitions(costs, cluster):
         if not allowed(stages):
@@ -90,7 +91,8 @@ def brute_force(
             place = len(stages) - index
             found = costs.choose(stage, min(place, b) if held is None else held(place, len(stages)), b)
             paid.append(math.inf if found is None else found.latency_seconds(b) + extra(stage))
-        best = min(best, sum(paid) / bubble + (b - 1 / bubble) * max(paid) + once(stages))
+        rounds = b - 1 / bubble + more_rounds(len(stages))
+        best = min(best, sum(paid) / bubble + rounds * max(paid) + once(stages))
     return best
 
 
@@ -180,7 +182,8 @@ def test_no_schedule_holds_more_than_there_are_or_less_than_one():
     for schedule, place, b in itertools.product(SCHEDULES, range(1, 6), range(1, 6)):
         for depth in range(place, 6):
             held = ScheduleTerms(schedule=schedule, num_microbatches=b).held(place, depth)
-            assert ScheduleTerms(schedule="1f1b", num_microbatches=b).held(place, depth) <= held <= b
+            least = ScheduleTerms(schedule="1f1b", num_microbatches=b).held(place, depth)
+            assert (1 if schedule in ("v-half", "v-min") else least) <= held <= b
 
 
 def interleaved(turns, b):
@@ -224,7 +227,61 @@ def test_a_zero_bubble_schedule_has_a_smaller_bubble_and_holds_as_many_as_there_
     assert changed > 5
 
 
-PARTS = {"interleaved-1f1b": (1.0, 1.0, 2.0), "zb-h1": (1.0, 1.0, 1.0), "zb-h1 recomputing": (1.0, 2.0, 1.0)}
+def v_shape(schedule, b):
+    """The V shapes for brute force, from their published memory and their bubble where b ≥ the number of stages."""
+    held = {
+        "zb-v": lambda depth: depth,
+        "v-half": lambda depth: (depth + 2) // 2,
+        "v-min": lambda depth: (depth + 4) // 3,
+        "dualpipe-v": lambda depth: depth + (depth > 1),
+    }[schedule]
+    sixths = {
+        "zb-v": lambda depth: depth - 1,
+        "v-half": lambda depth: (0, 3)[depth - 1] if depth < 3 else 3 * depth - 4,
+        "v-min": lambda depth: 0 if depth == 1 else 4 * depth - (5 if depth % 3 else 3),
+        "dualpipe-v": lambda depth: depth - 1,
+    }[schedule]
+    share = {"zb-v": 6, "v-half": 2, "v-min": 1.5, "dualpipe-v": 6}[schedule]
+
+    def allowed(stages):
+        longest = len(stages) == 1 or all(last > first for first, last, _ in stages)
+        return longest and (schedule != "dualpipe-v" or len(stages) == 1 or b >= 2 * len(stages))
+
+    return {
+        "held": lambda _place, depth: min(held(depth), b),
+        "allowed": allowed,
+        "bubble": share,
+        "more_rounds": lambda depth: sixths(depth) / 6 - (depth - 1) / share,
+    }
+
+
+@pytest.mark.parametrize("schedule", V_SHAPES)
+def test_a_v_shape_has_its_bubble_and_its_memory_in_the_plan(schedule):
+    changed = 0
+    for seed in range(60):
+        costs, cluster = random_costs(seed)
+        b = (8, 12, 30)[seed % 3]
+        found = best_pipeline(costs, cluster, PipelineOptions(schedule=schedule), b)
+        expected = brute_force(costs, cluster, b, **v_shape(schedule, b))
+        assert found.total_seconds == pytest.approx(expected, rel=1e-12)
+        changed += found.stages != best_pipeline(costs, cluster, PipelineOptions(), b).stages
+    assert changed > 5
+
+
+def test_dual_pipe_is_not_planned_for_and_says_what_is():
+    costs, cluster = random_costs(0)
+    with pytest.raises(OptionError, match=r"two copies of the model.*dualpipe-v"):
+        best_pipeline(costs, cluster, PipelineOptions(schedule="dualpipe"), 8)
+
+
+THIRDS, RECOMPUTING = (1.0, 1.0, 1.0), (1.0, 2.0, 1.0)
+PARTS = {
+    "interleaved-1f1b": (1.0, 1.0, 2.0),
+    "zb-h1": THIRDS,
+    "zb-h1 recomputing": RECOMPUTING,
+    **dict.fromkeys(V_SHAPES, THIRDS),
+    **{f"{name} recomputing": RECOMPUTING for name in V_SHAPES},
+}
 
 
 @pytest.mark.parametrize("name", [*PARTS, "1f1b", "1f1b-overlap", "gpipe"])
@@ -240,11 +297,23 @@ def test_what_the_planner_says_of_equal_stages_is_what_the_simulator_and_the_for
             with pytest.raises(OptionError, match="does not exist"):
                 terms.check_depth(depth)
             continue
+        terms = replace(terms, num_stages=depth)
         planned = pipeline_dp(
-            uniform(depth, total * terms.turns), [1], depth, b, bubble_divisor=terms.bubble_divisor
+            uniform(depth, total * terms.turns),
+            [1],
+            depth,
+            b,
+            bubble_divisor=terms.bubble_divisor,
+            more_rounds=terms.more_rounds,
         ).total_seconds
+        assert planned == pytest.approx(terms.iteration_seconds([total * terms.turns] * depth), rel=1e-12)
+        if depth == 1 and schedule in V_SHAPES:
+            continue  # one stage runs 1F1B
         table = build_schedule(
-            SIMULATED_AS.get(schedule, schedule), depth, b, stages_per_submesh=turns if terms.turns > 1 else None
+            SIMULATED_AS.get(schedule, schedule),
+            depth,
+            b,
+            stages_per_submesh=turns if schedule == "interleaved-1f1b" else None,
         )
         one = StageTimes(
             forward_seconds=parts[0],
@@ -254,10 +323,13 @@ def test_what_the_planner_says_of_equal_stages_is_what_the_simulator_and_the_for
         )
         timeline = simulate(table, [one] * table.num_stages)
         assert planned == pytest.approx(timeline.makespan_seconds, rel=1e-12)
-        assert planned == pytest.approx(closed_form(table, [one] * table.num_stages).seconds, rel=1e-12)
-        for submesh in range(depth):
-            runs = memory_curve(timeline, submesh).held.max()
-            assert terms.held(depth - submesh, depth) == math.ceil(runs / terms.turns)
+        form = closed_form(table, [one] * table.num_stages)
+        if form.exact or schedule not in V_SHAPES:
+            assert planned == pytest.approx(form.seconds, rel=1e-12)
+        runs = [memory_curve(timeline, submesh).held.max() for submesh in range(depth)]
+        if schedule in V_SHAPES:  # the most that any submesh holds, which not all of them reach
+            runs = [max(runs)] * depth
+        assert [terms.held(depth - p, depth) for p in range(depth)] == [math.ceil(n / terms.turns) for n in runs]
 
 
 def uniform(depth, seconds):

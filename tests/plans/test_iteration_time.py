@@ -41,7 +41,7 @@ def test_two_equal_stages_wait_for_two_sends_every_second_microbatch(b: int) -> 
 
 
 def test_t_and_sends_and_unequal_tasks_add_up_to_the_simulated_seconds(plan: Plan) -> None:
-    for schedule in ("1f1b", "gpipe", "eager-1f1b", "zb-h1", "interleaved-1f1b"):
+    for schedule in ("1f1b", "gpipe", "eager-1f1b", "zb-h1", "interleaved-1f1b", "zb-v", "dualpipe-v", "dualpipe"):
         timeline = plan.timeline(schedule)
         time = iteration_time_of(plan, timeline)
         assert time.simulated_seconds == timeline.makespan_seconds

@@ -24,7 +24,7 @@ from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
-from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.catalog import build_schedule, submeshes_in_turn
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.targets import with_counts
@@ -81,18 +81,19 @@ class Case:
         """`stages`: ((first layer, last layer), mesh shape), …; `choose(problem)` gives the choice of every node. What
         follows in an entry are the layers that its stage rematerialises.
 
-        With `turns` > 1 the stages are interleaved: stage k runs on the ranks of stage k mod P."""
-        decisions, rank = [], 0
+        With `turns` > 1 a submesh runs several stages; a later one runs on the ranks of its first."""
+        decisions, rank, submeshes = [], 0, len(stages) // turns
+        order = submeshes_in_turn(schedule, submeshes, turns)
         for (first, last), mesh, *layers in stages:
             problem = self.problem(first, last, mesh, *layers)
             count = torch.Size(mesh).numel()
             own = range(rank, rank + count)
-            if len(decisions) >= len(stages) // turns:
-                own = decisions[len(decisions) - len(stages) // turns].ranks
+            if len(decisions) >= submeshes:
+                own = decisions[order[len(decisions)]].ranks
             decisions.append(stage_decision(problem, choose(problem), own))
             rank += count
         more = {"stages_per_submesh": turns} if turns > 1 else {}
-        return lower(decisions, build_schedule(schedule, len(stages) // turns, len(self.microbatches), **more))
+        return lower(decisions, build_schedule(schedule, submeshes, len(self.microbatches), **more))
 
     def sequential(self, learning_rate=1e-3):
         """(losses, mean gradients, updated parameters) of one process."""

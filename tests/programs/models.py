@@ -9,6 +9,7 @@ from torch.nn import functional
 from alpa_explore.models.catalog import build
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
+from alpa_explore.models.routed_experts import routed_experts
 
 
 def llama(samples):
@@ -50,6 +51,31 @@ class FusedAttention(nn.Module):
             )
             mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
             x = x + out(mixed.transpose(1, 2).flatten(2))
+        return functional.cross_entropy((x @ self.table.weight.T).flatten(0, 1), targets.flatten())
+
+
+class RoutedExperts(nn.Module):
+    """A language model of two blocks of routed experts: a router in fp32, the best two of eight experts, one of them
+    with biases."""
+
+    def __init__(self, size=16, inner=16, experts=8):
+        super().__init__()
+        self.table = nn.Embedding(32, size)
+        self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(2))
+        self.routers = nn.ModuleList(nn.Linear(size, experts, bias=False) for _ in range(2))
+        shapes = ((experts, size, inner), (experts, size, inner), (experts, inner, size))
+        draw = [[torch.randn(shape) / 4 for shape in shapes] for _ in range(2)]
+        self.matrices = nn.ModuleList(nn.ParameterList(block) for block in draw)
+        self.biases = nn.ParameterList(torch.randn(experts, width) for width in (inner, inner, size))
+
+    def forward(self, tokens, targets):
+        x = self.table(tokens)
+        for place, (norm, router, matrices) in enumerate(zip(self.norms, self.routers, self.matrices, strict=True)):
+            normal = norm(x).flatten(0, 1)
+            weights, chosen = torch.topk(torch.softmax(router(normal).float(), -1), 2)
+            weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
+            biases = list(self.biases) if place else []
+            x = x + routed_experts(normal, chosen, weights, list(matrices), biases).view(x.shape)
         return functional.cross_entropy((x @ self.table.weight.T).flatten(0, 1), targets.flatten())
 
 
@@ -152,6 +178,10 @@ OWN = {
     "llama-tiny": llama,
     "fused-attention": lambda samples: (
         FusedAttention(),
+        (torch.randint(0, 32, (samples, 8)), torch.randint(0, 32, (samples, 8))),
+    ),
+    "routed-experts": lambda samples: (
+        RoutedExperts(),
         (torch.randint(0, 32, (samples, 8)), torch.randint(0, 32, (samples, 8))),
     ),
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),

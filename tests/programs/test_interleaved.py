@@ -32,6 +32,22 @@ def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
     assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
 
 
+@pytest.mark.parametrize(("schedule", "stages"), [("zb-v", 2), ("v-half", 4), ("v-min", 2), ("dualpipe-v", 2)])
+def test_a_v_shape_goes_down_and_back_up_and_so_does_its_file(schedule, stages) -> None:
+    case = Case("gpt-tiny", num_microbatches=4)
+    plan = planned(case, "1x4:v100", schedule=schedule, num_stages=stages)
+    program = lower(plan)
+    check(program)
+    assert program.schedule.submesh_of_stage == (*range(stages), *reversed(range(stages)))
+    assert program.stages[0].ranks == program.stages[-1].ranks == plan.stages[0].devices
+    case.assert_equal(program)
+    assert plan.terms.iteration_seconds([s.latency_seconds for s in plan.stages]) == pytest.approx(
+        plan.predicted.iteration_seconds
+    )
+    again = lower(ax.rebuild(from_document(to_document(plan), ax.Plan), case.graph))
+    assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
+
+
 def test_a_plan_for_another_schedule_can_interleave_too_but_its_file_says_not_how() -> None:
     case = Case("gpt-tiny", num_microbatches=4)
     plan = planned(case, "1x2:v100", num_stages=2)

@@ -12,6 +12,7 @@ import torch
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.execution import interpret
@@ -50,7 +51,7 @@ def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
     assert drafts[5] == draw_draft(workshop, 0, 5, QUICK)
     assert drafts[5] != draw_draft(workshop, 1, 5, QUICK)
     assert all(draft.possible and draft.devices <= 8 for draft in drafts)
-    assert {draft.schedule for draft in drafts} == {"1f1b", "1f1b-overlap", "gpipe", "interleaved-1f1b", "zb-h1"}
+    assert {draft.schedule for draft in drafts} == set(SCHEDULES)
     assert {draft.devices for draft in drafts} > {1, 5, 8}
     assert any(draft.rematerialized for draft in drafts)
     assert any(len({s.devices for s in draft.submeshes}) > 1 for draft in drafts)

@@ -76,6 +76,21 @@ PROGRAMS = {
         ways("tensor"),
         {"schedule": "interleaved-1f1b", "turns": 2},
     ),
+    "gpt zb-v 1+1+1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(8)], optimal, {"schedule": "zb-v", "turns": 2}),
+    "gpt v-half, tensor": (
+        "gpt-tiny",
+        4,
+        [((k, k), (2,)) for k in range(4)],
+        ways("tensor"),
+        {"schedule": "v-half", "turns": 2},
+    ),
+    "one weight at both ends of a dualpipe-v": (
+        "three-times",
+        4,
+        [((0, 0), (2,)), ((1, 1), ()), ((2, 2), ()), ((3, 3), (2,))],
+        optimal,
+        {"schedule": "dualpipe-v", "turns": 2},
+    ),
     "one weight in interleaved stages of one submesh": (
         "three-times",
         4,

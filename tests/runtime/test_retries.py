@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -13,12 +14,16 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import ExecutorError, OptionError, RunError
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.attempts.attempt import check_again, ended_for_good
 from alpa_explore.runtime.attempts.replan import check_replanned, cluster_left, plan_again, words
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.logs import LogReader
 from alpa_explore.runtime.measured import load_measured
+from alpa_explore.runtime.targets import dask_host
+from alpa_explore.runtime.targets.dask_host import HostFacts
+from alpa_explore.runtime.targets.dask_left import _usable
 from alpa_explore.runtime.targets.local import environment
 from tests.runtime.plans import gone_within, processes_of, small_plan, two_machines
 
@@ -74,6 +79,36 @@ def test_a_plan_for_what_is_left_has_the_same_microbatches_and_another_pipeline(
     other = ax.baseline("gpt-tiny", "1x1:cpu", "inter-only", num_microbatches=2, num_layers=1)
     with pytest.raises(OptionError, match="another model"):
         check_replanned(other, old, cluster_left(old, 1, 1))
+
+
+def test_a_worker_that_was_lost_is_not_waited_for_unless_no_other_one_is_listed(monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "LOST_SECONDS", 0.01)
+    monkeypatch.setattr(tuning, "ASK_LEFT_SECONDS", 0.5)
+    here = HostFacts(name="n", address="10.0.0.1", interface=None, machine="m", devices=1, visible=(), code="")
+
+    class Cluster:
+        """Workers that answer after so many seconds."""
+
+        def __init__(self, **seconds: float) -> None:
+            self.seconds = {f"tcp://10.0.0.{name[1:]}:1": after for name, after in seconds.items()}
+
+        async def nthreads(self):
+            return dict.fromkeys(self.seconds, 1)
+
+        async def run(self, function, *_arguments, workers):
+            await asyncio.sleep(self.seconds[workers[0]])
+            return {workers[0]: here if function is dask_host.facts else {}}
+
+    def left(cluster, *lost):
+        return list(asyncio.run(_usable(cluster, "cpu", lost)))
+
+    one, two = "tcp://10.0.0.1:1", "tcp://10.0.0.2:1"
+    both = Cluster(w1=0.1, w2=0.1)
+    assert left(both) == [one, two]
+    assert left(both, two) == [one], "one that takes its time may be well, one that was silent before is not"
+    assert left(Cluster(w1=0.1, w2=0.0), two) == [one, two], "a link that works again"
+    assert left(both, one, two) == [one, two], "there is no other one"
+    assert left(Cluster(w1=0.1, w2=60.0), two) == [one]
 
 
 @pytest.mark.distributed

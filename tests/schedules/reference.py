@@ -27,7 +27,8 @@ def reference_times(schedule: Schedule, times: list[StageTimes]) -> dict[Task, t
             other = task.stage - 1
         else:
             return None
-        return home[other] if 0 <= other < schedule.num_stages and home[other] != home[task.stage] else None
+        copy = task.stage // schedule.depth
+        return home[other] if other // schedule.depth == copy and home[other] != home[task.stage] else None
 
     @cache
     def end(task: Task) -> float:
@@ -52,9 +53,9 @@ def reference_times(schedule: Schedule, times: list[StageTimes]) -> dict[Task, t
         p, i = place[task]
         ready = [end(orders[p][i - 1])] if i else [0.0]
         stage, microbatch = task.stage, task.microbatch
-        if task.action is Action.FORWARD and stage:
+        if task.action is Action.FORWARD and stage % schedule.depth:
             ready.append(sent(Task(Action.FORWARD, stage - 1, microbatch)))
-        if task.action in BACKWARDS and stage + 1 < schedule.num_stages:
+        if task.action in BACKWARDS and (stage + 1) % schedule.depth:
             ready += [sent(t) for a in BACKWARDS if (t := Task(a, stage + 1, microbatch)) in place]
         return max(ready)
 

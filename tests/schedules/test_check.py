@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
-from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
+from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.csv_file import parse_csv
 from alpa_explore.schedules.simulator.check import check
 from alpa_explore.schedules.task import schedule_of
 from tests.schedules.reference import reference_times
-from tests.schedules.test_simulate import equal_times
+from tests.schedules.test_simulate import equal_times, legal_microbatches
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -22,10 +22,11 @@ from tests.schedules.test_simulate import equal_times
 @pytest.mark.parametrize("turns", [1, 2, 7])
 def test_every_schedule_of_the_catalogue_can_run(name, submeshes, turns) -> None:
     more = {"stages_per_submesh": turns} if name == INTERLEAVED else {}
-    for microbatches in (submeshes, 4 * submeshes):
-        check(build_schedule(name, submeshes, microbatches, **more))
-    if name != INTERLEAVED:
-        check(build_schedule(name, submeshes, 1))
+    submeshes += name == DUAL_PIPE and submeshes % 2
+    for rounds in (1, 4):
+        about = rounds if name == INTERLEAVED else rounds * submeshes
+        check(build_schedule(name, submeshes, legal_microbatches(name, submeshes, about), **more))
+    check(build_schedule(name, submeshes, legal_microbatches(name, submeshes, 1)))
 
 
 @given(st.data())
@@ -95,6 +96,16 @@ def test_options_without_a_schedule_are_errors() -> None:
         build_schedule(INTERLEAVED, 4, 3)
     with pytest.raises(ScheduleError, match="0 stages a submesh"):
         build_schedule(INTERLEAVED, 4, 8, stages_per_submesh=0)
+    with pytest.raises(ScheduleError, match="Choose B = 8 or more"):
+        build_schedule("dualpipe-v", 4, 7)
+    with pytest.raises(ScheduleError, match="Choose B = 10 or 12"):
+        build_schedule("dualpipe", 4, 11)
+    with pytest.raises(ScheduleError, match="Choose B = 8,"):
+        build_schedule("dualpipe", 4, 6)
+    with pytest.raises(ScheduleError, match="Choose 4 or 6 submeshes"):
+        build_schedule("dualpipe", 5, 20)
+    with pytest.raises(OptionError, match="zb-v runs two stages"):
+        build_schedule("zb-v", 4, 8, stages_per_submesh=3)
     with pytest.raises(OptionError, match="1f1b runs one stage"):
         build_schedule("1f1b", 4, 8, stages_per_submesh=2)
     with pytest.raises(OptionError, match="B = 0"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -52,6 +54,21 @@ def test_our_interleaved_order_is_the_one_of_torch() -> None:
         assert [str(op) for op in ops if op is not None] == [str(t) for t in ours.order(rank)]
 
 
+def test_our_dual_pipe_v_is_the_one_of_torch() -> None:
+    """There a whole backward pass is one cell, here it is its two halves."""
+    from torch.distributed.pipelining.schedules import ScheduleDualPipeV
+
+    for p, b in ((1, 2), (2, 5), (4, 8), (5, 13)):
+        theirs = object.__new__(ScheduleDualPipeV)
+        theirs.pp_group_size, theirs._num_stages, theirs.num_stages, theirs._n_microbatches = p, 2 * p, 2 * p, b
+        ours = build_schedule("dualpipe-v", p, b)
+        for rank in range(p):
+            ops = [op for op in theirs._calculate_single_rank_operations(rank) if op is not None]
+            whole = re.sub(r"(\d+)B(\d+)", r"\1I\2,\1W\2", ",".join(map(str, ops)))
+            tasks = re.findall(r"\d+[FIW]\d+", whole)
+            assert tasks == [str(t) for t in ours.order(rank)]
+
+
 def test_idle_cells_communication_and_overlapped_pairs_are_understood() -> None:
     text = "0UNSHARD,0F0,,0SEND_F0,0F1,0B0,0B1,0REDUCE_GRAD\n,1RECV_F0,1F0,(1F1;1B0)OVERLAP_F_B,1B1\n"
     assert write_csv(parse_csv(text)) == "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
@@ -81,7 +98,8 @@ def test_a_trace_has_every_task_an_arrow_for_every_send_and_a_memory_counter(nam
     trace = json.loads(json.dumps(chrome_trace(timeline, ["first"]), allow_nan=False))
     events = trace["traceEvents"]
     kinds = Counter(e["ph"] for e in events)
-    sends = 2 * (schedule.num_stages - 1) * 8
+    hops = [pair for pair in pairwise(schedule.submesh_of_stage) if pair[0] != pair[1]]
+    sends = 2 * len(hops) * 8 // schedule.copies
     assert kinds["s"] == kinds["t"] == kinds["f"] == sends
     tasks = [e for e in events if e["ph"] == "X" and e["tid"] == 0 and e["name"].startswith("PP:") and e["pid"] < 4]
     assert len(tasks) == len(timeline.schedule.actions)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.errors import ScheduleError
-from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
+from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, SCHEDULES, V_SHAPES, build_schedule
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -35,13 +35,20 @@ def equal_times(count: int, forward=1.0, of_input=1.0, of_weight=1.0, send=0.0, 
     return [stage_times] * count
 
 
+def legal_microbatches(name: str, submeshes: int, about: int) -> int:
+    """A number of microbatches that a schedule exists for, which grows with `about`."""
+    if name == INTERLEAVED:
+        return about * submeshes
+    return {"dualpipe-v": 2 * submeshes + about - 1, DUAL_PIPE: 2 * (submeshes + about - 1)}.get(name, about)
+
+
 @st.composite
 def pipelines(draw: st.DrawFn) -> tuple[Schedule, list[StageTimes]]:
     """Any schedule of the catalogue, with stages of any times."""
     name = draw(st.sampled_from(SCHEDULES))
-    submeshes = draw(st.integers(1, 5))
+    submeshes = draw(st.integers(1, 5)) if name != DUAL_PIPE else 2 * draw(st.integers(1, 3))
     turns = draw(st.integers(1, 3)) if name == INTERLEAVED else None
-    microbatches = draw(st.integers(1, 4)) * (submeshes if turns else 1)
+    microbatches = legal_microbatches(name, submeshes, draw(st.integers(1, 4)))
     schedule = build_schedule(name, submeshes, microbatches, stages_per_submesh=turns)
     times = [
         StageTimes(
@@ -96,16 +103,23 @@ def test_all_activations_are_freed_and_none_twice(pipeline) -> None:
         assert (np.diff(curve.seconds) >= 0.0).all()
 
 
+THIRDS = ("zb-h1", *V_SHAPES, DUAL_PIPE)
+"""Their formulas hold where forward, backward to inputs and backward to weights are equally long."""
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("submeshes", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 @pytest.mark.parametrize("parts", [(1.0, 1.0, 1.0), (0.25, 0.5, 0.25), (3.0, 0.0, 0.0)])
 def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes, rounds, parts) -> None:
-    for microbatches in {submeshes * rounds, submeshes * rounds + (name != INTERLEAVED)}:
+    if name == DUAL_PIPE and submeshes % 2:
+        return
+    about = rounds if name == INTERLEAVED else submeshes * rounds
+    for microbatches in {legal_microbatches(name, submeshes, about + more) for more in (0, 1)}:
         schedule = build_schedule(name, submeshes, microbatches)
         times = equal_times(schedule.num_stages, *parts, update_seconds=0.5)
         form = closed_form(schedule, times)
-        assert form.exact == (name != "zb-h1" or parts == (1.0, 1.0, 1.0))
+        assert form.exact == (name not in THIRDS or parts == (1.0, 1.0, 1.0))
         updates = 0.5 * (schedule.num_stages // submeshes - 1)
         if form.exact:
             assert simulate(schedule, times).makespan_seconds == pytest.approx(form.seconds + updates, rel=1e-12)
@@ -152,6 +166,39 @@ def test_zero_bubble_waits_a_third_as_long_as_1f1b_and_holds_no_more_than_its_fi
     )
     assert (one_f_one_b.makespan_seconds, zero.makespan_seconds) == (33, 27)
     assert max(memory_curve(zero, p).peak_bytes for p in range(4)) == memory_curve(one_f_one_b, 0).peak_bytes == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "sixths", "held"),
+    [("zb-v", 7, 16), ("v-half", 20, 10), ("v-min", 27, 8), ("dualpipe-v", 7, 17)],
+)
+def test_v_shapes_hold_what_is_published_and_wait_about_as_long(name, sixths, held) -> None:
+    """Activations of P, (P + 2)//2 and (P + 4)//3 microbatches (Qi et al.), P + 1/2 for DualPipeV (DeepSeek)."""
+    timeline = simulate(build_schedule(name, 8, 32), equal_times(16))
+    assert timeline.makespan_seconds == 32 * 6 + sixths
+    assert max(memory_curve(timeline, p).held.max() for p in range(8)) == held
+
+
+@pytest.mark.parametrize("name", ["zb-v", "v-half", "v-min"])
+@pytest.mark.parametrize("submeshes", [1, 2, 4, 5, 6, 9])
+@pytest.mark.parametrize("microbatches", [1, 2, 3, 20])
+def test_no_submesh_of_a_v_shape_holds_more_than_is_published(name, submeshes, microbatches) -> None:
+    most = {"zb-v": submeshes, "v-half": (submeshes + 2) // 2, "v-min": (submeshes + 4) // 3}[name]
+    timeline = simulate(build_schedule(name, submeshes, microbatches), equal_times(2 * submeshes))
+    held = max(memory_curve(timeline, p).held.max() for p in range(submeshes))
+    assert held <= 2 * min(most, microbatches)
+    assert held == 2 * most or microbatches <= most
+
+
+def test_dual_pipe_holds_two_copies_of_the_weights_and_runs_half_of_the_microbatches_in_each() -> None:
+    schedule = build_schedule("dualpipe", 4, 12)
+    assert schedule.submesh_of_stage == (0, 1, 2, 3, 3, 2, 1, 0)
+    assert {t.microbatch for t in schedule.order(0) if t.stage == 0} == set(range(6))
+    assert {t.microbatch for t in schedule.order(0) if t.stage == 7} == set(range(6, 12))
+    timeline = simulate(schedule, equal_times(8, weight_bytes=10.0, activation_bytes=1.0))
+    assert timeline.makespan_seconds == 12 * 3 + 1
+    assert [memory_curve(timeline, p).weight_bytes for p in range(4)] == [20.0] * 4
+    assert [memory_curve(timeline, p).held.max() for p in range(4)] == [5] * 4  # P + 1 (DeepSeek-V3 report, table 2)
 
 
 def test_a_send_occupies_the_link_and_not_the_submesh() -> None:

@@ -101,7 +101,14 @@ def exchange(step, values):
     for c in sorted(values):
         groups.setdefault(tuple(x for axis, x in enumerate(c) if axis not in step.axes), []).append(c)
     for group in groups.values():
-        results = collective(step, [values[c][step.source] for c in group])
+        given = [values[c][step.source] for c in group]
+        if step.sizes:
+            sent, taken = ([values[c][v].tolist() for c in group] for v in step.sizes)
+            chunks = [piece.split(sizes) for piece, sizes in zip(given, sent, strict=True)]
+            results = [torch.cat(of_device) for of_device in zip(*chunks, strict=True)]
+            assert taken == [list(of_device) for of_device in zip(*sent, strict=True)]
+        else:
+            results = collective(step, given)
         for c, result in zip(group, results, strict=True):
             values[c][step.target] = result
 
@@ -112,7 +119,8 @@ def collective(step, given):
     if step.kind is StepKind.ALL_GATHER:
         return [torch.cat(given, step.joined)] * count
     if step.kind is StepKind.ALL_TO_ALL:
-        return list(torch.cat(given, step.joined).chunk(count, step.cut))
+        chunks = [piece.chunk(count, step.cut) for piece in given]
+        return [torch.cat(of_device, step.joined) for of_device in zip(*chunks, strict=True)]
     if step.kind is StepKind.PERMUTE:
         chunks = torch.cat(given, step.cut).chunk(len(step.order), step.cut)
         return list(torch.cat([chunks[i] for i in step.order], step.cut).chunk(count, step.cut))

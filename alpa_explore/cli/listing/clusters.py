@@ -10,7 +10,7 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 
 _NOTE = """
-A cluster is NODESxDEVICES:DEVICE, such as 2x8:a100; the number of devices per node is a power of two. Links: bandwidth
+A cluster is NODESxDEVICES:DEVICE, such as 2x8:a100. Links: bandwidth
 of one device inside a node and of a whole node between nodes; then latency.
 
 Sources"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
 
 _EPILOG = """baselines:
-  data-parallel        the batch sharded over all devices, weights replicated
-  zero-3               the same with weights, gradients and optimizer state sharded
-  megatron             --tp × --dp × --pp; all values of those that are not given
+  data-parallel        the batch sharded over all devices, weights replicated (ddp)
+  zero-1               the same with optimizer state sharded
+  zero-2               the same with gradients sharded, too
+  zero-3               the same with weights sharded, too (fsdp)
+  hsdp                 zero-3 within each of --replicas groups
+  megatron             --tp × --dp × --pp; all values of those that are not given (3d)
+  fsdp+tp+pp           the same with weights sharded over dp / --replicas devices
   gpipe-equal-layers   stages of equally many layers on equal submeshes; --pp, or all values
   intra-only           one stage with optimal intra-operator parallelism
   inter-only           an optimal pipeline of single devices
@@ -38,7 +43,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "baselines",
         help="compare the automatic plan with manual parallelism",
-        description="Price data parallelism, ZeRO-3, Megatron and others by the planner's cost model, and compare.",
+        description="Price data parallelism, ZeRO, Megatron and others by the planner's cost model, and compare.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -61,8 +66,9 @@ def add(commands: Any) -> None:
     )
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
-    for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):
-        argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism of megatron")
+    for name, what in (("tp", "tensor"), ("cp", "context"), ("dp", "data"), ("pp", "pipeline")):
+        argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
+    argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -70,7 +76,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one row for the automatic plan and one for each baseline."""
-    from alpa_explore.baselines.kinds import KINDS, Degrees, check_kind
+    from alpa_explore.baselines.kinds import KINDS, Degrees, check_degrees, known_kind
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import entry, microbatch_size
     from alpa_explore.store.write import check_target, write_text
@@ -81,11 +87,11 @@ def run(options: argparse.Namespace) -> int:
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
-    kinds = tuple(dict.fromkeys(options.kind or KINDS))
-    degrees = {"megatron": Degrees(tp=options.tp, dp=options.dp, pp=options.pp)}
-    degrees["gpipe-equal-layers"] = Degrees(pp=options.pp)
+    kinds = tuple(dict.fromkeys(map(known_kind, options.kind or KINDS)))
+    given = Degrees(tp=options.tp, dp=options.dp, pp=options.pp, replicas=options.replicas, cp=options.cp)
+    degrees = {kind: given.only(kind) for kind in kinds}
     for kind in kinds:
-        check_kind(kind, degrees.get(kind, Degrees()))
+        check_degrees(kind, degrees[kind])
 
     from alpa_explore.planner import interface
     from alpa_explore.planner.microbatch_graph import microbatch_graph
@@ -97,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
             graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
         )
         settings = {"num_microbatches": b, "num_layers": options.layers, "delta": options.delta}
-        priced, refused = _priced(graph, cluster, {k: degrees.get(k, Degrees()) for k in kinds}, settings, line)
+        priced, refused = _priced(graph, cluster, degrees, settings, line)
     plans = [automatic, *priced]
     if options.html is not None:
         from alpa_explore.figures.comparisons.baselines import baselines_html
@@ -129,7 +135,7 @@ def _priced(
     for kind, degree in degrees.items():
         line.say(f"pricing {kind}")
         try:
-            plans.append(baseline(graph, cluster, kind, **settings, tp=degree.tp, dp=degree.dp, pp=degree.pp))
+            plans.append(baseline(graph, cluster, kind, **settings, **asdict(degree)))
         except AlpaExploreError as error:  # the other baselines can still be compared
             refused.append({"plan": kind, "reason": str(error)})
     return plans, refused

@@ -134,7 +134,8 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--schedule",
         default="1f1b",
         metavar="NAME",
-        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: determines activation memory and bubble",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min or dualpipe-v:"
+        " determines activation memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
@@ -165,7 +166,7 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--collective-overlap",
         type=float,
         metavar="X",
-        help="fraction of the time that collectives could overlap with computation in which they do: 0 (default) to 1",
+        help="share of the shorter of a collective and the computation beside it that overlaps: 0 (default) to 1",
     )
     beyond(
         "--gradient-overlap",

@@ -45,8 +45,8 @@ def add(commands: Any) -> None:
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b, 'all', or a .csv file in torch's format (default: the"
-        " plan's)",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v, dualpipe, interleaved-1f1b, 'all', or a"
+        " .csv file in torch's format (default: the plan's)",
     )
     argument(
         "--stages-per-submesh",
@@ -113,7 +113,7 @@ def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
     from alpa_explore.cli.output import complain
     from alpa_explore.errors import ScheduleError
     from alpa_explore.plans.timeline import plan_timeline
-    from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
+    from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, SCHEDULES, V_SHAPES
     from alpa_explore.schedules.csv_file import read_csv
 
     stages = options.stages_per_submesh
@@ -126,7 +126,7 @@ def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
         try:
             timelines.append(plan_timeline(plan, name, stages_per_submesh=stages if name == INTERLEAVED else None))
         except ScheduleError as error:
-            if name != INTERLEAVED:
+            if name not in (INTERLEAVED, *V_SHAPES, DUAL_PIPE):
                 raise
             complain(f"{name} is left out: {error}")
     return timelines

@@ -48,12 +48,6 @@ def add(commands: Any) -> None:
         help="local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete script or"
         " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
-    argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
-    argument(
-        "--ports",
-        metavar="FIRST-LAST",
-        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
-    )
     argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
     argument(
         "--retries",
@@ -101,12 +95,18 @@ def run_arguments(parser: Any, *, steps: int, file_optional: bool = False) -> No
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b (of a plan made for it), or a .csv file in torch's "
-        "format (default: the plan's own)",
+        help="1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, v-min or"
+        " dualpipe-v; or a .csv file in torch's format (default: the plan's own)",
     )
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
     argument("--learning-rate", type=float, metavar="X", help="learning rate of the optimizer (default: 0.001)")
     argument("--seed", type=int, metavar="N", help="seed of weights and data of a catalogue model (default: 0)")
+    argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument(
+        "--ports",
+        metavar="FIRST-LAST",
+        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
+    )
     argument(
         "--allow-import",
         action="store_true",

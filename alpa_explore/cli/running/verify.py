@@ -26,6 +26,7 @@ exit codes: 0 equal, 1 an error exceeds the tolerance, 2 bad input
 
 examples:
   alpa-explore verify a.plan.json
+  alpa-explore verify a.plan.json --target dask --scheduler tcp://10.0.0.1:8786
   alpa-explore verify --random 1000 --seed 1 --launched 10"""
 
 _MOST_LINES = 12
@@ -44,6 +45,12 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run_arguments(parser, steps=2, file_optional=True)
+    parser.add_argument(
+        "--target",
+        default="local",
+        metavar="WHERE",
+        help="local (default): processes on this machine; dask: the workers of --scheduler start the ranks",
+    )
     parser.add_argument(
         "--interpret",
         action="store_true",
@@ -75,6 +82,14 @@ def run(options: argparse.Namespace) -> int:
             found="neither" if options.file is None else f"{options.file} and --random {options.random}",
             remedy="Give one of them.",
         )
+    elsewhere = [] if options.target == "local" else [f"--target {options.target}"]
+    elsewhere += [f"--{name} {given}" for name in ("scheduler", "ports") if (given := getattr(options, name))]
+    if elsewhere and (options.interpret or options.random is not None):
+        raise OptionError(
+            "Random plans and --interpret run on this machine",
+            found=" ".join(elsewhere),
+            remedy="Verify a plan file without --interpret on other hosts.",
+        )
     if options.random is not None:
         return _random(options)
     from alpa_explore.plans.plan import load_plan
@@ -89,9 +104,8 @@ def run(options: argparse.Namespace) -> int:
         "seed": options.seed or 0,
         "allow_import": options.allow_import,
     }
-    verification = (
-        verify_interpreted(plan, **common) if options.interpret else verify(plan, device=options.device, **common)
-    )
+    on = {name: getattr(options, name) for name in ("target", "scheduler", "ports", "device")}
+    verification = verify_interpreted(plan, **common) if options.interpret else verify(plan, **on, **common)
     kinds = ("loss", "gradient", "weight")
     if options.json:
         print_json(

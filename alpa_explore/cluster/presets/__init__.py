@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.errors import UnknownNameError, nearest_names
+
+
+class Rack(NamedTuple):
+    """A node of hosts that share the link inside it."""
+
+    devices: int
+    """For which the network of the preset is given."""
+    tray: int
+    """Devices of one host."""
 
 
 # Memo of a pure function.
@@ -38,6 +47,12 @@ def load_preset(name: str) -> tuple[Device, Link, Link]:
     kernels = KernelFigures(**body["kernels"]) if "kernels" in body else None
     device = Device(name=body["name"], source=body["source"], software=software, kernels=kernels, **body["device"])
     return device, Link(**body["inside_node"]), Link(**body["between_nodes"])
+
+
+def rack_of(name: str) -> Rack | None:
+    """How the nodes of a preset are made up of hosts, where a node is more than one."""
+    rack = _body(name).get("rack")
+    return None if rack is None else Rack(**rack)
 
 
 def default_software(name: str) -> str:

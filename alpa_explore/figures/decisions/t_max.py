@@ -154,7 +154,7 @@ def _evaluated(plan: Plan) -> list[_Point]:
             f"<b>t_max {units.seconds(t)}</b>",
             f"T {units.seconds(total)}",
             f"Σt{share} {units.seconds(first)}",
-            f"(B−1{share})·t_max = {waiting}",
+            f"{plan.terms.rounds_symbols}·t_max = {waiting}",
             safe(candidate.reason),
             f"click: selects stage {_slowest(plan)}, the slowest of the plan" if index == best else "",
         )
@@ -224,7 +224,7 @@ def _totals(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[d
     steps = _steps(points, view.right)
     start, last = steps[0][0], steps[-1][0]
     warm = OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]
-    waiting = f"(B−1{share})·t_max"
+    waiting = f"{plan.terms.rounds_symbols}·t_max"
     path = [(t, first + rounds * t) for t, first in steps]
 
     def line(places: list[tuple[float, float]], **looks: Any) -> dict[str, Any]:

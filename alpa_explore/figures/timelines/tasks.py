@@ -1,7 +1,9 @@
 """The tasks of one timeline as a Gantt chart, or, where they are too many, how busy each submesh is over time.
 
 A row of the chart is a submesh, in the colour of its stage. A forward pass is a low, pale bar, a backward pass a high
-one in full colour. Idle time is hatched, sends lead from row to row, and the critical path is underlined.
+one in full colour. Where a submesh runs several stages, those of the second turn are darker and their microbatches have
+a prime (3′), those of the third two. Idle time is hatched, sends lead from row to row, and the critical path is
+underlined.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ _LOOKS = {
     Action.BACKWARD_WEIGHT: _Look(0.66, 0.3),
     Action.UPDATE: _Look(0.84, 0.3, "x"),
 }
+_DARKER = 0.3
+"""Share of ink in the colour of a submesh's second stage."""
 _ROW_HEIGHT = 0.84
 _HATCHED_PIXELS = 8.0
 """Gaps from this width on are hatched; in a narrower one no line of the hatching would be seen."""
@@ -68,13 +72,13 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     if not len(tasks):
         return
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]].tolist()
-    colors = [mixed(stage_color(p, chart.theme), ground(chart.theme), look.pale) for p in range(schedule.num_submeshes)]
+    colors = [_color(chart, stage, action) for stage in range(schedule.num_stages)]
     texts = [_task_text(chart, stage, action) for stage in range(schedule.num_stages)]
     keys = [key(stage=p) for p in range(schedule.num_submeshes)]
     numbers = zip(schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist(), rows, strict=True)
     marker: dict[str, Any] = {
         # One colour where there is a pattern: plotly cannot hatch a trace of many.
-        "color": faint(chart.theme) if look.pattern else [colors[p] for p in rows],
+        "color": faint(chart.theme) if look.pattern else [colors[stage] for stage in schedule.stages[tasks].tolist()],
         "line": {"width": 0.5, "color": ground(chart.theme)},
     }
     if look.pattern:
@@ -99,6 +103,19 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     )
 
 
+def _color(chart: TimelineChart, stage: int, action: Action) -> str:
+    """The colour of the submesh, darker at each further turn and paler by the action."""
+    own = stage_color(chart.timeline.schedule.submesh_of_stage[stage], chart.theme)
+    turn = _turns(chart)[stage]
+    return mixed(mixed(own, ink(chart.theme), min(_DARKER * turn, 0.6)), ground(chart.theme), _LOOKS[action].pale)
+
+
+def _turns(chart: TimelineChart) -> list[int]:
+    """For each stage how many stages before it run on its submesh."""
+    order = chart.timeline.schedule.submesh_of_stage
+    return [order[:stage].count(p) for stage, p in enumerate(order)]
+
+
 def _task_text(chart: TimelineChart, stage: int, action: Action) -> str:
     """Where a task runs and what it takes; equal for all microbatches."""
     times = chart.timeline.times[stage]
@@ -113,25 +130,25 @@ def _numbers(chart: TimelineChart) -> None:
     tasks, left, right = _placed(
         chart, timeline.start_seconds, timeline.end_seconds, np.flatnonzero(schedule.actions != Action.UPDATE)
     )
-    digits = np.char.str_len(schedule.microbatches[tasks].astype(str))
+    primes = np.array(["′" * turn for turn in _turns(chart)])[schedule.stages[tasks]]
+    texts = np.char.add(schedule.microbatches[tasks].astype(str), primes)
+    digits = np.char.str_len(texts)
     room = (right - left) * chart.scale / chart.seconds_per_pixel
     fits = room >= _LETTER_PIXELS * digits + 2
     if not fits.any():
         return
-    tasks, middle = tasks[fits], (left + right)[fits] / 2
+    tasks, middle, texts = tasks[fits], (left + right)[fits] / 2, texts[fits]
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]]
-    inks = {
-        (p, a): ink_on(mixed(stage_color(p, chart.theme), ground(chart.theme), _LOOKS[Action(a)].pale))
-        for p, a in set(zip(rows.tolist(), schedule.actions[tasks].tolist(), strict=True))
-    }
-    colors = [inks[p, a] for p, a in zip(rows.tolist(), schedule.actions[tasks].tolist(), strict=True)]
+    shown = list(zip(schedule.stages[tasks].tolist(), schedule.actions[tasks].tolist(), strict=True))
+    inks = {(stage, action): ink_on(_color(chart, stage, Action(action))) for stage, action in set(shown)}
+    colors = [inks[of_task] for of_task in shown]
     chart.add(
         {
             "type": "scatter",
             "mode": "text",
             "x": rounded(middle),
             "y": rows.tolist(),
-            "text": schedule.microbatches[tasks].astype(str).tolist(),
+            "text": texts.tolist(),
             "textfont": {"size": 11, "color": colors},
             "name": "microbatch",
             "showlegend": False,

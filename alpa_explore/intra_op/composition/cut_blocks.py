@@ -298,4 +298,5 @@ def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edg
         target_specs=edge.target_specs,
         times=edge.times,
         each_iteration=edge.each_iteration,
+        stored=edge.stored,
     )

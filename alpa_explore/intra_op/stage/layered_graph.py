@@ -20,6 +20,8 @@ Place = TypeVar("Place", int, tuple[int, int])
 
 UPDATE_LAYER = -1
 """The layer of every update-phase operator."""
+_HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.ROUTED)
+"""Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,7 +132,7 @@ def _held(
             kind, producer = graph.tensors[tensor].kind, graph.tensors[tensor].producer
             made_forward = producer is not None and graph.operators[producer].phase is Phase.FORWARD
             base = graph.tensors[storage[tensor]]
-            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in (TensorKind.INPUT, TensorKind.VALUE):
+            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in _HELD_KINDS:
                 continue
             layer = layer_of[operator.index]
             if layer in rematerialized and producer is not None and layer_of[producer] == layer:

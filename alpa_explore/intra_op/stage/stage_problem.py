@@ -77,6 +77,8 @@ class Edge:
     times: int
     """How often per microbatch (2 where recomputation reads it again) or per iteration (1)."""
     each_iteration: bool
+    stored: bool
+    """Whether it is a stored weight, its gradient or its update, which buckets gather and sum."""
     launching: Floats | None = None
     """Host seconds to launch its collectives in a microbatch, shape as `seconds`; None where launches take none."""
 
@@ -314,11 +316,12 @@ class _Builder:
 
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.producer[tensor]
-        seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
+        ends, subject = (self.nodes[a], self.nodes[b]), self.graph.tensors[tensor]
+        stored = each_iteration or ends[0].kind is NodeKind.WEIGHT or ends[1].kind is NodeKind.ACCUMULATOR
+        priced = self.model.stored_resharding if stored else self.model.resharding
+        seconds = priced(subject, specs, targets)
         if self.overlap.hides:
-            ends = self.nodes[a], self.nodes[b]
-            stored = ends[0].kind is NodeKind.WEIGHT or ends[1].kind is NodeKind.ACCUMULATOR
-            edge = Resharding(self.graph.tensors[tensor], specs, targets, seconds, stored)
+            edge = Resharding(subject, specs, targets, seconds, stored)
             seconds = self.exposed_seconds(edge, ends, times, each_iteration)
         self.edges.append(
             Edge(
@@ -330,7 +333,9 @@ class _Builder:
                 target_specs=targets,
                 times=times,
                 each_iteration=each_iteration,
-                launching=self.model.launching(self.graph.tensors[tensor], specs, targets) * times
+                stored=stored,
+                launching=self.model.launching(subject, specs, targets)
+                * (times / self.model.in_bucket(subject) if stored else times)
                 if self.model.mesh.call_seconds and not each_iteration
                 else None,
             )

@@ -13,6 +13,7 @@ from typing import Any
 
 from alpa_explore.plans.file.schema import schema_fault
 from alpa_explore.plans.printable import printable
+from alpa_explore.schedules.catalog import V_SHAPES, submeshes_in_turn
 from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of, read_constraints
 
 
@@ -24,19 +25,13 @@ def first_fault(document: Any) -> str | None:
 
 
 def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
-    yield from _cluster(d["cluster"])
     yield from _layers(d["layers"], d["options"]["num_layers"])
     yield from _stages(d["stages"], d["cluster"], len(d["layers"]))
-    yield from _interleaved(d.get("interleaved", []), d["stages"], len(d["layers"]))
+    schedule = d["options"].get("pipeline", {}).get("schedule", "")
+    yield from _interleaved(d.get("interleaved", []), d["stages"], len(d["layers"]), schedule)
     yield from _spec_constraints(d["options"].get("spec_constraints", []), [*d["stages"], *d.get("interleaved", [])])
     yield from _sweep(d["t_max_sweep"])
     yield from _costs(d["costs"], d["cluster"], len(d["layers"]))
-
-
-def _cluster(cluster: Mapping[str, Any]) -> Iterator[str]:
-    per_node = cluster["devices_per_node"]
-    if per_node & (per_node - 1):
-        yield f"cluster.devices_per_node: {per_node} is not a power of two"
 
 
 def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:
@@ -71,17 +66,20 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
         yield f"stages: they use {len(taken)} of {nodes * per_node} devices"
 
 
-def _interleaved(runs: list[Any], stages: list[Any], num_layers: int) -> Iterator[str]:
-    if len(runs) % len(stages):
+def _interleaved(runs: list[Any], stages: list[Any], num_layers: int, schedule: str) -> Iterator[str]:
+    if not runs:
+        return
+    turns, rest = divmod(len(runs), len(stages))
+    if rest or (schedule in V_SHAPES and turns != 2):
         yield f"interleaved: {len(runs)} stages do not come out even on {len(stages)} submeshes"
-    for index, run in enumerate(runs):
-        stage = stages[index % len(stages)]
+        return
+    for index, (run, submesh) in enumerate(zip(runs, submeshes_in_turn(schedule, len(stages), turns), strict=True)):
+        stage = stages[submesh]
         if (run["submesh"], run["devices"]) != (stage["submesh"], stage["devices"]):
             yield f"interleaved[{index}]: submesh and devices are not those of stages[{stage['index']}]"
         if math.prod(run["logical_mesh"]) != len(run["devices"]):
             yield f"interleaved[{index}]: logical mesh {run['logical_mesh']} and its devices do not agree"
-    if runs:
-        yield from _layer_ranges("interleaved", runs, num_layers)
+    yield from _layer_ranges("interleaved", runs, num_layers)
 
 
 def _layer_ranges(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 - `text`: numbers, layer ranges and whole plans as short text, and rows as aligned tables.
 - `specs`: sharding specs in words ('S0R': dim 0 over axis 0).
+- `parallelism`: what a stage uses its mesh axes for: 'FSDP over axis 0 (8)'.
 - `tables`: rows (dicts in SI units) for stages, layers, t_max candidates, stage costs.
 - `differences`: the settings in which two plans differ; `compare`: how they differ in settings, figures and operators.
 - `iteration`: the iteration time and the sends beside it, in the same words everywhere.

@@ -47,8 +47,9 @@ Arriving: TypeAlias = Generator[str, None, torch.Tensor]
 class Transport(Protocol):
     """Connects one rank to the others. Messages between two ranks arrive in the order in which they were sent."""
 
-    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
-        """The result on this rank of a collective to which it contributes `piece`."""
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor, *sizes: torch.Tensor) -> Arriving:
+        """The result on this rank of a collective to which it contributes `piece`; `sizes` are those of an all-to-all
+        of rows."""
 
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
         """Send `piece` without waiting. Nobody writes to `piece` afterwards."""
@@ -168,8 +169,8 @@ class RankExecutor:
                 for target, tensor in zip(operator.outputs, outputs, strict=True):
                     write(target, tensor)
             case Collective():
-                piece = read(instruction.source)
-                write(instruction.target, (yield from self.transport.collective(task, instruction, piece)))
+                piece, sizes = read(instruction.source), [read(value) for value in instruction.sizes]
+                write(instruction.target, (yield from self.transport.collective(task, instruction, piece, *sizes)))
             case Slice():
                 source = read(instruction.source)
                 if instruction.pieces > 1:

@@ -123,8 +123,8 @@ class _Network:
     def __init__(self) -> None:
         self.mail: dict[tuple[int, int, int, int], torch.Tensor] = {}
         """(sender, receiver, message, microbatch) -> box."""
-        self.gathered: dict[tuple[object, ...], dict[int, torch.Tensor]] = {}
-        """Collective -> rank -> the piece that the rank contributes."""
+        self.gathered: dict[tuple[object, ...], dict[int, tuple[torch.Tensor, ...]]] = {}
+        """Collective -> rank -> the piece that the rank contributes, and its sizes."""
         self.taken: dict[tuple[object, ...], int] = {}
         """Collective -> how many ranks have its result."""
 
@@ -135,16 +135,16 @@ class _LocalTransport:
     def __init__(self, network: _Network, rank: int) -> None:
         self.network, self.rank = network, rank
 
-    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor, *sizes: torch.Tensor) -> Arriving:
         key, network = (task, instruction.ranks, instruction.target), self.network
-        network.gathered.setdefault(key, {})[self.rank] = piece
+        network.gathered.setdefault(key, {})[self.rank] = (piece, *sizes)
         while len(network.gathered[key]) < len(instruction.ranks):
             yield f"{instruction.kind.value} {task} of ranks {instruction.ranks}"
-        result = _collective(
-            instruction,
-            [network.gathered[key][other] for other in instruction.ranks],
-            instruction.ranks.index(self.rank),
-        )
+        given, place = [network.gathered[key][other] for other in instruction.ranks], instruction.ranks.index(self.rank)
+        if sizes:
+            result = torch.cat([torch.split(rows, sent.tolist())[place] for rows, sent, _ in given])
+        else:
+            result = _collective(instruction, [piece for (piece,) in given], place)
         network.taken[key] = network.taken.get(key, 0) + 1
         if network.taken[key] == len(instruction.ranks):
             del network.gathered[key], network.taken[key]

@@ -86,7 +86,7 @@ class _MetaTransport:
     def __init__(self) -> None:
         self.collectives: list[CollectiveCall] = []
 
-    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor, *sizes: torch.Tensor) -> Arriving:
         shape, count = list(piece.shape), len(instruction.ranks)
         if instruction.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) and instruction.joined is not None:
             shape[instruction.joined] *= count

@@ -120,6 +120,7 @@ class StageWriter:
                             cut=step.cut,
                             reduction=step.reduction,
                             order=step.order,
+                            sizes=tuple(numbers[v] for v in step.sizes),
                         ),
                     )
                 else:

@@ -3,7 +3,7 @@
 All ranks create the groups of all collectives at the start, in the same order. Messages between two ranks arrive in the
 order in which they are sent, because NCCL has no tags: a receiver that needs a later message first receives and keeps
 the earlier ones. This causes no extra waiting, since the sender sends the earlier ones first anyway and sends do not
-block.
+block. Over gloo a thread receives ahead (`inbox`); an NCCL receive ahead would occupy the device while it waits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 
 import torch
 import torch.distributed as dist
@@ -20,6 +22,7 @@ from alpa_explore.programs.execution.execute import Arriving
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
+from alpa_explore.runtime.ranks.inbox import Inbox, MessageKey
 from alpa_explore.runtime.ranks.times import Traffic
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.local.steps import Reduction
@@ -27,8 +30,6 @@ from alpa_explore.sharding.reshard import StepKind
 
 # Torch before 2.13 has this function under its older name.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
-_MessageKey = tuple[int, int, bool]
-"""(message, microbatch, whether an update task sends it)."""
 _OPERATIONS = {Reduction.SUM: dist.ReduceOp.SUM, Reduction.MAXIMUM: dist.ReduceOp.MAX}
 
 
@@ -53,18 +54,25 @@ class ProcessTransport:
             for p in job.pairs
         }
         self._receives = receives(job.program, rank)
-        self._expected: dict[int, Iterator[_MessageKey]] = {}
-        self._kept: dict[tuple[int, _MessageKey], torch.Tensor] = {}
+        self._expected: dict[int, Iterator[MessageKey]] = {}
+        self._kept: dict[tuple[int, MessageKey], torch.Tensor] = {}
         self._sent = _PendingSends(polls=nccl)
         self._counts: dict[tuple[int, int], int] = {}
         self.traffic = Traffic()
         self._timed = not nccl
-        if self._timed:
-            self.traffic.origin = _clock_origin()
+        self._inboxes: dict[int, Inbox] = {}
+        if not nccl:
+            self.traffic.origin = _clock_origin(rank == job.ranks[0])
+            self._inboxes = {
+                source: Inbox(f"inbox of rank {source}", partial(self._ask, source), partial(self._arrived, source))
+                for source in job.inbox
+            }
 
     def begin(self) -> None:
         """Start an iteration."""
-        self._expected = {source: self._incoming(source) for source in self.job.inbox}
+        for source, inbox in self._inboxes.items():
+            inbox.expect(self._incoming(source))
+        self._expected = {source: chain.from_iterable(self._incoming(source)) for source in self.job.inbox}
 
     def finish(self) -> None:
         """End an iteration: wait until all sends are over."""
@@ -73,13 +81,13 @@ class ProcessTransport:
         self.waits_for = ""
         assert not self._kept, "a program receives all that is sent"
 
-    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor, *sizes: torch.Tensor) -> Arriving:
         """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
         self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
         began = time.perf_counter()
         with self.collective_time:
-            result = self._collective(instruction, piece)
+            result = self._rows(instruction, piece, *sizes) if sizes else self._collective(instruction, piece)
         if self._timed:
             larger = max(piece.numel(), result.numel()) * piece.element_size()
             self.traffic.exchanged(instruction.ranks, instruction.kind.value, larger, began)
@@ -113,6 +121,24 @@ class ProcessTransport:
         dist.all_to_all_single(taken, given, group=group)
         return torch.cat([taken[members.index(r)] for r in instruction.ranks], instruction.joined)
 
+    def _rows(
+        self, instruction: Collective, piece: torch.Tensor, sent: torch.Tensor, taken: torch.Tensor
+    ) -> torch.Tensor:
+        """All rows for this rank, in the order of the collective's ranks; `sent` and `taken` are in that order too."""
+        ranks, members = instruction.ranks, sorted(instruction.ranks)
+        places = [ranks.index(member) for member in members]
+        chunks, arriving = torch.split(piece, sent.tolist()), taken.tolist()
+        result = piece.new_empty(sum(arriving), *piece.shape[1:])
+        dist.all_to_all_single(
+            result,
+            torch.cat([chunks[place] for place in places]),
+            [arriving[place] for place in places],
+            [len(chunks[place]) for place in places],
+            group=self._groups[tuple(members)],
+        )
+        by_member = dict(zip(places, torch.split(result, [arriving[place] for place in places]), strict=True))
+        return torch.cat([by_member[place] for place in range(len(ranks))])
+
     def _permuted(self, instruction: Collective, members: list[int], piece: torch.Tensor) -> torch.Tensor:
         """What this rank has after a permutation of chunks; empty messages between ranks that exchange none."""
         ranks, order, cut = instruction.ranks, instruction.order, instruction.cut
@@ -145,10 +171,10 @@ class ProcessTransport:
             return
         piece = piece.contiguous()
         pair = (self.rank, instruction.to)
+        if self._timed:  # before: a send copies what the system's buffer holds
+            self.traffic.sent(instruction.to, _message_key(instruction.message, task))
         work = dist.isend(piece, self._place[instruction.to], group=self._pairs[pair], tag=self._tag(pair))
         assert work is not None, "both ranks are in the group"
-        if self._timed:
-            self.traffic.sent(instruction.to, _message_key(instruction.message, task))
         self._sent.put(work, piece)
 
     def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
@@ -157,35 +183,42 @@ class ProcessTransport:
         awaited = _message_key(instruction.message, task)
         with self.receive_time:
             while (source, awaited) not in self._kept:
-                key = next(self._expected[source])
-                pair = (source, self.rank)
-                expected = self._receives[key[0], key[2]]
-                extents = [last - first for first, last in dict(expected.pieces)[source]]
-                piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
-                asked = time.perf_counter()
-                work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
-                assert work is not None, "both ranks are in the group"
-                self._wait(f"a message of rank {source}", work)
-                if self._timed:
-                    self.traffic.received(source, key, piece.numel() * piece.element_size(), asked)
+                self.waits_for = f"a message of rank {source}"
+                key, piece = self._inboxes[source].take() if self._inboxes else self._receive(source)
+                self.waits_for = ""
                 self._kept[source, key] = piece
         return self._kept.pop((source, awaited))
 
-    def _wait(self, what: str, work: dist.Work) -> None:
-        self.waits_for = what
+    def _receive(self, source: int) -> tuple[MessageKey, torch.Tensor]:
+        """The next message of `source`, on a GPU: queues the receive."""
+        key = next(self._expected[source])
+        work, piece = self._ask(source, key)
         work.wait()
-        self.waits_for = ""
+        return key, piece
+
+    def _ask(self, source: int, key: MessageKey) -> tuple[dist.Work, torch.Tensor]:
+        """Begin to receive the next message of `source`, which is `key`."""
+        pair = (source, self.rank)
+        expected = self._receives[key[0], key[2]]
+        extents = [last - first for first, last in dict(expected.pieces)[source]]
+        piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
+        work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
+        assert work is not None, "both ranks are in the group"
+        return work, piece
+
+    def _arrived(self, source: int, key: MessageKey, piece: torch.Tensor, asked: float) -> None:
+        self.traffic.received(source, key, piece.numel() * piece.element_size(), asked)
 
     def _tag(self, pair: tuple[int, int]) -> int:
         """The tag of the next message between two ranks, which both count; gloo matches messages by it."""
         self._counts[pair] = (self._counts.get(pair, -1) + 1) % 2**20
         return self._counts[pair]
 
-    def _incoming(self, source: int) -> Iterator[_MessageKey]:
-        """The messages that `source` sends to this rank in an iteration, in order."""
+    def _incoming(self, source: int) -> Iterator[list[MessageKey]]:
+        """The messages that each task of `source` sends to this rank in an iteration, in order."""
         for task in self.job.program.order(source):
-            for message in self.job.inbox[source].get((task.stage, task.action), ()):
-                yield _message_key(message, task)
+            messages = self.job.inbox[source].get((task.stage, task.action), ())
+            yield [_message_key(message, task) for message in messages]
 
 
 class Stopwatch:
@@ -222,17 +255,27 @@ class Stopwatch:
         return self._seconds
 
 
-def _clock_origin() -> float:
-    """By how many seconds this rank's clock is ahead of the first rank's: the median over some barriers, which all
-    ranks leave at about the same time."""
-    left = []
+def _clock_origin(first: bool) -> float:
+    """By how many seconds this rank's clock is ahead of the first rank's, for the latter 0.
+
+    Each other rank asks the first for its time, some times in turn. The quickest answer counts: it is right to half of
+    the seconds that it took.
+    """
+    asked, answer = torch.zeros(1), torch.zeros(1, dtype=torch.float64)
+    if first:
+        for other in range(1, dist.get_world_size()):
+            for _ in range(tuning.CLOCK_ROUNDS):
+                dist.recv(asked, other)
+                dist.send(answer.fill_(time.perf_counter()), other)
+        return 0.0
+    answers = []
     for _ in range(tuning.CLOCK_ROUNDS):
-        dist.barrier()
-        left.append(time.perf_counter())
-    mine = torch.tensor(left, dtype=torch.float64)
-    of_all = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(of_all, mine)
-    return float((mine - of_all[0]).median())
+        before = time.perf_counter()
+        dist.send(asked, 0)
+        dist.recv(answer, 0)
+        after = time.perf_counter()
+        answers.append((after - before, (before + after) / 2 - answer.item()))
+    return min(answers)[1]
 
 
 def _event() -> torch.cuda.Event:
@@ -276,5 +319,5 @@ class _PendingSends:
             self._queue.task_done()
 
 
-def _message_key(message: int, task: Task) -> _MessageKey:
+def _message_key(message: int, task: Task) -> MessageKey:
     return message, task.microbatch, task.action in ONCE_AN_ITERATION

@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,11 +98,13 @@ async def call(
         running = client.run(function, *arguments, workers=[worker])
         return (await asyncio.wait_for(running, seconds))[worker]
     except (OSError, TimeoutError, KeyError) as error:
-        raise ExecutorError(
+        silent = ExecutorError(
             "A Dask worker does not answer",
             found=f"{worker}: {str(error) or f'none for {seconds:.0f} s'}",
             remedy="Look at its log, or leave its host out.",
-        ) from error
+        )
+        silent.lost = (worker,)
+        raise silent from error
 
 
 def described(client: Any, used: list[tuple[str, int, int]], device: str) -> dict[str, HostFacts]:
@@ -198,11 +200,12 @@ def several(faults: list[str]) -> str:
     return "; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else "")
 
 
-async def forget_run(client: Any, name: str, workers: Sequence[str]) -> None:
-    """Let workers remove what they have of a run, those that answer."""
+async def forget_run(client: Any, name: str, workers: Sequence[str], lost: Collection[str] = ()) -> None:
+    """Let workers remove what they have of a run, those that answer; the `lost` ones are told, not waited for."""
 
     async def one(worker: str) -> None:
-        await asyncio.wait_for(client.run(dask_host.forget, name, workers=[worker]), tuning.WORKER_GONE_SECONDS)
+        seconds = tuning.LOST_SECONDS if worker in lost else tuning.WORKER_GONE_SECONDS
+        await asyncio.wait_for(client.run(dask_host.forget, name, workers=[worker]), seconds)
 
     await asyncio.gather(*map(one, workers), return_exceptions=True)
 

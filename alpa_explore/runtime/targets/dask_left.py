@@ -1,7 +1,7 @@
 """Which hosts of a Dask cluster a run can go on with after a fault: those that answer and reach each other.
 
-The scheduler may list a worker for minutes after its link was cut, so all are asked. A worker with GPUs has those that
-it sees; a host without is taken for one node of the plan.
+The scheduler may list a worker for minutes after its link was cut, so all are asked; those that the run has found lost
+get less time. A worker with GPUs has those that it sees; a host without is taken for one node of the plan.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ class HostsLeft:
     """The hosts, in words."""
 
 
-def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int) -> HostsLeft:
+def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, lost: tuple[str, ...] = ()) -> HostsLeft:
     """The hosts to go on with: `nodes` of `devices_per_node`, or fewer or smaller ones where not so much is left.
+
+    The workers `lost` did not answer a moment ago.
 
     ExecutorError where no host is left, or the scheduler does not answer.
     """
     client, opened_here = connect(scheduler)
     try:
-        found: dict[str, HostFacts] = client.sync(_usable, client, device)
+        found: dict[str, HostFacts] = client.sync(_usable, client, device, lost)
     except (OSError, TimeoutError) as error:
         raise ExecutorError(
             "The Dask scheduler does not answer", found=f"{type(error).__name__} {error}", remedy="Look at its log."
@@ -55,7 +57,9 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int) -
         else sum({found[w].machine: found[w].devices for w in workers}.values())
         for address, workers in workers_of.items()
     }
-    per_node = min(devices_per_node, 1 << max(devices_of.values(), default=0).bit_length() >> 1)
+    most = max(devices_of.values(), default=0)
+    # Of fewer devices than the plan has, a power of two: few tensors can be divided by 5 or 7.
+    per_node = devices_per_node if most >= devices_per_node else 1 << most.bit_length() >> 1
     chosen = [address for address, devices in devices_of.items() if devices >= per_node > 0][:nodes]
     if not chosen:
         raise ExecutorError("No host is left", found="no Dask worker answers", remedy="Start workers, and --resume.")
@@ -68,17 +72,19 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int) -
     )
 
 
-async def _usable(client: Any, device: str) -> dict[str, HostFacts]:
+async def _usable(client: Any, device: str, lost: tuple[str, ...]) -> dict[str, HostFacts]:
     """Worker -> its host, for all that answer and reach each other."""
 
     async def ask(worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             running = client.run(function, *arguments, workers=[worker])
-            return (await asyncio.wait_for(running, tuning.ASK_LEFT_SECONDS))[worker]
+            seconds = tuning.ASK_LEFT_SECONDS if worker in waited_for else tuning.LOST_SECONDS
+            return (await asyncio.wait_for(running, seconds))[worker]
         except (OSError, TimeoutError, KeyError):
             return None
 
     listed = list(await asyncio.wait_for(client.nthreads(), tuning.ASK_SECONDS))
+    waited_for = set(listed) - set(lost) or set(listed)
     facts = await asyncio.gather(*(ask(worker, dask_host.facts, device) for worker in listed))
     left = {worker: host for worker, host in zip(listed, facts, strict=True) if host is not None}
     # Each worker listens at the port of its address: can the others connect to it?

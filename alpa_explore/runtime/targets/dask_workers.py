@@ -11,6 +11,7 @@ host must have reached every other one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import time
@@ -38,7 +39,7 @@ from alpa_explore.runtime.targets.dask_cluster import (
     unreached_pairs,
 )
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
-from alpa_explore.runtime.targets.mirror import Mirror
+from alpa_explore.runtime.targets.mirror import Mirror, Pace
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,11 +51,15 @@ class _Share:
     count: int
     host: HostFacts
     mirror: Mirror
+    pace: Pace = field(default_factory=Pace)
+    """Of what the worker sends."""
     heard: float = field(default_factory=time.monotonic)
     """When the worker last answered."""
     known: float = field(default_factory=time.monotonic)
     """When the scheduler last knew the worker."""
     outcome: dict[str, Any] | None = None
+    lost: bool = False
+    """Whether the worker does not answer any more."""
     error: Exception | None = None
     """What went wrong here, not there: a full disk."""
 
@@ -113,13 +118,11 @@ class DaskRanks:
         ended = [outcome for outcome in outcomes if outcome is not None]
         if len(ended) < len(outcomes):
             return None
-        if self._cut is not None:
-            return self._cut
         # Hosts stop one after the other, and the ranks of the last ones lose their connections.
         failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
-        for outcome in sorted(failed, key=self._follows):
-            return outcome
+        if cause := self._cut or next(iter(sorted(failed, key=self._follows)), None):
+            return {**cause, "lost": self._lost}
         return {"state": "done" if all(o["state"] == "done" for o in ended) else "stopped"}
 
     def stop(self) -> None:
@@ -135,6 +138,7 @@ class DaskRanks:
             time.sleep(tuning.AGENT_POLL_SECONDS)
         for share in self._shares:
             if share.outcome is None:
+                share.lost = True
                 share.outcome = self._failure(f"The Dask worker {share} did not stop", "its ranks may still run")
                 self._asked_to_stop = False
         self._forget()
@@ -153,10 +157,12 @@ class DaskRanks:
                     "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
                 )
             elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
+                share.lost = True
                 share.outcome = self._failure(
                     f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
                 )
             elif now - share.heard > tuning.WORKER_LOST_SECONDS:
+                share.lost = True
                 share.outcome = self._failure(
                     f"The Dask worker {share} does not answer",
                     f"for {now - share.heard:.0f} s, while the scheduler does: its link is cut, or its host hangs",
@@ -191,6 +197,7 @@ class DaskRanks:
         self._scheduler_heard = time.monotonic()
         loop = self._client.loop.asyncio_loop
         self._tasks = [asyncio.run_coroutine_threadsafe(self._talk(share), loop) for share in shares]
+        self._tasks += [asyncio.run_coroutine_threadsafe(self._ask(share), loop) for share in shares]
         self._tasks += [asyncio.run_coroutine_threadsafe(w, loop) for w in (self._ask_scheduler(), self._try_links())]
 
     def _send(self, shares: list[_Share]) -> None:
@@ -199,14 +206,17 @@ class DaskRanks:
 
         async def to(share: _Share) -> None:
             ranks = range(share.first, share.first + share.count)
+            pace = Pace()
             files = dict.fromkeys(path for rank in ranks for path in needed[str(rank)])
             for path in ("run.json", "hosts.json", *files):
                 with (self.folder / path).open("rb") as stream:
                     offset = 0
-                    while (data := stream.read(tuning.PUT_BYTES)) or not offset:
+                    while (data := stream.read(size := pace.limit)) or not offset:
+                        began = time.monotonic()
                         await self._call(share.worker, dask_host.put, self._name, path, offset, data)
                         offset += len(data)
-                        if len(data) < tuning.PUT_BYTES:
+                        pace.note(len(data), time.monotonic() - began)
+                        if len(data) < size:
                             break
 
         async def to_all() -> None:
@@ -239,14 +249,18 @@ class DaskRanks:
         """Fetch what is new on a worker, until its ranks have ended and all is here."""
         while share.outcome is None and not self._ended:
             answer: Answer | None = None
+            began = time.monotonic()
             try:
                 words = dict(share.mirror.seen), self._stopping, requested_step(self.folder), whole_step(self.folder)
-                running = self._client.run(dask_host.exchange, self._name, *words, workers=[share.worker])
-                answer = (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
+                running = self._client.run(
+                    dask_host.exchange, self._name, share.pace.limit, *words, workers=[share.worker]
+                )
+                answer = (await asyncio.wait_for(running, tuning.PATIENT_SECONDS))[share.worker]
             except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
                 continue
             share.heard = share.known = time.monotonic()
+            share.pace.note(sum(len(piece.data) for piece in answer.pieces), share.heard - began)
             try:
                 for piece in answer.pieces if share.error is None else ():
                     share.mirror.write(piece)
@@ -258,6 +272,15 @@ class DaskRanks:
                     share.outcome = self._failure(f"The Dask worker {share} was restarted", "its ranks ended with it")
             elif not answer.more:
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
+
+    async def _ask(self, share: _Share) -> None:
+        """Note that a worker is there. It also says to the worker that the launcher is."""
+        while share.outcome is None and not self._ended:
+            with contextlib.suppress(OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
+                running = self._client.run(dask_host.alive, self._name, self._stopping, workers=[share.worker])
+                (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
+                share.heard = share.known = time.monotonic()
+            await asyncio.sleep(tuning.ALIVE_SECONDS)
 
     async def _ask_scheduler(self) -> None:
         """Note which workers the scheduler knows."""
@@ -305,9 +328,14 @@ class DaskRanks:
             task.cancel()
 
         if self._client.status == "running":
-            self._client.sync(forget_run, self._client, self._name, [share.worker for share in self._shares])
+            workers = [share.worker for share in self._shares]
+            self._client.sync(forget_run, self._client, self._name, workers, self._lost)
         if self._own:
             self._client.close()
+
+    @property
+    def _lost(self) -> tuple[str, ...]:
+        return tuple(share.worker for share in self._shares if share.lost)
 
     def _follows(self, outcome: dict[str, Any]) -> bool:
         rank = outcome["rank"]

@@ -24,7 +24,7 @@ class Ranks(Protocol):
 
     def poll(self) -> dict[str, Any] | None:
         """None while the run goes on; then its state (done, failed, stopped, written) and, of a failure, rank, what,
-        found and remedy."""
+        found, remedy, may_pass and, of workers, those that were lost."""
 
     def stop(self) -> None:
         """End the ranks; returns when they are gone."""
@@ -49,8 +49,9 @@ class Target:
     """(plan, device): raises OptionError where the plan cannot run there. Called before anything is written."""
     start: Callable[[Path, Plan, str], Ranks]
     """(folder of the run, plan, device) -> the ranks."""
-    left: Callable[[Plan, str], Left] | None = None
-    """(plan, device) -> what is left after a fault; None where a script starts the ranks. ExecutorError."""
+    left: Callable[[Plan, str, tuple[str, ...]], Left] | None = None
+    """(plan, device, workers that were lost) -> what is left after a fault; None where a script starts the ranks.
+    ExecutorError."""
 
 
 TARGETS = ("local", "torchrun", "slurm", "kubernetes", "dask")
@@ -111,7 +112,7 @@ def _start_here(folder: Path, plan: Plan, _device: str) -> Ranks:
     return LocalRanks(folder, rank_count(plan))
 
 
-def _all_left(plan: Plan, _device: str) -> Left:
+def _all_left(plan: Plan, _device: str, _lost: tuple[str, ...]) -> Left:
     """This machine still has what it had."""
     nodes, devices = plan.cluster.nodes, plan.cluster.devices_per_node
     return Left(nodes=nodes, devices_per_node=devices, hosts="", start=_start_here)
@@ -128,9 +129,9 @@ def _start_on(
     return DaskRanks(folder, rank_count(plan), scheduler, device, ports, only)
 
 
-def _hosts_left(scheduler: Any, ports: tuple[int, ...] | None, plan: Plan, device: str) -> Left:
+def _hosts_left(scheduler: Any, ports: tuple[int, ...] | None, plan: Plan, device: str, lost: tuple[str, ...]) -> Left:
     """The hosts that answer and reach each other, as many as the plan needs."""
-    found = hosts_left(scheduler, device, plan.cluster.nodes, plan.cluster.devices_per_node)
+    found = hosts_left(scheduler, device, plan.cluster.nodes, plan.cluster.devices_per_node, lost)
     return Left(
         nodes=found.nodes,
         devices_per_node=found.devices_per_node,

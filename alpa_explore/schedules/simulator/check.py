@@ -31,8 +31,9 @@ def check(schedule: Schedule) -> None:
     counts = np.zeros((4, stages, microbatches), dtype=np.int64)
     np.add.at(counts, (schedule.actions, schedule.stages, schedule.microbatches), 1)
     forward, backward, of_input, of_weight = counts
-    _exactly_once(forward, "forward pass")
-    _exactly_once(backward + of_input, "backward pass")
+    expected = _passes(schedule)
+    _exactly_once(forward, expected, "forward pass")
+    _exactly_once(backward + of_input, expected, "backward pass")
     wrong = np.argwhere(of_input != of_weight)
     if len(wrong):
         stage, microbatch = wrong[0].tolist()
@@ -51,6 +52,7 @@ def check(schedule: Schedule) -> None:
         schedule.microbatches,
         np.array(schedule.submesh_of_stage),
         microbatches,
+        schedule.depth,
         np.ones(len(schedule.actions)),
         zero,
         zero,
@@ -74,7 +76,7 @@ def refuse_deadlock(schedule: Schedule, positions: Ints) -> None:
     lines = []
     for p in stuck[:_SHOWN]:
         task = schedule.task(int(positions[p]))
-        missing = " and ".join(str(t) for t in _needs(task, schedule.num_stages) if _open(t, finished))
+        missing = " and ".join(str(t) for t in _needs(task, schedule.depth) if _open(t, finished))
         lines.append(f"submesh {p} waits at {task} for {missing}")
     more = f", and {len(stuck) - _SHOWN} more" if len(stuck) > _SHOWN else ""
     raise ScheduleError(
@@ -84,14 +86,14 @@ def refuse_deadlock(schedule: Schedule, positions: Ints) -> None:
     )
 
 
-def _needs(task: Task, num_stages: int) -> list[Task]:
-    """The tasks that must end before `task` can start."""
+def _needs(task: Task, depth: int) -> list[Task]:
+    """The tasks that must end before `task` can start; every `depth` stages are a copy of the model."""
     action, stage, microbatch = task
     if action is Action.FORWARD:
-        return [Task(Action.FORWARD, stage - 1, microbatch)] if stage else []
+        return [Task(Action.FORWARD, stage - 1, microbatch)] if stage % depth else []
     if action is Action.BACKWARD_WEIGHT:
         return [Task(Action.BACKWARD_INPUT, stage, microbatch)]
-    later = [Task(Action.BACKWARD, stage + 1, microbatch)] if stage + 1 < num_stages else []
+    later = [Task(Action.BACKWARD, stage + 1, microbatch)] if (stage + 1) % depth else []
     return [Task(Action.FORWARD, stage, microbatch), *later]
 
 
@@ -102,10 +104,23 @@ def _open(task: Task, finished: set[Task]) -> bool:
     return task not in finished
 
 
-def _exactly_once(counts: Ints, name: str) -> None:
-    wrong = np.argwhere(counts != 1)
+def _passes(schedule: Schedule) -> Ints:
+    """How many forward passes there must be of each stage and microbatch: one in its own copy of the model."""
+    stages, microbatches = np.arange(schedule.num_stages), np.arange(schedule.num_microbatches)
+    copy_of_microbatch = microbatches * schedule.copies // max(schedule.num_microbatches, 1)
+    return np.asarray(stages[:, None] // schedule.depth == copy_of_microbatch, dtype=np.int64)
+
+
+def _exactly_once(counts: Ints, expected: Ints, name: str) -> None:
+    wrong = np.argwhere(counts != expected)
     if len(wrong):
         stage, microbatch = wrong[0].tolist()
+        if not expected[stage, microbatch]:
+            raise ScheduleError(
+                "A microbatch runs through one copy of the model only",
+                found=f"a {name} of microbatch {microbatch} on stage {stage}, of another copy",
+                remedy="Leave it out.",
+            )
         raise ScheduleError(
             f"Every stage needs one {name} of every microbatch",
             found=f"{counts[stage, microbatch]} of microbatch {microbatch} on stage {stage}"

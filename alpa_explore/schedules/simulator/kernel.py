@@ -27,6 +27,7 @@ def run_events(
     microbatches: Ints,
     submesh_of_stage: Ints,
     num_microbatches: int,
+    depth: int,
     durations: Floats,
     forward_seconds: Floats,
     backward_seconds: Floats,
@@ -36,10 +37,10 @@ def run_events(
 ) -> tuple[Floats, Floats, Floats, Floats, Ints, Ints, Ints]:
     """(start, end, send start, send end, cause, send cause) of every task, and the position that each submesh reached.
 
-    `forward_seconds[s]` is the time of sending the result of F(s) over `forward_link[s]` to stage s + 1,
-    `backward_seconds[s]` that of B(s) to stage s − 1; link −1 means none. The cause is why a task started no earlier:
-    PREVIOUS, NOTHING, or the index of the task whose result it waited for. The cause of a send is NOTHING or the index
-    of the task whose send occupied the link.
+    Every `depth` stages are a pipeline of their own. `forward_seconds[s]` is the time of sending the result of F(s)
+    over `forward_link[s]` to stage s + 1, `backward_seconds[s]` that of B(s) to stage s − 1; link −1 means none. The
+    cause is why a task started no earlier: PREVIOUS, NOTHING, or the index of the task whose result it waited for. The
+    cause of a send is NOTHING or the index of the task whose send occupied the link.
     """
     submeshes, stage_count, total = len(starts) - 1, len(submesh_of_stage), len(actions)
     start, end = np.full(total, np.nan), np.full(total, np.nan)
@@ -48,8 +49,9 @@ def run_events(
     # When the input of F(s, m) and the gradient for B(s, m) arrive, and which task produced them.
     arrival = np.full((2, stage_count, num_microbatches), np.inf)
     maker = np.full((2, stage_count, num_microbatches), NOTHING)
-    arrival[0, 0, :] = 0.0
-    arrival[1, stage_count - 1, :] = 0.0
+    for first in range(0, stage_count, depth):
+        arrival[0, first, :] = 0.0
+        arrival[1, first + depth - 1, :] = 0.0
     forward_done = np.zeros((stage_count, num_microbatches), dtype=np.bool_)
     input_done = np.zeros((stage_count, num_microbatches), dtype=np.bool_)
     link_free, link_last = np.zeros(num_links), np.full(num_links, NOTHING)
@@ -98,11 +100,11 @@ def run_events(
         target, link, seconds, side = NOTHING, NOTHING, 0.0, 0
         if action == FORWARD:
             forward_done[s, m] = True
-            if s + 1 < stage_count:
+            if (s + 1) % depth != 0:
                 target, link, seconds, side = s + 1, forward_link[s], forward_seconds[s], 0
         elif action in (BACKWARD, BACKWARD_INPUT):
             input_done[s, m] = True
-            if s > 0:
+            if s % depth != 0:
                 target, link, seconds, side = s - 1, backward_link[s], backward_seconds[s], 1
         if target != NOTHING:
             at = now

@@ -45,6 +45,7 @@ def _run(with_updates: Schedule, times: Sequence[StageTimes], links: Links) -> T
         with_updates.microbatches,
         np.array(with_updates.submesh_of_stage),
         with_updates.num_microbatches,
+        with_updates.depth,
         table[with_updates.actions, with_updates.stages],
         np.array([t.send_forward_seconds for t in times]),
         np.array([t.send_backward_seconds for t in times]),
@@ -78,4 +79,4 @@ def _with_updates(schedule: Schedule) -> Schedule:
     orders = [
         np.concatenate([flat[bounds[p] : bounds[p + 1]], updates]) for p, updates in enumerate(updates_of_submesh)
     ]
-    return schedule_of(schedule.name, orders, schedule.num_microbatches)
+    return schedule_of(schedule.name, orders, schedule.num_microbatches, copies=schedule.copies)

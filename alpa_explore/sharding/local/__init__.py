@@ -10,6 +10,7 @@ proven is what runs. In the order to read them:
     losses       the divisor of a mean loss over a sharded batch; a loss whose classes are sharded
     context      attention over a divided sequence: ring, zig-zag, Ulysses
     attentions   attention on a shard: its place in the whole, and the keys and values that its heads share
+    routed       routed experts on a shard: the first of its experts, and who adds the last bias
     local_call   `localize`: which operators need changed arguments on a shard, and how
 
 It imports `graph`, `sharding.spec`, `sharding.reshard`, `sharding.strategy` and, for the list of random operators,

@@ -30,7 +30,8 @@ class LocalCollective:
     Its fields are those of a `Collective` of a program: an all-gather joins the pieces along `joined`, a reduce-scatter
     cuts their sum along `cut`, an all-to-all cuts along `cut` and joins along `joined`. A permutation cuts every piece
     along `cut`, so that the group has len(order) chunks in all; chunk number order[i] becomes the i-th, and each device
-    joins as many as it had.
+    joins as many as it had. In an all-to-all with `sizes` (two values: rows for each device, rows from
+    each) the chunks are of so many rows, and may be of different sizes.
     """
 
     kind: StepKind
@@ -41,6 +42,7 @@ class LocalCollective:
     cut: int | None = None
     reduction: Reduction = Reduction.SUM
     order: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 LocalStep: TypeAlias = "Operator | LocalCollective"
@@ -118,6 +120,12 @@ class StepWriter:
         """Append an exchange along a mesh axis: from shards of dim `joined` to shards of dim `cut`."""
         return self._collective(StepKind.ALL_TO_ALL, value, (axis,), cut=cut, joined=joined)
 
+    def exchange(self, rows: Ref, axes: tuple[int, ...], sizes: tuple[Ref, ...] = ()) -> Ref:
+        """Append an all-to-all of rows over the devices along `axes`: equally many for each, or `sizes` (those that are
+        sent, those that arrive)."""
+        given = tuple(size.tensor for size in sizes)
+        return self._collective(StepKind.ALL_TO_ALL, rows, axes, joined=0, cut=0, sizes=given)
+
     def permute(self, value: Ref, axis: int, cut: int, order: tuple[int, ...]) -> Ref:
         """Append a permutation of the chunks of dim `cut` that the devices along a mesh axis hold: of all len(order)
         chunks, number order[i] becomes the i-th."""
@@ -137,6 +145,7 @@ class StepWriter:
         cut: int | None = None,
         reduction: Reduction = Reduction.SUM,
         order: tuple[int, ...] = (),
+        sizes: tuple[int, ...] = (),
     ) -> Ref:
         self._steps.append(
             LocalCollective(
@@ -148,6 +157,7 @@ class StepWriter:
                 cut=cut,
                 reduction=reduction,
                 order=order,
+                sizes=sizes,
             )
         )
         self._next += 1

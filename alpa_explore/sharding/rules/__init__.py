@@ -1,8 +1,9 @@
 """Sharding rules, one file for each operator family: an operator and its tensors in, the splits of its work out.
 
 `factors` holds the helpers with which most rules are one line (`from_factors("mk,kn->mn", …)`); read it first, then
-`matrix`, then any family: attention, convolution, creation, elementwise, indexing, losses, normalization, reductions,
-views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
+`matrix`, then any family: attention, convolution, creation, elementwise, experts, indexing, losses, normalization,
+reductions, views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in
+`HEAVY`.
 
 To add a rule: write a function of operator and tensors in the file of its family (or in a new file); enter it in the
 `RULES` of that file under the operator kind, and in `HEAVY` if its work must not be replicated; if it runs with changed
@@ -25,6 +26,7 @@ from alpa_explore.sharding.rules import (
     convolution,
     creation,
     elementwise,
+    experts,
     indexing,
     losses,
     matrix,
@@ -41,6 +43,7 @@ RULES: Mapping[str, Rule] = {
     **convolution.RULES,
     **creation.RULES,
     **elementwise.RULES,
+    **experts.RULES,
     **indexing.RULES,
     **losses.RULES,
     **matrix.RULES,
@@ -50,5 +53,5 @@ RULES: Mapping[str, Rule] = {
 }
 """Operator kind -> its rule."""
 
-HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY | attention.HEAVY
+HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY | attention.HEAVY | experts.HEAVY
 """Kinds whose work is never replicated along a mesh axis that could divide it."""

@@ -2,11 +2,13 @@
 
     attention_calls   calls of torch's attention, replaced by the operator of `tracing.attention`
     norm_calls        calls of torch's RMS norm, replaced by the operator of `tracing.rms_norm`
+    expert_calls      calls of routed experts, replaced by the operator of `tracing.experts`
     known_values      values that a model makes from constants alone, which it may read while it is traced
     locate            module path, source line and torch function of each call while the model is traced
     unmerge           a rewrite of the graph that restores the batch dims of products, so that heads can be sharded
     trace             `trace`: the joint graph, its inputs, loss and gradients
     diagnose          an exception raised while tracing -> a CaptureError that names the place and a remedy
 
-They import `tracing.attention`, `tracing.rms_norm`, `tracing.cancelling`, `errors` and torch; not `tracing.operators`.
+They import `tracing.attention`, `tracing.experts`, `tracing.rms_norm`, `tracing.cancelling`, `models`, `errors` and
+torch; not `tracing.operators`.
 """

@@ -1,9 +1,9 @@
 """The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
 
 The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
-Attention and RMS norm that call torch's functions become one operator each (`attention_calls`, `norm_calls`). Two
-groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
-compute, into products and a softmax.
+Attention and RMS norm that call torch's functions become one operator each (`attention_calls`, `norm_calls`), and so
+do routed experts (`expert_calls`). Two groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of
+attention that the operator does not compute, into products and a softmax.
 Products over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
 """
 
@@ -29,6 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.attention_calls import whole_attention
+from alpa_explore.tracing.joint_graph.expert_calls import whole_experts
 from alpa_explore.tracing.joint_graph.norm_calls import whole_norms
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
@@ -97,6 +98,7 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
     with ExitStack() as stack:
         stack.enter_context(whole_attention())
         stack.enter_context(whole_norms())
+        stack.enter_context(whole_experts())
         stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())
         # torch logs a traceback for each failed shape rule; the CaptureError already reports it.

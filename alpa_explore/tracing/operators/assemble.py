@@ -96,6 +96,10 @@ def _warnings(held: Sequence[ModelTensor], gradients: Sequence[TracedTensor | No
     return tuple(warnings)
 
 
+_EXPERTS = "alpa_explore.experts.default"
+"""Its first output are the tokens, all others are rows for its backward pass."""
+
+
 class _GraphBuilder:
     """Tensors and operators under construction, with the number of each traced tensor and draft."""
 
@@ -128,6 +132,8 @@ class _GraphBuilder:
         arguments = tuple(self._argument(a) for a in draft.arguments)
         for key in draft.outputs:
             kind = TensorKind.GRADIENT if key in self._gradients else TensorKind.VALUE
+            if draft.kind == _EXPERTS and key.output:
+                kind = TensorKind.ROUTED
             label = draft.name if len(draft.outputs) == 1 else f"{draft.name}.{key.output}"
             self.number[key] = self._append_tensor(label, self._drafts.tensors[key], kind, index)
         outputs = tuple(self.number[key] for key in draft.outputs)

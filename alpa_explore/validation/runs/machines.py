@@ -9,6 +9,7 @@ it; a run need not fill its last node.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Cluster
@@ -49,6 +50,9 @@ NETWORKS = (
 )
 """(part of a row's source, beginning of the preset's name, bytes per second of a node's network) where the cluster of a
 source is not that of the preset."""
+_RELEASE = re.compile(r"\b(?:container|release) (\d\d)\.(\d\d)\b")
+_NEW_RELEASE = (26, 6)
+"""The first of NeMo's containers with the dispatch, fused experts and graphs of Megatron-Core in 2026."""
 RACKS = ("gb200", "gb300")
 """Presets whose node is a rack of 72 devices."""
 RACK_AS = 64
@@ -75,6 +79,7 @@ def machine(
     devices_per_node: int,
     *,
     source: str = "",
+    note: str = "",
     device: str | None = None,
     software: str | None = None,
 ) -> Machine:
@@ -84,7 +89,7 @@ def machine(
     than a cluster may have.
     """
     name = device_name(gpu_type) if device is None else device
-    profile = software_name(framework) if software is None else load_software(software).name
+    profile = software_name(framework, note) if software is None else load_software(software).name
     cluster = Cluster.parse(f"1x1:{name}", software=profile)
     full = RACK_AS if cluster.device.name in RACKS else NODE
     size = full if full == RACK_AS else _nearest_power(devices_per_node)
@@ -109,13 +114,17 @@ def device_name(gpu_type: str) -> str:
     raise UnknownNameError("Unknown gpu_type", found=repr(gpu_type), remedy=nearest_names(name, preset_names()))
 
 
-def software_name(framework: str) -> str:
-    """The software profile of a source's framework: 'NeMo 24.07' -> 'megatron'."""
+def software_name(framework: str, note: str = "") -> str:
+    """The software profile of a source's framework: 'NeMo 24.07' -> 'megatron', and of a release that its note names:
+    'container 25.11' -> 'megatron-2025'."""
     name = framework.strip().lower()
     if name in software_names():
         return name
     for part, profile in _FRAMEWORKS:
         if part in name:
+            release = _RELEASE.search(note)
+            if profile == "megatron" and release and (int(release[1]), int(release[2])) < _NEW_RELEASE:
+                return "megatron-2025"
             return profile
     known = {*software_names(), *(part for part, _ in _FRAMEWORKS)}
     raise UnknownNameError("Unknown framework", found=repr(framework), remedy=nearest_names(name, known))

@@ -74,6 +74,23 @@ def test_rows_are_named_after_their_stage_and_where_they_interleave_after_their_
     assert figure.layout.yaxis.ticktext[3].startswith("submesh 3 · ")
 
 
+@pytest.mark.parametrize("schedule", ["zb-v", "dualpipe"])
+def test_the_second_stage_of_a_submesh_is_darker_and_its_microbatches_have_a_prime(schedule) -> None:
+    plan = example_plan(num_layers=8, num_microbatches=16)
+    timeline = plan.timeline(schedule)
+    figure = timeline_figure(plan, window="whole", timelines=[timeline])
+    (backward,) = traces(figure, "backward, inputs")
+    order = timeline.schedule.submesh_of_stage
+    stages = timeline.schedule.stages[timeline.schedule.actions == Action.BACKWARD_INPUT]
+    first = np.array([order[s] not in order[:s] for s in stages])
+    own = np.array([stage_color(p) for p in backward.y])
+    assert ((np.array(backward.marker.color) == own) == first).all()
+    (numbers,) = traces(timeline_figure(plan, window=(0.2, 0.4), timelines=[timeline]), "microbatch")
+    primed = [text.endswith("′") for text in numbers.text]
+    assert any(primed)
+    assert not all(primed)
+
+
 @pytest.mark.parametrize("b", [128, 1024])
 def test_by_default_a_long_iteration_is_shown_filling_steady_and_emptying(b: int) -> None:
     plan = example_plan(num_microbatches=b)

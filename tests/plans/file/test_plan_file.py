@@ -195,7 +195,6 @@ def put(*keys: str | int, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("cluster", "devices_per_node", value=3), "3 is not a power of two"),
         (put("cluster", "nodes", value=2.0), "2.0 is not of type 'integer'"),
         (put("cluster", "nodes", value=10**9), "greater than the maximum"),
         (put("cluster", "device_figures", "memory_bandwidth", value=0), "less than or equal to the minimum"),

@@ -320,12 +320,12 @@ def test_an_unexpected_exception_of_a_thread_is_shown_with_its_traceback(session
 
 
 def test_an_impossible_cluster_is_an_error_in_place(session: Session) -> None:
-    session.set(devices_per_node=3)
+    session.set(devices_per_node=0)
     session.plan()
     assert session.wait(5)
     fault = session.store.state.fault
     assert fault is not None
-    assert "power of two" in fault.what
+    assert "at least one device" in fault.what
 
 
 def test_progress_is_part_of_the_state_while_planning(session: Session, planner: Any) -> None:

@@ -20,6 +20,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.questions.better_plan import BetterPlan
+from alpa_explore.runtime.attempts.attempt import Retry
 from alpa_explore.runtime.checkpoints.keeper import Kept
 from alpa_explore.runtime.drift import Drift, LinkDrift
 from alpa_explore.runtime.reports import StepReport
@@ -41,11 +42,13 @@ class HeldRun:
     measured_drift: Drift | None = None
     asked: list[int] = field(default_factory=list)
     kept: tuple[Kept, ...] = ()
+    retries: tuple[Retry, ...] = ()
 
     @property
     def progress(self) -> RunProgress:
         first = self.steps[0].step if self.steps else 0
-        return RunProgress(state=self.state, steps=self.steps, total=20, first_step=first, checkpoints=self.kept)
+        done = {"steps": self.steps, "checkpoints": self.kept, "retries": self.retries}
+        return RunProgress(state=self.state, total=20, first_step=first, **done)
 
     def drift(self) -> Drift | None:
         return self.measured_drift
@@ -149,7 +152,8 @@ def test_a_run_is_started_watched_and_stopped_without_blocking(tab: Tab) -> None
     panel.start.click()
     tab.says("0 of 7 steps")
     where = {"target": "local", "device": "cpu", "scheduler": None}
-    assert tab.launches == [{"plan": tab.explorer.plan, "steps": 7, "checkpoint_every": None, "resume": None, **where}]
+    kept = {"checkpoint_every": None, "retries": 0, "resume": None}
+    assert tab.launches == [{"plan": tab.explorer.plan, "steps": 7, **kept, **where}]
     assert (panel.start.disabled, panel.stop.disabled) == (True, False)
     tab.handle.step()
     tab.says("1 of 7 steps")
@@ -188,6 +192,41 @@ def test_a_failure_shows_its_reason_and_the_end_of_the_log_in_place(tab: Tab) ->
         tab.status
     )
     assert not tab.panel.start.disabled
+
+
+def test_a_run_is_retried_where_it_has_checkpoints_and_each_failure_is_a_line(tab: Tab) -> None:
+    panel = tab.panel
+    panel.retries.value = 3
+    assert (panel.retries.layout.display, panel.run_settings().retries) == ("none", 0)
+    panel.every.value = 4
+    until(lambda: panel.retries.layout.display == "", "retries can be chosen")
+    assert panel.run_settings().retries == 3
+    panel.where.value = "slurm"
+    assert panel.run_settings().retries == 0
+    panel.where.value = "local"
+    panel.start.click()
+    for _ in range(6):
+        tab.handle.step()
+    tab.says("6 of 20 steps")
+    assert tab.launches[0]["retries"] == 3
+    assert "<li>" not in tab.status
+    tab.handle.retries = tuple(
+        Retry(
+            attempt=number,
+            reason=f"Rank {number} <died>: signal 9.",
+            first_step=4 * number,
+            lost_steps=lost,
+            where=where,
+            folder=Path("/runs/mine-2"),
+        )
+        for number, lost, where in ((1, 2, ""), (2, 1, "1 stage"))
+    )
+    tab.says(
+        "<li>Attempt 1 failed: Rank 1 &lt;died&gt;: signal 9. It went on from step 4 (2 steps were lost).</li>",
+        "<li>Attempt 2 failed: Rank 2 &lt;died&gt;: signal 9. It went on from step 8 (1 step was lost), 1 stage.",
+    )
+    tab.handle.end("failed", RunError("Rank 3 died", found="signal 9", remedy="Look at its log."))
+    tab.says("Rank 3 died", "Attempt 2 failed")
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])

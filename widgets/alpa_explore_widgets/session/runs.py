@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
     from alpa_explore.runtime.drift import Drift
-    from alpa_explore.runtime.reports import StepReport
     from alpa_explore.runtime.run import Run
     from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
@@ -163,6 +162,7 @@ class TrainingRuns:
             "device": settings.device or None,
             "scheduler": settings.scheduler or None,
             "checkpoint_every": settings.checkpoint_every,
+            "retries": settings.retries,
             "resume": settings.resume or None,
             **self._sources.launch_arguments(plan),
         }
@@ -191,7 +191,7 @@ class TrainingRuns:
                     self._update(
                         trains_user_module="model" in arguments, predicted_seconds=predicted, folder=handle.folder
                     )
-                    kept = self._watch(handle, stop, run.steps)
+                    kept = self._watch(handle, stop, run)
                 except BaseException:
                     handle.stop()  # processes must not outlive the thread that watches them
                     raise
@@ -203,14 +203,17 @@ class TrainingRuns:
                     assert before is not None, "it was changed"
                     assert before.better is not None, "it was changed to this"
                     earlier = tuple(step for step in before.steps if step.step < kept)
-                    run = replace(run, plan=before.better.best, steps=earlier, changed_at=kept)
+                    run = replace(run, plan=before.better.best, steps=earlier, retries=before.retries, changed_at=kept)
                     self._store.change(run=run)
         except Exception as error:
             self._update(state="failed", changing=False, fault=fault_of(error, _FAILED))
 
-    def _watch(self, handle: Run, stop: threading.Event, earlier: tuple[StepReport, ...]) -> int | None:
-        """Report the run until its end. The step of its checkpoint where it was stopped to go on under another plan."""
-        finished, asked, kept = False, None, None
+    def _watch(self, handle: Run, stop: threading.Event, run: TrainingRun) -> int | None:
+        """Report the run until its end; `run` has what was before another plan took over.
+
+        The result is the step of its checkpoint where it was stopped to go on under another plan.
+        """
+        finished, asked, kept, earlier = False, None, None, run.steps
         looked = 0.0
         priced: dict[object, float] = {}
         while not finished:
@@ -233,6 +236,7 @@ class TrainingRuns:
                 steps=(*earlier, *progress.steps),
                 first_step=progress.first_step - len(earlier),
                 kept_step=states[-1] if states else 0,
+                retries=(*run.retries, *progress.retries),
                 **({} if finished else {"state": progress.state}),
             )
         result = handle.result()

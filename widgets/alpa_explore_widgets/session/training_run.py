@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.better_plan import BetterPlan
+    from alpa_explore.runtime.attempts.attempt import Retry
     from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.measured import Measured
     from alpa_explore.runtime.reports import StepReport
@@ -32,6 +33,8 @@ class RunSettings:
     """Address of a Dask scheduler, for the target dask."""
     checkpoint_every: int | None = None
     """Number of steps after which the state is kept; None for never."""
+    retries: int = 0
+    """How often the run goes on from its last checkpoint after the loss of a process, host or link."""
     resume: str = ""
     """Folder of a run or a checkpoint from which to go on; '' to begin anew."""
 
@@ -94,6 +97,8 @@ class TrainingRun:
     """The step of the checkpoint from which it went on; 0 where it began anew."""
     kept_step: int = 0
     """The step of its last whole checkpoint; 0 while there is none."""
+    retries: tuple[Retry, ...] = ()
+    """The failures after which it went on."""
     folder: Path | None = None
     measured: Measured | None = None
     """The measured times, once the run is done."""

@@ -90,6 +90,17 @@ class RunPanel(FigurePanel):
             optional=True,
             empty="never",
         )
+        self.retries = NumberField(
+            label="Retries",
+            hint="How often the run goes on from its last checkpoint after the loss of a process, host or link; planned"
+            " again where too few hosts are left. Empty for never.",
+            minimum=1,
+            maximum=100,
+            whole=True,
+            optional=True,
+            empty="never",
+        )
+        self.retries.layout.display = "none"  # until there are checkpoints
         self.resume = TextField(
             label="Resume from",
             hint="Folder of a run or a checkpoint: training goes on from it under the plan on screen. Empty: it begins"
@@ -103,7 +114,8 @@ class RunPanel(FigurePanel):
             value=_STEPS,
         )
         self.shown.layout.display = "none"  # until there is a choice
-        fields = [self.where, self.scheduler, self.device, self.steps, self.every, self.resume, self.shown]
+        where, how = [self.where, self.scheduler, self.device], [self.steps, self.every, self.retries, self.resume]
+        fields = [*where, *how, self.shown]
         for field in fields:
             field.observe(self._chosen, "value")
         return fields
@@ -160,12 +172,14 @@ class RunPanel(FigurePanel):
     def run_settings(self) -> RunSettings:
         """The chosen settings."""
         scheduler = self.scheduler.value if self.where.value == "dask" else ""
+        retried = self.retries.value and self.every.value and self.where.value not in _SCRIPTS
         return RunSettings(
             target=self.where.value,
             device=self.device.value,
             steps=int(self.steps.value or 1),
             scheduler=scheduler,
             checkpoint_every=int(self.every.value) if self.every.value else None,
+            retries=int(self.retries.value or 0) if retried else 0,
             resume=self.resume.value,
         )
 
@@ -174,6 +188,8 @@ class RunPanel(FigurePanel):
         self.attached.show(state)
         settings, run = self.run_settings(), state.run
         self.scheduler.layout.display = "" if settings.target == "dask" else "none"
+        can_retry = settings.checkpoint_every and settings.target not in _SCRIPTS
+        self.retries.layout.display = "" if can_retry else "none"
         if (state.plan, settings) != self._checked and not settings.check_is_remote:
             self._checked = (state.plan, settings)
             self._runs.check(settings)

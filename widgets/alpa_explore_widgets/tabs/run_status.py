@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def status_html(state: State, check: RunCheck | None) -> str:
     """The status as HTML; `check` is that of the plan on screen with the chosen settings, None if there is none."""
     run = state.run
-    parts = [] if run is None else [_run(run), _drift(run), _plan_of_run(run, state)]
+    parts = [] if run is None else [_run(run), _retries(run), _drift(run), _plan_of_run(run, state)]
     if run is None or run.finished:
         parts.append(_check(check, first=run is None))
     return f'<div class="alpa-run-status" role="status">{"".join(parts)}</div>'
@@ -52,6 +52,19 @@ def _run(run: TrainingRun) -> str:
         sentence = f"{bar} {done} of {total} steps; writing a checkpoint, after which the better plan takes over…"
     changed = f" This plan took over after step {run.changed_at:,}." if run.changed_at else ""
     return f"<p>{sentence}{changed}{data}</p>"
+
+
+def _retries(run: TrainingRun) -> str:
+    """A line for each failure after which the run went on; the reason comes from a log."""
+    lines = []
+    for retry in run.retries:
+        lost = "1 step was" if retry.lost_steps == 1 else f"{retry.lost_steps or 'no'} steps were"
+        where = f", {retry.where}" if retry.where else ""
+        lines.append(
+            f"<li>Attempt {retry.attempt} failed: {escape(retry.reason)} It went on from step {retry.first_step:,}"
+            f" ({lost} lost){escape(where)}.</li>"
+        )
+    return f'<ol class="alpa-retries">{"".join(lines)}</ol>' if lines else ""
 
 
 def _drift(run: TrainingRun) -> str:

@@ -1,0 +1,199 @@
+"""What a device computes of rows that are sorted by expert: products with each expert's matrices, gate, gradients.
+
+Rows are [R, width]; `counts` says how many of them each expert of the device has, in order. Matrices, biases and the
+gate are those of `models.routed_experts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from alpa_explore.models.routed_experts import Gate
+
+aten = torch.ops.aten
+_ALIGNMENT_BYTES = 16
+"""Of the rows that torch's grouped product takes."""
+
+
+class Experts(NamedTuple):
+    """The experts of one device."""
+
+    matrices: Sequence[torch.Tensor]
+    biases: Sequence[torch.Tensor]
+    gate: Gate
+    inputs_first: bool
+    last_bias: bool
+    """Whether the device adds the bias of the down projection."""
+
+    @property
+    def hidden_widths(self) -> list[int]:
+        """Of the products with the up projections."""
+        return [m.shape[2 if self.inputs_first else 1] for m in self.matrices[:-1]]
+
+
+class Gradients(NamedTuple):
+    """Of `results`."""
+
+    rows: torch.Tensor
+    weights: torch.Tensor
+    """[R, 1], of the weights with which the results are combined."""
+    matrices: list[torch.Tensor]
+    biases: list[torch.Tensor]
+
+
+def results(rows: torch.Tensor, counts: list[int], experts: Experts) -> tuple[torch.Tensor, torch.Tensor]:
+    """(what the experts make of the rows [R, M], the products with the up projections one after the other)."""
+    products = [_products(rows, up, counts, flipped=not experts.inputs_first) for up in experts.matrices[:-1]]
+    if experts.biases:
+        products = [p + _each_row(b, counts) for p, b in zip(products, experts.biases, strict=False)]
+    hidden = products[0] if len(products) == 1 else torch.cat(products, -1)
+    made = _products(experts.gate.inner(hidden), experts.matrices[-1], counts, flipped=not experts.inputs_first)
+    if experts.biases and experts.last_bias:
+        made = made + _each_row(experts.biases[-1], counts)
+    return made, hidden
+
+
+def gradients(
+    dy: torch.Tensor,
+    weights: torch.Tensor,
+    rows: torch.Tensor,
+    hidden: torch.Tensor,
+    counts: list[int],
+    experts: Experts,
+) -> Gradients:
+    """`dy` is the gradient of the combined tokens, for every row; `weights` [R, 1] in fp32 or wider, as the gradients
+    of rows and weights are."""
+    first = experts.inputs_first
+    scaled = (dy * weights).to(dy.dtype)
+    unweighted = _products(dy, experts.matrices[-1], counts, flipped=first)
+    inner = experts.gate.inner(hidden)
+    dweights = (inner.to(weights.dtype) * unweighted).sum(-1, keepdim=True)
+    if experts.biases and experts.last_bias:
+        dweights = dweights + (_each_row(experts.biases[-1], counts) * dy.to(weights.dtype)).sum(-1, keepdim=True)
+    dhidden = _gate_backward(experts.gate, (unweighted * weights).to(dy.dtype), hidden)
+    ups = torch.split(dhidden, experts.hidden_widths, -1)
+    drows = torch.zeros(len(dy), 1, dtype=weights.dtype, device=dy.device)
+    for part, matrix in zip(ups, experts.matrices, strict=False):
+        drows = drows + _products(part, matrix, counts, flipped=first)
+    sides = [*((rows, part) for part in ups), (inner, scaled)]
+    return Gradients(
+        drows,
+        dweights,
+        [_matrix_gradient(given, part, counts, flipped=not first) for given, part in sides],
+        [_sums(part, counts).to(bias.dtype) for (_, part), bias in zip(sides, experts.biases, strict=False)],
+    )
+
+
+class Routes(NamedTuple):
+    """Which rows some experts compute."""
+
+    order: torch.Tensor
+    """[R]: places in the flat [T · k], by expert and then by token."""
+    counts: list[int]
+    """Rows of each expert."""
+
+
+def routes(chosen: torch.Tensor, firsts: Sequence[int], own: int) -> Routes:
+    """The rows of `own` experts from each of `firsts` on, in this order; `chosen` [T, k] are the experts of tokens."""
+    flat, count = chosen.reshape(-1), len(firsts) * own
+    key = torch.full_like(flat, count)
+    for number, first in enumerate(firsts):
+        key = torch.where((flat >= first) & (flat < first + own), flat - first + number * own, key)
+    counts = torch.bincount(key, minlength=count + 1)[:count].tolist()
+    return Routes(torch.argsort(key, stable=True)[: sum(counts)], counts)
+
+
+def placed(rows: torch.Tensor, found: Routes, chosen: torch.Tensor) -> torch.Tensor:
+    """[T, k, width]: the rows at their places, zeros elsewhere."""
+    places = rows.new_zeros(chosen.numel(), rows.shape[1])
+    places[found.order] = rows
+    return places.view(*chosen.shape, -1)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which values of `dtype` are added up."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _products(rows: torch.Tensor, matrices: torch.Tensor, counts: list[int], *, flipped: bool) -> torch.Tensor:
+    """Rows of every expert times its matrix [in, out]; `flipped`: [out, in]."""
+    if flipped:
+        matrices = matrices.transpose(1, 2)
+    if _fits_grouped(rows, matrices):
+        return functional.grouped_mm(rows, matrices, offs=_ends(counts, rows))
+    made = rows.new_empty(len(rows), matrices.shape[2])
+    for part, matrix, out in zip(torch.split(rows, counts), matrices, torch.split(made, counts), strict=True):
+        torch.mm(part, matrix, out=out)
+    return made
+
+
+def _matrix_gradient(given: torch.Tensor, part: torch.Tensor, counts: list[int], *, flipped: bool) -> torch.Tensor:
+    """For every expert givenᵀ · part, [E, in, out]; `flipped`: [E, out, in]."""
+    left, right = (part, given) if flipped else (given, part)
+    if _fits_grouped(left, right):
+        return functional.grouped_mm(left.t(), right, offs=_ends(counts, left))
+    made = left.new_empty(len(counts), left.shape[1], right.shape[1])
+    for a, b, out in zip(torch.split(left, counts), torch.split(right, counts), made, strict=True):
+        torch.mm(a.t(), b, out=out)
+    return made
+
+
+def _fits_grouped(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether torch's grouped kernel takes these operands: 16-bit on CUDA, with aligned rows."""
+    if not left.is_cuda or left.dtype is not torch.bfloat16:
+        return False
+    aligned = _ALIGNMENT_BYTES // left.element_size()
+    return all(size % aligned == 0 for size in (left.shape[-1], *right.shape[-2:]))
+
+
+def _ends(counts: list[int], rows: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(counts, device=rows.device).cumsum(0).to(torch.int32)
+
+
+def _each_row(bias: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    """The bias of the expert of every row."""
+    return bias.repeat_interleave(torch.tensor(counts, device=bias.device), 0)
+
+
+def _sums(part: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    """For every expert the sum of its rows."""
+    return torch.stack([rows.sum(0, dtype=wide(part.dtype)) for rows in torch.split(part, counts)])
+
+
+def _gate_backward(gate: Gate, dinner: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """The gradient of `hidden`, given that of `gate.inner(hidden)`."""
+    given, up = gate.parts(hidden)
+    cut = given.clamp(max=gate.limit) if gate.limit else given
+    if up is None:
+        dgate = dinner
+        dup = None
+    else:
+        cut_up = up.clamp(-gate.limit, gate.limit) if gate.limit else up
+        dgate = dinner * (cut_up + gate.shift)
+        dup = dinner * (gate._replace(layout="plain").inner(given))
+        if gate.limit:
+            dup = dup * (up.abs() <= gate.limit)
+    dgate = _activation_backward(gate.activation, dgate, cut * gate.alpha)
+    if gate.limit:
+        dgate = dgate * (given <= gate.limit)
+    return gate.joined(dgate, dup)
+
+
+def _activation_backward(name: str, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    match name:
+        case "silu":
+            made: torch.Tensor = aten.silu_backward(dy, x)
+        case "gelu":
+            made = aten.gelu_backward(dy, x)
+        case "gelu_tanh":
+            made = aten.gelu_backward(dy, x, approximate="tanh")
+        case "relu":
+            made = aten.threshold_backward(dy, x, 0)
+        case _:
+            assert name == "relu2", name
+            made = dy * 2 * functional.relu(x)
+    return made

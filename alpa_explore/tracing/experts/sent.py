@@ -1,0 +1,181 @@
+"""Routed experts in steps: rows travel to the devices that hold their experts, are computed there, and come back.
+
+    experts_sent       tokens, chosen -> rows by destination and expert, and how many there are
+    experts_computed   rows that arrived -> their results, and what the backward pass needs; and its backward
+    experts_placed     rows that came back -> tokens
+
+Between the steps are all-to-alls (`sharding.local.routed`). The devices hold `own` experts each, from `firsts` on; rows
+of other experts are left out. Rows arrive by sender, and for each sender by expert: `counts` [senders, own].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from alpa_explore.models.routed_experts import Gate
+from alpa_explore.tracing.experts.rows import Experts, gradients, placed, results, routes, wide
+from alpa_explore.tracing.experts.whole import GATE
+
+
+@torch.library.custom_op(
+    "alpa_explore::experts_sent",
+    mutates_args=(),
+    schema="(Tensor tokens, Tensor chosen, int[] firsts, int own) -> (Tensor, Tensor, Tensor)",
+)
+def sent(
+    tokens: torch.Tensor, chosen: torch.Tensor, firsts: Sequence[int], own: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(rows [R, width], counts [devices, own], rows for each device [devices]). `tokens` may also be [T, k], one value
+    for each choice: rows [R, 1]."""
+    found = routes(chosen, firsts, own)
+    whole = tokens.shape == chosen.shape
+    rows = tokens.reshape(-1, 1)[found.order] if whole else tokens[found.order // chosen.shape[1]]
+    counts = torch.tensor(found.counts, device=chosen.device).view(-1, own)
+    return rows, counts, counts.sum(1)
+
+
+@sent.register_fake
+def _sent_shapes(
+    tokens: torch.Tensor, chosen: torch.Tensor, firsts: Sequence[int], own: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    width = 1 if tokens.shape == chosen.shape else tokens.shape[1]
+    counts = chosen.new_empty(len(firsts), own, dtype=torch.int64)
+    return tokens.new_empty(chosen.numel(), width), counts, counts.new_empty(len(firsts))
+
+
+@torch.library.custom_op(
+    "alpa_explore::experts_computed",
+    mutates_args=(),
+    schema="(Tensor arrived, Tensor counts, Tensor[] matrices, Tensor[] biases,"
+    f" {GATE}, bool last_bias) -> (Tensor, Tensor, Tensor)",
+)
+def computed(
+    arrived: torch.Tensor,
+    counts: torch.Tensor,
+    matrices: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor],
+    activation: str,
+    layout: str,
+    inputs_first: bool,
+    limit: float,
+    alpha: float,
+    shift: float,
+    last_bias: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(results in the order of arrival, rows and hidden by expert)."""
+    own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
+    order = _by_expert(counts)
+    rows = arrived[order]
+    made, hidden = results(rows, counts.sum(0).tolist(), own)
+    return _in_order(made, order), rows, hidden
+
+
+@computed.register_fake
+def _computed_shapes(
+    arrived: torch.Tensor,
+    counts: torch.Tensor,
+    matrices: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor],
+    activation: str,
+    layout: str,
+    inputs_first: bool,
+    *options: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    width = sum(m.shape[2 if inputs_first else 1] for m in matrices[:-1])
+    return torch.empty_like(arrived), torch.empty_like(arrived), arrived.new_empty(len(arrived), width)
+
+
+@torch.library.custom_op(
+    "alpa_explore::experts_computed_backward",
+    mutates_args=(),
+    schema="(Tensor gradient, Tensor weights, Tensor rows, Tensor hidden, Tensor counts, Tensor[] matrices,"
+    f" Tensor[] biases, {GATE}, bool last_bias) -> Tensor[]",
+)
+def computed_backward(
+    gradient: torch.Tensor,
+    weights: torch.Tensor,
+    rows: torch.Tensor,
+    hidden: torch.Tensor,
+    counts: torch.Tensor,
+    matrices: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor],
+    activation: str,
+    layout: str,
+    inputs_first: bool,
+    limit: float,
+    alpha: float,
+    shift: float,
+    last_bias: bool,
+) -> list[torch.Tensor]:
+    """[of rows, of weights, of each matrix, of each bias]. `gradient` [R, M] and `weights` [R, 1], as their gradients,
+    are in the order of arrival; rows and hidden are by expert."""
+    own = Experts(matrices, biases, Gate(activation, layout, limit, alpha, shift), inputs_first, last_bias)
+    order = _by_expert(counts)
+    weight = weights[order].to(wide(gradient.dtype))
+    rows, hidden = rows.reshape(-1, gradient.shape[1]), hidden.reshape(-1, sum(own.hidden_widths))
+    made = gradients(gradient[order], weight, rows, hidden, counts.sum(0).tolist(), own)
+    dweights = _in_order(made.weights, order).to(weights.dtype)
+    return [_in_order(made.rows.to(gradient.dtype), order), dweights, *made.matrices, *made.biases]
+
+
+@computed_backward.register_fake
+def _computed_backward_shapes(
+    gradient: torch.Tensor,
+    weights: torch.Tensor,
+    rows: torch.Tensor,
+    hidden: torch.Tensor,
+    counts: torch.Tensor,
+    matrices: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor],
+    *options: Any,
+) -> list[torch.Tensor]:
+    return [torch.empty_like(t) for t in (gradient, weights, *matrices, *biases)]
+
+
+@torch.library.custom_op(
+    "alpa_explore::experts_placed",
+    mutates_args=(),
+    schema="(Tensor rows, Tensor chosen, Tensor? weights, int[] firsts, int own, bool summed) -> Tensor",
+)
+def put(
+    rows: torch.Tensor,
+    chosen: torch.Tensor,
+    weights: torch.Tensor | None,
+    firsts: Sequence[int],
+    own: int,
+    summed: bool,
+) -> torch.Tensor:
+    """[T, width], the sum over each token's experts, times `weights` [T, k] where given; not `summed`: [T, k] of rows
+    of one number. `rows` are in the order in which they were sent."""
+    places = placed(rows, routes(chosen, firsts, own), chosen)
+    if not summed:
+        return places.squeeze(-1)
+    places = places.to(wide(rows.dtype))
+    return (places if weights is None else places * weights.unsqueeze(-1)).sum(1).to(rows.dtype)
+
+
+@put.register_fake
+def _put_shapes(
+    rows: torch.Tensor,
+    chosen: torch.Tensor,
+    weights: torch.Tensor | None,
+    firsts: Sequence[int],
+    own: int,
+    summed: bool,
+) -> torch.Tensor:
+    return rows.new_empty(len(chosen), rows.shape[1]) if summed else rows.new_empty(chosen.shape)
+
+
+def _by_expert(counts: torch.Tensor) -> torch.Tensor:
+    """The rows that arrived, by expert and then by sender."""
+    senders, own = counts.shape
+    expert = torch.arange(own, device=counts.device).repeat(senders)
+    return torch.argsort(expert.repeat_interleave(counts.flatten()), stable=True)
+
+
+def _in_order(rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Undo taking rows in an order."""
+    return torch.empty_like(rows).index_copy_(0, order, rows)
