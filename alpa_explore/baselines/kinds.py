@@ -8,7 +8,8 @@ zero-2               the same, and accumulated gradients
 zero-3, or fsdp      the same, and weights
 hsdp                 zero-3 in groups of devices that are replicas of each other: dp = replicas × shards
 megatron             pp stages of equally many layers, each on dp × tp devices: axis 0 data, axis 1 tensor; ZeRO-1
-                     where that is the default of the software
+                     where that is the default of the software. With cp > 1 an axis between them divides the
+                     sequence (context parallelism), attention by a ring
 fsdp+tp+pp           the same with weights sharded over the data-parallel devices, as torchtitan runs it, or over
                      those of a replica, as in hsdp
 
@@ -43,7 +44,7 @@ ALIASES = {"fsdp": "zero-3", "ddp": "data-parallel", "3d": "megatron"}
 """Other names of baselines."""
 _TAKES = {
     "hsdp": ("replicas",),
-    "megatron": ("tp", "dp", "pp"),
+    "megatron": ("tp", "dp", "pp", "cp"),
     "fsdp+tp+pp": ("tp", "dp", "pp", "replicas"),
     "gpipe-equal-layers": ("pp",),
 }
@@ -65,13 +66,15 @@ class RolePipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """The degrees that the user fixed; None is free. tp × dp × pp devices are all of the cluster."""
+    """The degrees that the user fixed; None is free. tp × cp × dp × pp devices are all of the cluster."""
 
     tp: int | None = None
     dp: int | None = None
     pp: int | None = None
     replicas: int | None = None
     """Groups of data-parallel devices, each of which holds all weights once."""
+    cp: int | None = None
+    """1 where it is not given."""
 
     def only(self, kind: str) -> Degrees:
         """Those that a baseline takes."""
@@ -153,21 +156,30 @@ def _stages_on(submesh: Submesh, count: int, cuts: tuple[int, ...] = ()) -> Pipe
 
 def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
     """The pipelines with every tp, dp and pp that fits the cluster, the layers and the batch."""
-    software = cluster.software
+    software, cp = cluster.software, degrees.cp or 1
+    context = Role.CONTEXT_ZERO_1 if software.shards_optimizer else Role.CONTEXT
     data = Role.DATA_ZERO_1 if software.shards_optimizer else Role.DATA
     tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
     for submesh, ranges in _equal_stages(cluster, num_layers, replace(degrees, pp=1) if kind == "hsdp" else degrees):
         pp = len(ranges)
         for tp in range(1, submesh.devices + 1):
-            dp, rest = divmod(submesh.devices, tp)
-            if rest or samples % dp or degrees.tp not in (None, tp) or degrees.dp not in (None, dp):
+            dp, rest = divmod(submesh.devices, tp * cp)
+            # The positions of several samples on a device are not divided together.
+            if (
+                rest
+                or (samples % dp if cp == 1 else samples != dp)
+                or degrees.tp not in (None, tp)
+                or degrees.dp not in (None, dp)
+            ):
                 continue
             if tp > 1 and (kind == "hsdp" or (degrees.tp is None and tp > cluster.devices_per_node)):
                 continue  # tensor parallelism across nodes only where the user asks for it
             if kind == "megatron":
-                mesh = logical_mesh(cluster, submesh, (dp, tp))
-                roles = tuple(role for role, size in ((data, dp), (tensor, tp)) if size > 1)
-                yield _role_pipeline(f"tp {tp}, dp {dp}, pp {pp}", ranges, submesh, mesh, roles)
+                shape = (dp, cp, tp) if cp > 1 else (dp, tp)
+                mesh = logical_mesh(cluster, submesh, shape)
+                roles = tuple(role for role, size in ((data, dp), (context, cp), (tensor, tp)) if size > 1)
+                text = f"tp {tp}, {f'cp {cp}, ' if cp > 1 else ''}dp {dp}, pp {pp}"
+                yield _role_pipeline(text, ranges, submesh, mesh, roles)
                 continue
             for replicas in _replicas(cluster, submesh, dp, degrees, always=kind == "hsdp"):
                 shards = dp // replicas
@@ -216,7 +228,8 @@ def _no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, deg
         f"The baseline {kind} is not possible on {cluster} with these degrees",
         found=f"{_degrees(degrees)}, {num_layers} layers, {samples} samples in a microbatch",
         remedy=f"pp must divide {num_layers} layers, dp the samples, replicas dp; tp × dp × pp must be "
-        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes.",
+        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes."
+        + (" With cp: tp × cp × dp, and microbatches of dp samples." if (degrees.cp or 1) > 1 else ""),
     )
 
 
