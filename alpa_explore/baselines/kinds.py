@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from alpa_explore.baselines.roles import Role
+from alpa_explore.baselines.roles import EXPERT_OF, Role
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, logical_meshes, submeshes
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.inter_op.options import PipelineOptions
@@ -43,8 +43,8 @@ ALIASES = {"fsdp": "zero-3", "ddp": "data-parallel", "3d": "megatron"}
 """Other names of baselines."""
 _TAKES = {
     "hsdp": ("replicas",),
-    "megatron": ("tp", "dp", "pp"),
-    "fsdp+tp+pp": ("tp", "dp", "pp", "replicas"),
+    "megatron": ("tp", "dp", "pp", "ep"),
+    "fsdp+tp+pp": ("tp", "dp", "pp", "replicas", "ep"),
     "gpipe-equal-layers": ("pp",),
 }
 """The degrees that a baseline takes."""
@@ -72,6 +72,8 @@ class Degrees:
     pp: int | None = None
     replicas: int | None = None
     """Groups of data-parallel devices, each of which holds all weights once."""
+    ep: int | None = None
+    """Data-parallel devices that hold different experts: it divides dp, and the shards of a replica."""
 
     def only(self, kind: str) -> Degrees:
         """Those that a baseline takes."""
@@ -103,14 +105,21 @@ def check_degrees(kind: str, degrees: Degrees) -> None:
 
 
 def role_pipelines(
-    kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees
+    kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees, experts: int = 1
 ) -> tuple[RolePipeline, ...]:
-    """The pipelines that a baseline with roles may be on `cluster`; `samples` are those of one microbatch.
+    """The pipelines that a baseline with roles may be on `cluster`; `samples` are those of one microbatch, `experts`
+    those of a block, 1 where there are none.
 
     OptionError, with what would work, where there is none.
     """
     if kind not in _ONE_STAGE:
-        found = tuple(_divided(kind, cluster, num_layers, samples, degrees))
+        if degrees.ep is not None and experts % degrees.ep:
+            raise OptionError(
+                "The experts cannot be divided for this degree",
+                found=f"ep={degrees.ep} for {experts} experts a block" if experts > 1 else "no routed experts",
+                remedy=f"Give a divisor of {experts}." if experts > 1 else "Leave ep out.",
+            )
+        found = tuple(_divided(kind, cluster, num_layers, samples, degrees, experts))
         return found or _no_pipeline(kind, cluster, num_layers, samples, degrees)
     if samples % cluster.devices:
         raise OptionError(
@@ -151,8 +160,10 @@ def _stages_on(submesh: Submesh, count: int, cuts: tuple[int, ...] = ()) -> Pipe
     return PipelineOptions(cuts=cuts, num_stages=count, stage_submeshes=stage_submeshes)
 
 
-def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
-    """The pipelines with every tp, dp and pp that fits the cluster, the layers and the batch."""
+def _divided(
+    kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees, experts: int
+) -> Iterator[RolePipeline]:
+    """The pipelines with every tp, dp, pp and ep that fits the cluster, the layers, the batch and the experts."""
     software = cluster.software
     data = Role.DATA_ZERO_1 if software.shards_optimizer else Role.DATA
     tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
@@ -165,21 +176,34 @@ def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees
             if tp > 1 and (kind == "hsdp" or (degrees.tp is None and tp > cluster.devices_per_node)):
                 continue  # tensor parallelism across nodes only where the user asks for it
             if kind == "megatron":
-                mesh = logical_mesh(cluster, submesh, (dp, tp))
-                roles = tuple(role for role, size in ((data, dp), (tensor, tp)) if size > 1)
-                yield _role_pipeline(f"tp {tp}, dp {dp}, pp {pp}", ranges, submesh, mesh, roles)
+                for ep in _expert_degrees(dp, degrees, experts):
+                    mesh = logical_mesh(cluster, submesh, (dp // ep, ep, tp))
+                    axes = ((data, dp // ep), (EXPERT_OF[data], ep), (tensor, tp))
+                    roles = tuple(role for role, size in axes if size > 1)
+                    text = f"tp {tp}, dp {dp}, pp {pp}" + (f", ep {ep}" if ep > 1 else "")
+                    yield _role_pipeline(text, ranges, submesh, mesh, roles)
                 continue
             for replicas in _replicas(cluster, submesh, dp, degrees, always=kind == "hsdp"):
                 shards = dp // replicas
-                mesh = logical_mesh(cluster, submesh, (replicas, shards, tp))
-                roles = tuple(
-                    role
-                    for role, size in ((Role.DATA, replicas), (Role.SHARDED_DATA, shards), (tensor, tp))
-                    if size > 1
-                )
-                text = f"{replicas} replicas of {shards} shards" if replicas > 1 else f"{shards} shards"
-                text += "" if kind == "hsdp" else f", tp {tp}, pp {pp}"
-                yield _role_pipeline(text, ranges, submesh, mesh, roles)
+                for ep in _expert_degrees(shards, degrees, experts if kind != "hsdp" else 1):
+                    mesh = logical_mesh(cluster, submesh, (replicas, shards // ep, ep, tp))
+                    parts = (
+                        (Role.DATA, replicas),
+                        (Role.SHARDED_DATA, shards // ep),
+                        (Role.EXPERT_SHARDED, ep),
+                        (tensor, tp),
+                    )
+                    roles = tuple(role for role, size in parts if size > 1)
+                    text = f"{replicas} replicas of {shards} shards" if replicas > 1 else f"{shards} shards"
+                    text += "" if kind == "hsdp" else f", tp {tp}, pp {pp}" + (f", ep {ep}" if ep > 1 else "")
+                    yield _role_pipeline(text, ranges, submesh, mesh, roles)
+
+
+def _expert_degrees(size: int, degrees: Degrees, experts: int) -> tuple[int, ...]:
+    """The degrees of expert parallelism among `size` data-parallel devices."""
+    if degrees.ep is not None:
+        return (degrees.ep,) if size % degrees.ep == 0 else ()
+    return tuple(ep for ep in range(1, size + 1) if size % ep == 0 == experts % ep)
 
 
 def _replicas(cluster: Cluster, submesh: Submesh, dp: int, degrees: Degrees, *, always: bool) -> tuple[int, ...]:
@@ -215,7 +239,7 @@ def _no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, deg
     raise OptionError(
         f"The baseline {kind} is not possible on {cluster} with these degrees",
         found=f"{_degrees(degrees)}, {num_layers} layers, {samples} samples in a microbatch",
-        remedy=f"pp must divide {num_layers} layers, dp the samples, replicas dp; tp × dp × pp must be "
+        remedy=f"pp must divide {num_layers} layers, dp the samples, replicas and ep dp; tp × dp × pp must be "
         f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes.",
     )
 
