@@ -16,6 +16,9 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
 - TENSOR_SEQUENCE, the same with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198, §4.2): operators on
   the residual stream (norms, dropout, additions) shard the sequence; matrix products do not.
 
+- CONTEXT and CONTEXT_ZERO_1 (context parallelism), operators shard the positions of the sequence, attention with its
+  keys and values; weights, gradients and optimizer state are as with DATA and DATA_ZERO_1.
+
 In a graph in which no dim is known to be of the sequence or of the residual stream (`dims`) both tensor roles say only
 that no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
 
@@ -52,6 +55,8 @@ class Role(enum.Enum):
     EXPERT_SHARDED = "sharded data and experts"
     TENSOR = "tensor"
     TENSOR_SEQUENCE = "tensor and sequence"
+    CONTEXT = "context"
+    CONTEXT_ZERO_1 = "context, optimizer sharded"
 
 
 EXPERT_OF = {
@@ -63,9 +68,11 @@ EXPERT_OF = {
 _DATA_OF = {expert: data for data, expert in EXPERT_OF.items()}
 _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
 }
 """What data-parallel replicas divide among each other beside the batch."""
+_CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)
 _TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
 _OVER_VOCABULARY = (
     "aten.embedding.default",
@@ -87,7 +94,7 @@ def strategies_for_roles(
     """
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
     if labels is None:
-        labels = dim_labels(problem.stage.layered.graph) if set(roles) & set(_TENSOR) else {}
+        labels = dim_labels(problem.stage.layered.graph) if set(roles) & {*_TENSOR, *_CONTEXT} else {}
     batch, graph = batch_options(problem), problem.stage.layered.graph
     permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
@@ -104,6 +111,8 @@ def strategies_for_roles(
                 follows = _experts_stored(node, options) if experts else _stored(problem, node, options, data, labels)
             elif role in _TENSOR:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
+            elif role in _CONTEXT:
+                follows = _context_parallel(problem, node, options, axis, batch.get(v, frozenset()), labels)
             else:
                 cuts = batch.get(v, frozenset())
                 follows = np.array([not cuts or option in cuts for option in options.options], dtype=bool)
@@ -164,6 +173,23 @@ def _tensor_parallel(
     return np.logical_or(inner, sequence)
 
 
+def _context_parallel(
+    problem: StageProblem, node: Node, options: NodeOptions, axis: int, batch: frozenset[Option], labels: DimLabels
+) -> Flags:
+    """For each option of an operator, whether it shards the positions of as many tensors as any can."""
+    operator = problem.stage.layered.graph.operators[node.subject]
+    tensors = (*operator.inputs, *operator.outputs)
+    along = (Label.POSITIONS, Label.ROWS)
+    counts = np.zeros(len(options.options), dtype=np.int64)
+    for place in options.at_axis[axis]:
+        pairs = zip(tensors, options.options[place], strict=True)
+        found = [labels.get((t, p)) for t, p in pairs if p >= 0]
+        counts[place] = 0 if Label.SAMPLES in found else sum(label in along for label in found)
+    if counts.max() > 0:
+        return np.asarray(counts == counts.max())
+    return np.array([option not in batch for option in options.options], dtype=bool)
+
+
 def _labels(operator: Operator, option: Option, labels: DimLabels) -> set[Label]:
     """The labels of the dims that an option shards."""
     pairs = zip((*operator.inputs, *operator.outputs), option, strict=True)
@@ -191,7 +217,7 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
             return stored >= 0
         if node.kind in _SHARDED_KINDS.get(role, ()):
             return stored >= 0
-        if role in (Role.DATA, *_SHARDED_KINDS):
+        if role not in _TENSOR:
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
         if stored < 0 or (tensor, stored) not in labels:
             return True

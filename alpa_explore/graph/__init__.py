@@ -18,7 +18,7 @@ It imports `errors` and `units` only; never torch.
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, tensor_refs
-from alpa_explore.graph.tensor import PRECISIONS, Tensor, TensorKind
+from alpa_explore.graph.tensor import PRECISIONS, Tensor, TensorKind, full_precision
 from alpa_explore.graph.verify import verify
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Tensor",
     "TensorKind",
     "TrainingGraph",
+    "full_precision",
     "tensor_refs",
     "verify",
 ]

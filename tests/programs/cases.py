@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+from dataclasses import replace
 
 import torch
 from torch.utils._pytree import tree_map
@@ -44,7 +45,9 @@ def captured(name, samples, seed, options):
 class Case:
     """A model in float64 with B microbatches of its own."""
 
-    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, **options):
+    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, context="", **options):
+        """`context` names the ways in which attention may be divided over the sequence."""
+        self.context = context
         self.graph, self.state = captured(name, samples, seed, tuple(options.items()))
         layering = cluster_operators(self.graph, num_layers, delta=1.0)
         self.layer_of_forward = layering.layer_of_forward
@@ -65,6 +68,9 @@ class Case:
     def problem(self, first, last, mesh_shape, rematerialized=None):
         """`rematerialized` names layers; as the graph says unless given."""
         device = Cluster.parse("1x4:v100").device
+        if self.context:
+            offered = replace(device.software, context_positions=1, context_factors=self.context)
+            device = replace(device, software=offered)
         mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
         stage = self.stage
         if rematerialized is not None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.printable import printable
@@ -49,7 +50,7 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     argument = parser.add_argument
-    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    add_model(parser)
     argument(
         "--cluster",
         required=True,
@@ -78,12 +79,12 @@ def run(options: argparse.Namespace) -> int:
     """Print one row for the automatic plan and one for each baseline."""
     from alpa_explore.baselines.kinds import KINDS, Degrees, check_degrees, known_kind
     from alpa_explore.cluster import Cluster
-    from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target, write_text
 
     if options.html is not None:
         check_target(options.html, "The page")
-    model = entry(options.model)
+    model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.planner import interface
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    graph = microbatch_graph(model.name, b, precision=options.precision)
+    graph = microbatch_graph(model.reference, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
         line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
         automatic = interface.plan(
