@@ -63,8 +63,8 @@ def baseline(
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
 
     `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also of gpipe-equal-layers), `replicas` those of
-    hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different experts. `cp` (megatron): so many devices share a
-    sequence, 1 where it is not given. Values of another degree that is not given are tried, and the fastest plan that
+    hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different experts. `cp` (megatron): so many devices share
+    a sequence, 1 where it is not given. Values of another degree that is not given are tried, and the fastest plan that
     fits is returned. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide;
     otherwise raises as `ax.plan` does.
     """

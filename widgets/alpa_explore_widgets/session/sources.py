@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.settings import Settings
 
-_FAMILIES = {"gpt": "GPT", "llama": "Llama", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
+_FAMILIES = {
+    "gpt": "GPT",
+    "llama": "Llama",
+    "qwen3": "Qwen3",
+    "mixtral": "Mixtral",
+    "deepseek": "DeepSeek",
+    "gpt-oss": "GPT-OSS",
+    "vit": "ViT",
+    "dit": "DiT",
+    "moe": "GShard-MoE",
+    "wide-resnet": "Wide-ResNet",
+    "mlp": "MLP",
+}
 HALF = "float16"
 """The dtype whose peak rate is a setting."""
 
