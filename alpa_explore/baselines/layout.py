@@ -7,27 +7,50 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualLayout:
-    """A tensor × data × pipeline layout. Devices are numbered tensor first, then data, then pipeline."""
+    """A tensor × context × data × pipeline layout. Devices are numbered in this order. Those of a stage are divided
+    another way for experts: expert tensor × expert × copies of them (Megatron)."""
 
     tensor: int
     data: int
     pipeline: int
     microbatches: int
     """Of an iteration, for each data-parallel replica."""
-    blocks: tuple[int, ...]
-    """Blocks of each part of the pipeline: part c · pipeline + s is chunk c of stage s."""
+    blocks: tuple[float, ...]
+    """Blocks of each part of the pipeline: part c · pipeline + s is chunk c of stage s. Where blocks differ, the block
+    of the work is a period of them, and a part may have a fraction of one."""
     head_part: int
     """The part that has the head and the loss."""
+    context: int = 1
+    """Devices that share the sequence."""
+    expert: int = 1
+    """Devices that share the experts of a layer."""
+    expert_tensor: int = 1
+    """Devices that share each matrix of an expert."""
     zero_stage: int = 0
     recompute: str = "none"
     """'none', 'selective' (attention) or 'full' (only the inputs of blocks are held)."""
     low_precision: str | None = None
-    """dtype in which the products of blocks run, such as 'float8_e4m3fn'; None for the dtype of the graph."""
+    """In which the products of blocks run, of `cost.blocks.casts.RECIPES`; None for the dtype of the graph."""
 
     @property
     def devices(self) -> int:
         """Number of devices."""
-        return self.tensor * self.data * self.pipeline
+        return self.stage_devices * self.pipeline
+
+    @property
+    def stage_devices(self) -> int:
+        """Number of devices of a stage."""
+        return self.tensor * self.replicas
+
+    @property
+    def replicas(self) -> int:
+        """Copies of every weight but those of experts: devices that share the sequence have one each."""
+        return self.context * self.data
+
+    @property
+    def expert_replicas(self) -> int:
+        """Copies of every expert."""
+        return self.stage_devices // (self.expert * self.expert_tensor)
 
     @property
     def chunks(self) -> int:

@@ -70,8 +70,12 @@ class _Pricer:
     def __init__(self, work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> None:
         self.work, self.cluster, self.layout, self.time = work, cluster, layout, time
         self.software = cluster.software
-        self.replicas: Group = device_group(cluster, layout.data, layout.tensor)
+        self.replicas: Group = device_group(cluster, layout.replicas, layout.tensor)
+        self.expert_replicas: Group = device_group(
+            cluster, layout.expert_replicas, layout.expert * layout.expert_tensor
+        )
         self.parameters = [self._parameters(stage) for stage in range(layout.pipeline)]
+        self.expert_parameters = [self._expert_parameters(stage) for stage in range(layout.pipeline)]
 
     def seconds_only(self) -> float:
         """The seconds of an iteration; for fits."""
@@ -107,12 +111,19 @@ class _Pricer:
         pipeline = (self.layout.microbatches * slowest + filling + self._hidden_sends()) * self._stragglers()
         sync = self._sync(max(forward), max(backward)) + self._tied_tables()
         device = self.cluster.device
-        share = self.layout.data if self.layout.zero_stage else 1
-        moved = UPDATE_BYTES * max(self.parameters) / share
+        moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(self.layout.pipeline))
         update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
         return pipeline + sync + update, pipeline, sync, update, each.index(slowest)
 
-    def _parts_of(self, stage: int) -> list[tuple[int, int]]:
+    def _divided(self, stage: int, from_stage: int) -> float:
+        """Parameters of a device of the stage, over their copies where ZeRO of `from_stage` or more divides them."""
+        layout, shared = self.layout, self.layout.zero_stage >= from_stage
+        dense, experts = self.parameters[stage], self.expert_parameters[stage]
+        if not shared:
+            return dense + experts
+        return dense / layout.replicas + experts / layout.expert_replicas
+
+    def _parts_of(self, stage: int) -> list[tuple[int, float]]:
         """(number of the part, its blocks) of a stage."""
         pipeline = self.layout.pipeline
         return [(c * pipeline + stage, self.layout.blocks[c * pipeline + stage]) for c in range(self.layout.chunks)]
@@ -138,15 +149,19 @@ class _Pricer:
     def _gathers(self, stage: int) -> tuple[float, float]:
         """Seconds in which the replicas exchange weights and gradients in the forward and the backward pass."""
         zero = self.layout.zero_stage
-        if zero < 2 or self.layout.data == 1:
+        if zero < 2 or self.layout.replicas == 1:
             return 0.0, 0.0
         count = sum(blocks for _, blocks in self._parts_of(stage))
         once = self._replica_seconds(StepKind.ALL_GATHER, HALF * self.work.block.parameters) * count
+        once += self._expert_seconds(StepKind.ALL_GATHER, HALF * self.work.block.expert_parameters) * count
         once += self._replica_seconds(StepKind.ALL_GATHER, HALF * self._end_parameters(stage))
         return (once, 2 * once) if zero >= 3 else (0.0, once)
 
     def _replica_seconds(self, kind: StepKind, size: float) -> float:
         return group_seconds(kind, size, self.replicas) if size else 0.0
+
+    def _expert_seconds(self, kind: StepKind, size: float) -> float:
+        return group_seconds(kind, size, self.expert_replicas) if size else 0.0
 
     def _end_parameters(self, stage: int) -> float:
         numbers = [number for number, _ in self._parts_of(stage)]
@@ -161,11 +176,18 @@ class _Pricer:
         count = sum(blocks for _, blocks in self._parts_of(stage))
         return self.work.block.parameters * count + self._end_parameters(stage)
 
+    def _expert_parameters(self, stage: int) -> float:
+        """Parameters of the experts of a device of the stage."""
+        parts = self._parts_of(stage)
+        last = self.layout.head_part in (number for number, _ in parts)
+        count = sum(blocks for _, blocks in parts)
+        return self.work.block.expert_parameters * count + self.work.head.expert_parameters * last
+
     def _borders(self) -> list[float]:
         """Seconds of one send across each border between stages; 0 behind the last."""
         layout, cluster = self.layout, self.cluster
         sent = self.work.boundary_bytes / min(layout.tensor, cluster.devices_per_node)
-        together, per_node = layout.tensor * layout.data, cluster.devices_per_node
+        together, per_node = layout.stage_devices, cluster.devices_per_node
         seconds = []
         for i in range(layout.pipeline - 1):
             crosses = (i * together) // per_node != ((i + 2) * together - 1) // per_node
@@ -188,22 +210,21 @@ class _Pricer:
         return straggler_factor(
             self.cluster,
             devices=layout.devices,
-            stage_devices=layout.tensor * layout.data,
+            stage_devices=layout.stage_devices,
             tensor=layout.tensor,
         )
 
     def _sync(self, forward: float, backward: float) -> float:
         """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1)."""
         layout, software = self.layout, self.software
-        if layout.data == 1 or layout.zero_stage >= 2:
+        if layout.replicas == 1 or layout.zero_stage >= 2:
             return 0.0
-        most = max(self.parameters)
         width = software.sync_bytes or HALF
         if not layout.zero_stage:
-            summed = self._replica_seconds(StepKind.ALL_REDUCE, width * most)
+            summed = self._slowest_exchange(StepKind.ALL_REDUCE, width)
             return self._exposed(summed, backward) if software.gradient_sync == "overlapped" else summed
-        summed = self._replica_seconds(StepKind.REDUCE_SCATTER, width * most)
-        gathered = self._replica_seconds(StepKind.ALL_GATHER, HALF * most)
+        summed = self._slowest_exchange(StepKind.REDUCE_SCATTER, width)
+        gathered = self._slowest_exchange(StepKind.ALL_GATHER, HALF)
         if software.sync_each_tensor:
             tensors = self.work.block.parameter_tensors * max(self.layout.blocks)
             summed += max(tensors - 1, 0) * self._replica_seconds(StepKind.REDUCE_SCATTER, 1.0)
@@ -211,6 +232,13 @@ class _Pricer:
         if software.gradient_sync == "overlapped":
             return self._exposed(summed, backward / layout.chunks) + self._exposed(gathered, forward / layout.chunks)
         return summed + gathered
+
+    def _slowest_exchange(self, kind: StepKind, width: float) -> float:
+        """Seconds of a stage to exchange all of its parameters among their copies."""
+        return max(
+            self._replica_seconds(kind, width * dense) + self._expert_seconds(kind, width * experts)
+            for dense, experts in zip(self.parameters, self.expert_parameters, strict=True)
+        )
 
     def _exposed(self, communication: float, beside: float) -> float:
         """Seconds of communication that computation beside it does not hide, and those that it costs computation."""
@@ -231,20 +259,21 @@ class _Pricer:
     def _bytes(self, stage: int) -> tuple[tuple[str, float], ...]:
         """Bytes of a device of the stage, in parts."""
         layout, software = self.layout, self.software
-        parameters, replicas, zero = self.parameters[stage], layout.data, layout.zero_stage
-        gathered = 2 * self.work.block.parameters * HALF if zero >= 3 and replicas > 1 else 0.0
+        replicas, zero = layout.replicas, layout.zero_stage
+        block = self.work.block.parameters + self.work.block.expert_parameters
+        gathered = 2 * block * HALF if zero >= 3 and replicas > 1 else 0.0
         held, temporary = self._activations(stage)
         gradient = software.gradient_element_bytes(self.work.dtype, HALF)
         device = self.cluster.device
-        shared = replicas if zero >= 2 else 1
-        temporary += parameters * software.buffer_bytes / shared
+        weights, gradients, state = (self._divided(stage, first) for first in (3, 2, 1))
+        temporary += gradients * software.buffer_bytes
         # While gradients are summed and weights updated, no activations are held, but other buffers.
-        if replicas > 1 and parameters * software.sync_buffer_bytes / shared > held + temporary:
-            held, temporary = 0.0, parameters * software.sync_buffer_bytes / shared
+        if replicas > 1 and gradients * software.sync_buffer_bytes > held + temporary:
+            held, temporary = 0.0, gradients * software.sync_buffer_bytes
         return (
-            ("weights", parameters * HALF / (replicas if zero >= 3 else 1) + gathered),
-            ("gradients", parameters * gradient / (replicas if zero >= 2 else 1)),
-            ("optimizer state", parameters * OPTIMIZER_BYTES / (replicas if zero >= 1 else 1)),
+            ("weights", weights * HALF + gathered),
+            ("gradients", gradients * gradient),
+            ("optimizer state", state * OPTIMIZER_BYTES),
             ("activations", held),
             ("temporary tensors", temporary),
             ("reserve", device.reserved_bytes),

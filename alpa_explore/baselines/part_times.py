@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,19 +11,18 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
 from alpa_explore.cluster.group import Group, call_seconds, device_group
+from alpa_explore.cost.blocks.casts import in_low_precision
 from alpa_explore.cost.collectives import exposed_seconds, launched
 from alpa_explore.cost.compute import seconds_of_table
-from alpa_explore.cost.group_collectives import group_seconds
+from alpa_explore.cost.group_collectives import group_seconds, rows_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.cost.work import CONTEXT, EXPERTS, TENSOR, PartWork, PassWork
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
-CAST_BYTES = 4
-"""Bytes that a cast to low precision moves for each element: it reads two and writes one, row- and columnwise."""
-CAST_KERNELS = 4
-"""Casts of a pass of a block: the inputs of its four products, or their gradients."""
+BOARD = 8
+"""Devices of a node that is no rack."""
 UNFUSED_SOFTMAX_LAUNCHES = 18
 """Launches of a pass where the fused softmax does not apply (Megatron-LM's scale, mask and softmax one by one)."""
 
@@ -38,7 +37,7 @@ class PassTime:
     def __add__(self, other: PassTime) -> PassTime:
         return PassTime(self.device + other.device, self.host + other.host)
 
-    def __mul__(self, times: int) -> PassTime:
+    def __mul__(self, times: float) -> PassTime:
         return PassTime(self.device * times, self.host * times)
 
 
@@ -72,7 +71,8 @@ def passes_of(work: DecoderWork, software: Software, low_precision: str | None, 
     passes: list[PassWork] = []
     for part in (work.embedding, work.block, work.head):
         forward, backward = part.forward, part.backward
-        if low_precision is not None and part is work.block:
+        lowers = part is work.block or (part is work.head and software.lowers_head)
+        if low_precision is not None and lowers:
             forward, backward = in_low_precision(forward, backward, low_precision)
         backward = _accumulating(backward, part, software)
         again = forward
@@ -87,11 +87,19 @@ def decoder_time_of(
     passes: Sequence[PassWork], seconds: Sequence[Floats], cluster: Cluster, layout: ManualLayout
 ) -> DecoderTime:
     """The times of a decoder from the seconds of each kernel of its passes (`passes_of`)."""
-    group, software = device_group(cluster, layout.tensor, 1), cluster.software
+    software = cluster.software
+    groups = {
+        TENSOR: device_group(cluster, layout.tensor, 1),
+        CONTEXT: device_group(cluster, layout.context, layout.tensor),
+        EXPERTS: device_group(cluster, layout.expert, layout.expert_tensor),
+    }
     call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
+    experts = software.expert_host_seconds
+    if cluster.devices_per_node > BOARD:
+        experts = software.expert_rack_host_seconds
     launches = (software.forward_launch_seconds, software.backward_launch_seconds, software.forward_launch_seconds)
     times = [
-        _pass_time(work, kernels, software, group, (launches[i % 3], call))
+        _pass_time(work, kernels, software, groups, (launches[i % 3], call, experts))
         for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
     ]
     return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
@@ -99,9 +107,10 @@ def decoder_time_of(
 
 def _accumulating(backward: PassWork, part: PartWork, software: Software) -> PassWork:
     """A backward pass that also adds the gradients of its parameters to the accumulated ones."""
-    if not (software.accumulate_bytes and part.parameters):
+    parameters = part.parameters + part.expert_parameters
+    if not (software.accumulate_bytes and parameters):
         return backward
-    moved = software.accumulate_bytes * part.parameters
+    moved = software.accumulate_bytes * parameters
     adding = Kernel(flops=1.0, bytes_accessed=moved, dtype="float32", matrix=False)
     launches = 0 if software.accumulate_in_product else part.parameter_tensors
     return replace(backward, kernels=(*backward.kernels, adding), launches=backward.launches + launches)
@@ -111,35 +120,24 @@ def _in_attention(kernel: Kernel) -> bool:
     return kernel.kind is KernelKind.ATTENTION or (kernel.kind is KernelKind.PRODUCT and kernel.sizes[0] > 1)
 
 
-def in_low_precision(forward: PassWork, backward: PassWork, dtype: str) -> tuple[PassWork, PassWork]:
-    """The passes of a block with its products in another dtype, and the casts that they need."""
-    products = [k for k in forward.kernels if k.kind is KernelKind.PRODUCT]
-    inputs = sum(k.sizes[0] * k.sizes[1] * k.sizes[3] for k in products)
-    results = sum(k.sizes[0] * k.sizes[1] * k.sizes[2] for k in products)
-    return tuple(  # type: ignore[return-value]  # two passes in, two passes out
-        replace(
-            work,
-            kernels=(
-                *(replace(k, dtype=dtype) if k.kind is KernelKind.PRODUCT else k for k in work.kernels),
-                *(
-                    Kernel(flops=1.0, bytes_accessed=CAST_BYTES * cast / CAST_KERNELS, dtype="bfloat16", matrix=False)
-                    for _ in range(CAST_KERNELS)
-                ),
-            ),
-            launches=work.launches + CAST_KERNELS,
-        )
-        for work, cast in ((forward, inputs), (backward, results))
-    )
-
-
 def _pass_time(
-    work: PassWork, kernels: Floats, software: Software, group: Group, launch_seconds: tuple[float, float]
+    work: PassWork,
+    kernels: Floats,
+    software: Software,
+    groups: Mapping[int, Group],
+    launch_seconds: tuple[float, float, float],
 ) -> PassTime:
-    """`kernels` are the seconds of each; `launch_seconds` those of a kernel and of a collective."""
-    calls = 0.0
+    """`kernels` are the seconds of each; `launch_seconds` those of a kernel, a collective and a layer of
+    experts."""
+    calls, launched_calls = 0.0, 0
     for call in work.collectives:
+        group = groups[call.axis]
+        launched_calls += launched(call.kind, group.ranks)
         seconds = group_seconds(call.kind, call.bytes, group)
-        if call.beside >= 0 and call.kind is StepKind.RING:
+        if call.axis == EXPERTS:
+            seconds = rows_seconds(call.bytes, group, call.copies if software.gathers_rows else 1)
+            seconds *= 1 - software.expert_overlap
+        elif call.kind is StepKind.RING:
             seconds = exposed_seconds(seconds, float(kernels[call.beside]), group.ranks)
         elif call.beside >= 0 and call.kind is not StepKind.ALL_REDUCE:
             seconds -= software.tensor_overlap * min(seconds, float(kernels[call.beside]))
@@ -149,9 +147,9 @@ def _pass_time(
         heads = [k.sizes[0] for k in work.kernels if k.kind is KernelKind.PRODUCT and k.sizes[0] > 1]
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
-    kernel, collective = launch_seconds
-    launched_calls = sum(launched(call.kind, group.ranks) for call in work.collectives)
-    return PassTime(float(kernels.sum()) + calls, launches * kernel + launched_calls * collective)
+    kernel, collective, experts = launch_seconds
+    host = launches * kernel + launched_calls * collective + work.experts * experts
+    return PassTime(float(kernels.sum()) + calls, host)
 
 
 def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> Floats:

@@ -40,6 +40,8 @@ class KernelFigures:
     """The share falls like (head / 128)^exponent for smaller heads."""
     attention_keys: float
     """Keys at which attention reaches half of its share."""
+    grouped_share: float = 1.0
+    """Share of the rate of one large product that products in groups reach, such as those of experts."""
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:

@@ -9,6 +9,7 @@ In the order to read them:
     kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes
     fusion        which operators run as one kernel, and the bytes that such a kernel moves
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
+    blocks/       the work of a decoder's block in closed form: attention, experts, products in low precision
     host          host seconds to launch kernels, and the pace of host and device together
     kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic
     tuning        constants of these formulas

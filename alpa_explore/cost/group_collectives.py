@@ -8,6 +8,7 @@ p ranks on N nodes, r of them on a node, S bytes of the larger tensor on one dev
                  wait + (p − 1) a + (p − 1)/p · S / B                           ring from neighbour to neighbour
                  wait + a + S / B                                               permutation of what the devices have
     several      wait · log₂ p + (p − N) a_in + N a_net + (p − 1)/p · S / min(B_net, B_in)
+                 all-to-all: max((r − 1)/p · S / B_in, (p − r)/p · r · S / B_net), a device's part of the network each
                  all-reduce: twice the ring, or a tree of nodes where that is faster:
                  wait · log₂ p + max(2 (r − 1)/r · S / B_switch or B_in, 2 log₂ N · a_net + 2 (N − 1)/N · S / B_net)
     several      every level beyond the nodes adds its steps, as between nodes, and the slowest level decides: with K
@@ -24,6 +25,7 @@ grows with its ranks and dominates on many nodes (Thakur, Rabenseifner, Gropp 20
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 from alpa_explore.cluster.group import Group
@@ -54,13 +56,32 @@ def group_seconds(kind: StepKind, local_bytes: float, group: Group) -> float:
         return wait + (1 + reduces) * ((p - 1) * group.hop_inside_seconds + part / group.inside_bandwidth)
     # Units spanned, and the next level's: nodes below pods, pods below a spine, …, 1 beyond the last.
     units = (n, *(span.units for span in group.outer), 1)
-    slowest = min(*rates, group.inside_bandwidth)
     steps = sum((a - (b if b > 1 else 0)) * hop for (a, b), hop in zip(pairwise(units), hops, strict=True))
-    ring = (p - n) * group.hop_inside_seconds + steps + part / slowest
+    steps += (p - n) * group.hop_inside_seconds
+    together = p / n
+    if kind is StepKind.ALL_TO_ALL:
+        inside = (together - 1) / p * local_bytes / group.inside_bandwidth
+        # What leaves a unit of u crosses its link: the shares of its p / u devices for the p − p / u others.
+        leaving = ((1 - 1 / u) * p / u * local_bytes / rate for u, rate in zip(units, rates, strict=False))
+        return wait + steps + max(inside, *leaving)
+    ring = steps + part / min(*rates, group.inside_bandwidth)
     if not reduces:
         return wait + ring
-    together = p / n
     inside = 2 * (together - 1) / together * local_bytes / (group.reduction_bandwidth or group.inside_bandwidth)
     climb = sum(2 * math.log2(a / b) * hop for (a, b), hop in zip(pairwise(units), hops, strict=True))
     between = climb + max(2 * (a - 1) / a * local_bytes / rate for a, rate in zip(units, rates, strict=False))
     return wait + min(2 * ring, max(inside, between))
+
+
+def rows_seconds(local_bytes: float, group: Group, copies: int) -> float:
+    """Time of an all-to-all of rows, of which every token has `copies`, to devices that are drawn evenly.
+
+    Rows of a token for the same node cross the network as one: of k rows, (N − 1)(1 − (1 − 1/N)^k) are sent instead of
+    k (N − 1)/N. Inside its node each goes on to its own device.
+    """
+    n = group.nodes
+    if n == 1 or copies == 1:
+        return group_seconds(StepKind.ALL_TO_ALL, local_bytes, group)
+    sent = n * (1 - (1 - 1 / n) ** copies) / copies
+    between = replace(group, network_bandwidth=group.network_bandwidth / sent)
+    return group_seconds(StepKind.ALL_TO_ALL, local_bytes, between)

@@ -23,7 +23,7 @@ from alpa_explore.cluster import Device
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cost import tuning
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
 class KernelTable(NamedTuple):
@@ -66,7 +66,8 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     assert figures is not None, "a device with kernel figures"
     kinds = list(KernelKind)
     arithmetic = np.zeros(len(table.flops))
-    product = table.kind == kinds.index(KernelKind.PRODUCT)
+    grouped = table.kind == kinds.index(KernelKind.GROUPED_PRODUCT)
+    product = (table.kind == kinds.index(KernelKind.PRODUCT)) | grouped
     if product.any():
         peaks = np.array([device.peak(dtype) for dtype in table.dtypes])
         reached = peaks * [figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtypes]
@@ -75,6 +76,7 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
         arithmetic[product] = (table.flops / reached[table.dtype])[product] / product_rate(
             figures,
             *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
+            grouped=grouped[product],
         )
     for kind, factor in (
         (KernelKind.ATTENTION, 1.0),
@@ -92,31 +94,51 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds))
 
 
-def product_rate(figures: KernelFigures, count: Floats, m: Floats, n: Floats, k: Floats, depth: Floats) -> Floats:
+def product_rate(
+    figures: KernelFigures,
+    count: Floats,
+    m: Floats,
+    n: Floats,
+    k: Floats,
+    depth: Floats,
+    *,
+    grouped: Flags | None = None,
+) -> Floats:
     """Share, above 0 and at most 1, of the rate of a large product; `depth` is the k that start and end of a tile cost.
 
-    Products without known sizes have the whole rate.
+    Products without known sizes have the whole rate. Of `grouped` ones the tiles of all groups fill the device
+    together, and the rate is `grouped_share` of that of one product.
     """
     known = k > 0
     m, n, k = (np.where(known, size, 1.0) for size in (m, n, k))
     unaligned = np.where(count > 1, figures.unaligned_batched_share, figures.unaligned_share)
-    aligned = np.where((m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0), 1.0, unaligned)
     batched = figures.batched_share * k / (k + depth)
-    fill = np.where(count > 1, batched, tile_fill(figures, m, n, k, depth))
+    if grouped is None or not grouped.any():
+        fill = np.where(count > 1, batched, tile_fill(figures, m, n, k, depth))
+    else:
+        groups = np.where(grouped, count, 1.0)
+        fill = tile_fill(figures, m, n, k, depth, groups) * np.where(grouped, figures.grouped_share, 1.0)
+        fill = np.where((count > 1) & ~grouped, batched, fill)
+        unaligned = np.where(grouped, 1.0, unaligned)  # their rows are padded
+    aligned = np.where((m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0), 1.0, unaligned)
     return np.asarray(np.where(known, fill * aligned, 1.0))
 
 
-def tile_fill(figures: KernelFigures, m: Floats, n: Floats, k: Floats, depth: Floats) -> Floats:
-    """Share of the rate of a large product with the best tile shape and the best number of parts of k."""
+def tile_fill(
+    figures: KernelFigures, m: Floats, n: Floats, k: Floats, depth: Floats, groups: Floats | None = None
+) -> Floats:
+    """Share of the rate of a large product with the best tile shape and the best number of parts of k; of so many
+    products at once, of which none shares a tile with another, where `groups` are given."""
+    count = np.ones(len(m)) if groups is None else groups
     best = np.zeros(len(m))
     for height, width in tuning.TILES:
         small = (height * width / tuning.LARGEST_TILE) ** figures.small_tile_exponent
-        tiles = np.ceil(m / height) * np.ceil(n / width)
+        tiles = count * np.ceil(m / height) * np.ceil(n / width)
         for parts in tuning.PARTS_OF_K:
             waves = tiles * parts / figures.processors
             waves = np.maximum(waves + figures.wave_loss * (np.ceil(waves) - waves), 1.0)
             steps = k / parts + depth * (1 if parts == 1 else 2)  # parts are summed at the end
-            best = np.maximum(best, small * m * n * k / (waves * figures.processors * height * width * steps))
+            best = np.maximum(best, small * count * m * n * k / (waves * figures.processors * height * width * steps))
     return np.minimum(best, 1.0)
 
 

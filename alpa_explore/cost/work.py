@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.sharding.reshard import StepKind
 
+TENSOR, CONTEXT, EXPERTS = range(3)
+"""Axes of the collectives of work that is made for a layout by hand: the devices that share each product, the sequence,
+the experts of a layer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveCall:
@@ -20,6 +24,8 @@ class CollectiveCall:
     bytes: float
     """Of the larger tensor on one device."""
     axis: int
+    copies: int = 1
+    """Of an all-to-all of experts: how many rows each token has in it."""
     beside: int = -1
     """The kernel of its pass behind which software can hide it: the matrix product that made its input or reads its
     result; -1 where there is none."""
@@ -33,6 +39,8 @@ class PassWork:
     collectives: tuple[CollectiveCall, ...] = ()
     launches: int = 0
     """Kernels that the host launches, collectives not counted."""
+    experts: int = 0
+    """Experts of this device, over all layers: software that computes them in a loop has host time for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +50,7 @@ class PartWork:
     forward: PassWork
     backward: PassWork
     parameters: float
-    """Trainable elements on one device."""
+    """Trainable elements on one device, those of experts apart."""
     parameter_tensors: int
     held_bytes: float
     """Held for the backward pass of one microbatch."""
@@ -52,3 +60,5 @@ class PartWork:
     """Of what is held, the scores and probabilities of spelled-out attention: what selective recomputation drops."""
     workspace_bytes: float
     """Peak of its temporary tensors while a microbatch is computed."""
+    expert_parameters: float = 0.0
+    """Trainable elements of the experts on one device; other devices have copies of them than of the rest."""

@@ -26,7 +26,7 @@ from alpa_explore.validation.runs.stages import blocks_of_parts, head_part, idle
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
-_SHARED_OPTIMIZER = ("megatron", "nanotron")
+_SHARED_OPTIMIZER = ("megatron", "megatron-2025", "nanotron")
 """Software whose default optimizer is ZeRO-1, for rows that do not say."""
 _RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none", "full")}
 
@@ -135,6 +135,7 @@ def request_of(
         row.devices,
         row.devices_per_node,
         source=row.source,
+        note=row.note,
         device=device,
         software=software,
     )
@@ -143,10 +144,14 @@ def request_of(
     replicated = replace(model, kv_heads=max(model.kv_heads, row.tensor))
     zero = row.zero_stage
     key = ModelKey(
-        config=replicated.config(row.sequence, layers=BLOCKS_CAPTURED, vocabulary=words, software=on.software),
+        config=replicated.config(
+            row.sequence // row.context, layers=BLOCKS_CAPTURED, vocabulary=words, software=on.software
+        ),
         micro_batch=row.micro_batch,
         dtype=precision.tensors,
+        decoder=model.decoder,
     )
+    period = 1 if model.decoder is None else len(model.decoder.period)
     request = RunRequest(
         number=number,
         cluster=on.cluster,
@@ -154,12 +159,15 @@ def request_of(
         data=row.data,
         pipeline=row.pipeline,
         chunks=row.chunks,
-        blocks=blocks_of_parts(model, row.pipeline, row.chunks, on.software),
+        context=row.context,
+        expert=row.expert,
+        expert_tensor=row.expert_tensor,
+        blocks=tuple(n / period for n in blocks_of_parts(model, row.pipeline, row.chunks, on.software)),
         head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
         recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
-        products=precision.products,
+        low_precision=precision.recipe,
         counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from alpa_explore import units
 from alpa_explore.baselines.block_work import DecoderWork, decoder_work
@@ -10,6 +10,9 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.cost.blocks.block import Division, block_part, parts_in_sequence
+from alpa_explore.cost.blocks.casts import RECIPES
+from alpa_explore.cost.blocks.ring import in_ring
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.validation.requests import ModelKey, RunPrice, RunRequest
@@ -20,7 +23,7 @@ class CapturedModel:
     """A captured graph, and its work under the degrees of tensor parallelism that were asked for."""
 
     graph: TrainingGraph
-    dtype: str
+    key: ModelKey
     work: dict[tuple[object, ...], DecoderWork] = field(default_factory=dict)
 
 
@@ -39,11 +42,13 @@ class LayoutPricer:
             name=type(key.config).__name__,
             precision=key.dtype,
         )
-        return CapturedModel(graph, key.dtype)
+        return CapturedModel(graph, key)
 
     def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
         """Times are those of the first recomputation that the run may have had; it fits if one of them does."""
-        prices = [price_layout(work_of(model, run), run.cluster, layout_of(model.dtype, run, r)) for r in run.recompute]
+        prices = [
+            price_layout(work_of(model, run), run.cluster, layout_of(model.key.dtype, run, r)) for r in run.recompute
+        ]
         room = run.cluster.device.memory_bytes
         price = next((p for p in prices if p.bytes <= room), prices[0])
         fits = price.bytes <= room
@@ -58,13 +63,42 @@ class LayoutPricer:
 
 def work_of(model: CapturedModel, run: RunRequest) -> DecoderWork:
     """The work of a microbatch under the run's tensor parallelism and software."""
-    software = run.cluster.software
-    key = (run.tensor, software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes)
+    software, division = run.cluster.software, division_of(model.key, run)
+    key = (division, software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes)
     if key not in model.work:
         mesh = _ring(run.cluster, run.tensor)
         role = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
-        model.work[key] = decoder_work(model.graph, run.cluster.device, mesh, tensor_role=role)
+        work = decoder_work(model.graph, run.cluster.device, mesh, tensor_role=role)
+        model.work[key] = _completed(work, model.key, division)
     return model.work[key]
+
+
+def division_of(key: ModelKey, run: RunRequest) -> Division:
+    """How a run divides a microbatch and its blocks."""
+    return Division(
+        samples=key.micro_batch,
+        length=key.config.sequence,
+        tensor=run.tensor,
+        context=run.context,
+        expert=run.expert,
+        expert_tensor=run.expert_tensor,
+        fuses_sinks=run.cluster.software.fuses_sinks,
+    )
+
+
+def _completed(work: DecoderWork, key: ModelKey, division: Division) -> DecoderWork:
+    """With the blocks that were not captured, and the ring of context parallelism."""
+    if key.decoder is None:
+        if division.context == 1:
+            return work
+        heads, config = max(key.config.key_heads // division.tensor, 1), key.config
+        elements = 2 * division.samples * heads * config.hidden // config.heads * division.length
+        return replace(work, block=in_ring(work.block, division.context, elements * division.context))
+    period = [block_part(shape, division) for shape in key.decoder.period]
+    head = work.head
+    for _ in range(key.decoder.predicted_ahead):
+        head = parts_in_sequence(head, period[-1], work.head)
+    return replace(work, block=parts_in_sequence(*period), head=head)
 
 
 def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
@@ -78,14 +112,18 @@ def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
 def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
     """The layout of a run whose tensors have this dtype. OptionError for a device without the precision."""
     peaks = run.cluster.device.peak_flops
-    if run.products not in peaks:
+    products = dtype if run.low_precision is None else RECIPES[run.low_precision].dtype
+    if products not in peaks:
         raise OptionError(
             "The device does not compute in this precision",
-            found=f"{run.products} on {run.cluster.device.name}",
+            found=f"{products} on {run.cluster.device.name}",
             remedy=f"It has {', '.join(peaks)}.",
         )
     return ManualLayout(
         tensor=run.tensor,
+        context=run.context,
+        expert=run.expert,
+        expert_tensor=run.expert_tensor,
         data=run.data,
         pipeline=run.pipeline,
         microbatches=run.microbatches,
@@ -93,7 +131,7 @@ def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
         head_part=run.head_part,
         zero_stage=run.zero_stage,
         recompute=recompute,
-        low_precision=None if run.products == dtype else run.products,
+        low_precision=run.low_precision,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from alpa_explore.cluster import Cluster
+from alpa_explore.cost.blocks.shapes import Decoder
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
 
 BLOCKS_CAPTURED = 2
@@ -23,12 +24,14 @@ class ModelKey:
     """What decides on the captured graph."""
 
     config: GPTConfig | LlamaConfig
-    """With `BLOCKS_CAPTURED` blocks, the vocabulary padded as the framework does, and at least tp heads of keys (where
-    there are fewer, frameworks replicate them)."""
+    """With `BLOCKS_CAPTURED` blocks, the positions of a context-parallel device, the vocabulary padded as the framework
+    does, and at least tp heads of keys (where there are fewer, frameworks replicate them)."""
     micro_batch: int
     """Samples of a microbatch of one data-parallel replica."""
     dtype: str
     """torch's name of the dtype of tensors."""
+    decoder: Decoder | None = None
+    """Blocks with experts, whose work has a closed form: captured are embedding and head alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,11 @@ class RunRequest:
     pipeline: int
     chunks: int
     """Parts of the model on each stage; 1 without interleaving."""
-    blocks: tuple[int, ...]
-    """Of each of the pipeline · chunks parts, in the order of the model."""
+    context: int
+    expert: int
+    expert_tensor: int
+    blocks: tuple[float, ...]
+    """Of each of the pipeline · chunks parts, in the order of the model; periods of blocks where they differ."""
     head_part: int
     """The part that has the LM head and the loss."""
     microbatches: int
@@ -54,8 +60,8 @@ class RunRequest:
     recompute: tuple[str, ...]
     """'none', 'selective' or 'full'. Several where the source does not say: times are those of the first, and it fits
     if it does with one of them."""
-    products: str
-    """dtype in which the products of linear layers run."""
+    low_precision: str | None
+    """In which linear layers of blocks run, of `casts.RECIPES`; None for the dtype of tensors."""
     counts_reserve: bool
     """Whether the measured memory is the driver's figure, with what the software keeps back, and not what the framework
     allocated."""

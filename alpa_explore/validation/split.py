@@ -22,6 +22,9 @@ def configuration(row: MeasuredRow) -> Configuration:
         *(row.global_batch, row.micro_batch, row.devices, row.gpu_type, row.devices_per_node),
         *(row.tensor, row.pipeline, row.data, row.chunks, row.zero_stage),
         *(row.recompute, row.precision, row.schedule, row.framework),
+        # Absent where they say nothing, so that other configurations stay on their side.
+        *((a.experts, a.topk, row.expert, row.expert_tensor) if a.experts > 1 else ()),
+        *((row.context,) if row.context > 1 else ()),
     )
 
 

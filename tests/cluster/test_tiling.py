@@ -28,10 +28,7 @@ def collections(sizes: tuple[int, ...], total: int, least: int = 0) -> list[tupl
     if total == 0:
         return [()]
     return [
-        (size, *more)
-        for size in sizes
-        if least <= size <= total
-        for more in collections(sizes, total - size, size)
+        (size, *more) for size in sizes if least <= size <= total for more in collections(sizes, total - size, size)
     ]
 
 

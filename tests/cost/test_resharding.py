@@ -164,4 +164,4 @@ def test_a_figure_along_the_cheapest_sequence_is_that_of_its_steps(mesh):
         assert summed[i, j] == pytest.approx(reduces, rel=1e-12)
         launched = [machines.call_seconds[step.axis] for step, _ in path if step.kind is not StepKind.SLICE]
         assert calls[i, j] == pytest.approx(sum(launched), rel=1e-12)
-    assert kinds == set(StepKind)
+    assert kinds == set(StepKind) - {StepKind.RING, StepKind.PERMUTE}, "these are inside operators alone"

@@ -86,7 +86,15 @@ class PredictedRuns:
                 clusters[where] = replace(at, device=device, inside_node=inside)
             cluster = clusters[where]
             # A decoder takes the same time in every layout with these in common.
-            key = (number, layout.tensor, layout.pipeline > 1, where)
+            key = (
+                number,
+                layout.tensor,
+                layout.context,
+                layout.expert,
+                layout.expert_tensor,
+                layout.pipeline > 1,
+                where,
+            )
             if key not in times:
                 part = slice(_PASSES * number, _PASSES * (number + 1))
                 times[key] = decoder_time_of(group.passes[part], of_passes[part], cluster, layout)

@@ -23,7 +23,7 @@ from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
 from alpa_explore.validation.predict import priced_runs, refused_row, request_of
-from alpa_explore.validation.pricing import CapturedModel, LayoutPricer, layout_of, work_of
+from alpa_explore.validation.pricing import CapturedModel, LayoutPricer, division_of, layout_of, work_of
 from alpa_explore.validation.requests import ModelKey, RunRequest
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.refusals import Kind
@@ -99,7 +99,13 @@ class WorkReader:
         cluster, software = run.cluster, run.cluster.software
         key = repr(
             (
-                *("work of a run", model.key, run.tensor, cluster.device.name, cluster.devices_per_node),
+                *(
+                    "work of a run",
+                    model.key,
+                    division_of(model.key, run),
+                    cluster.device.name,
+                    cluster.devices_per_node,
+                ),
                 *(software.name, software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes),
             )
         )
@@ -135,4 +141,4 @@ def _pass(stored: Mapping[str, Any]) -> PassWork:
         Kernel(**{**k, "kind": KernelKind(k["kind"]), "sizes": tuple(k["sizes"])}) for k in stored["kernels"]
     )
     calls = tuple(CollectiveCall(**{**c, "kind": StepKind(c["kind"])}) for c in stored["collectives"])
-    return PassWork(kernels=kernels, collectives=calls, launches=stored["launches"])
+    return PassWork(**{**stored, "kernels": kernels, "collectives": calls})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore.calibration.runs import tuning
-from alpa_explore.calibration.runs.figures import FAMILIES, SHARED, Figure, Place, Values
+from alpa_explore.calibration.runs.figures import FAMILIES, RELEASES, SHARED, Figure, Place, Values
 from alpa_explore.calibration.runs.overlay import field_value, low_precision_shares
 from alpa_explore.store.write import write_text
 
@@ -50,7 +50,8 @@ def write_figures(figures: Iterable[Figure], values: Values, presets: Path, prof
 def _files(figure: Figure, presets: Path, profiles: Path) -> list[Path]:
     if figure.place is Place.SOFTWARE:
         others = () if figure.field in OWN else BORROWED.get(figure.scope, ())
-        return [profiles / f"{name}.json" for name in (figure.scope, *others)]
+        earlier = RELEASES.get(figure.scope, ()) if figure.shared else ()
+        return [profiles / f"{name}.json" for name in (figure.scope, *earlier, *others)]
     families = FAMILIES.values() if figure.scope == SHARED else [FAMILIES[figure.scope]]
     return [presets / f"{name}.json" for names in families for name in names]
 

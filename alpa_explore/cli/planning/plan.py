@@ -38,6 +38,9 @@ ATTACHED = "attached"
 """The cluster that is made of the hosts of a Dask scheduler."""
 _REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
 
+_OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
+"""Options that are figures of the device."""
+
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
@@ -139,8 +142,8 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--schedule",
         default="1f1b",
         metavar="NAME",
-        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min or dualpipe-v: determines"
-        " activation memory and bubble",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min or dualpipe-v:"
+        " determines activation memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
@@ -171,7 +174,20 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--collective-overlap",
         type=float,
         metavar="X",
-        help="fraction of the time that collectives could overlap with computation in which they do: 0 (default) to 1",
+        help="share of the shorter of a collective and the computation beside it that overlaps: 0 (default) to 1",
+    )
+    beyond(
+        "--expert-imbalance",
+        type=float,
+        metavar="X",
+        help="mixture of experts: rows of the busiest device over the mean, where devices hold different experts "
+        "(default: 1, an even load)",
+    )
+    beyond(
+        "--expert-capacity",
+        type=float,
+        metavar="X",
+        help="mixture of experts: rows that each expert computes over the mean, padded or dropped (default: none)",
     )
     beyond(
         "--gradient-overlap",
@@ -220,7 +236,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
         sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
-    overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    overlaps = {name: getattr(options, name) for name in _OF_DEVICE}
     if options.software is not None:
         overlaps["software"] = options.software
     changes = {name: x for name, x in overlaps.items() if x is not None}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape, Decoder, ExpertsShape
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
+from alpa_explore.validation.runs.known_models import KnownModel
 
 _LLAMA = ("llama", "mistral", "qwen", "internlm", "baichuan", "yi-")
 _GPT = ("gpt", "mpt", "bloom", "opt-", "megatron")
@@ -14,7 +17,7 @@ _NEMOTRON = "nemotron"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A dense decoder. `kind` decides what its columns leave open: 'llama' has a gated MLP, RMS norm and rotary
+    """A decoder. `kind` decides what its columns leave open: 'llama' has a gated MLP, RMS norm and rotary
     positions; 'nemotron' an MLP of two matrices with squared ReLU, rotary positions and no biases; 'gpt' GELU, learned
     positions and biases (Megatron's GPT, and llm-foundry's MPT, whose numbers of parameters it gives exactly)."""
 
@@ -27,16 +30,33 @@ class Architecture:
     vocabulary: int
     """As the source gives it; frameworks pad it (`padded_vocabulary`)."""
     tied: bool
+    experts: int = 1
+    topk: int = 1
+    """Experts that a token passes through."""
+    decoder: Decoder | None = None
+    """The blocks of a model with experts; None for a dense one."""
 
     def config(
         self, sequence: int, *, layers: int | None = None, vocabulary: int | None = None, software: str = ""
     ) -> ModelConfig:
         """The config of the model as `software` runs it, or of one with fewer layers or a padded vocabulary.
 
+        Of a model with experts it is a dense one with the same embedding and head, whose blocks stand for nothing.
         OptionError for sizes that do not divide.
         """
         blocks = self.layers if layers is None else layers
         words = self.vocabulary if vocabulary is None else vocabulary
+        if self.decoder is not None:
+            return LlamaConfig(
+                hidden=self.hidden,
+                layers=blocks,
+                heads=self.kv_heads,
+                ffn=self.hidden,
+                vocabulary=words,
+                sequence=sequence,
+                tied=self.tied,
+                fused_projections=True,
+            )
         if self.kind == "llama":
             return LlamaConfig(
                 hidden=self.hidden,
@@ -85,8 +105,21 @@ class Architecture:
     def flops(self, tokens: int, sequence: int) -> float:
         """Model FLOPs of training on `tokens` tokens, without recomputation: 6 a multiply-add; attention is counted
         whole (not halved for causality), as in Megatron's formula (Narayanan et al., arXiv 2104.04473, appendix)."""
-        per_token = self.layers * (self.block_products + 2 * self.hidden * sequence) + self.hidden * self.vocabulary
-        return 6.0 * per_token * tokens
+        head = self.hidden * self.vocabulary
+        if self.decoder is None:
+            return 6.0 * (self.layers * (self.block_products + 2 * self.hidden * sequence) + head) * tokens
+        period, ahead = self.decoder.period, self.decoder.predicted_ahead
+        each = [
+            block.active_products
+            + block.attention.heads
+            * (block.attention.head + block.attention.value_head)
+            * block.attention.scores(sequence, sequence)
+            / sequence
+            * 2
+            for block in period
+        ]
+        mean = sum(each) / len(period)
+        return 6.0 * ((self.layers + ahead) * mean + (1 + ahead) * head) * tokens
 
 
 SPELLED_OUT = ("megatron-v2", "megatron-deepspeed")
@@ -112,3 +145,29 @@ def padded_vocabulary(vocabulary: int, tensor: int, software: str) -> int:
     make_vocab_size_divisible_by), the others as far as tp devices need it."""
     unit = 128 * tensor if software.startswith("megatron") and tensor > 1 else tensor
     return -(-vocabulary // unit) * unit
+
+
+def decoder_of(known: KnownModel, sizes: Mapping[str, int]) -> Decoder:
+    """The blocks of a model with experts, from its columns and what is known of it by name."""
+    hidden, heads = sizes["hidden"], sizes["heads"]
+    head = known.head or hidden // heads
+    attention = AttentionShape(
+        heads=heads,
+        kv_heads=sizes["kv_heads"],
+        head=head,
+        value_head=known.value_head or head,
+        sinks=known.sinks,
+        query_rank=known.query_rank,
+        key_rank=known.key_rank,
+        rotary_head=known.rotary_head,
+    )
+    experts = ExpertsShape(experts=sizes["experts"], topk=sizes["topk"], ffn=sizes["ffn"], shared_ffn=known.shared_ffn)
+    routed = BlockShape(hidden=hidden, attention=attention, experts=experts)
+    period = [routed]
+    if known.experts_every > 1:
+        dense = BlockShape(hidden=hidden, attention=attention, ffn=known.dense_ffn)
+        period = [dense] * (known.experts_every - 1) + [routed]
+    if known.window:
+        narrow = replace(attention, window=known.window)
+        period = [replace(block, attention=narrow) for block in period] + period
+    return Decoder(period=tuple(period), predicted_ahead=known.predicted_ahead)

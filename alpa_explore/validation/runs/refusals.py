@@ -9,6 +9,7 @@ parallelism across nodes.
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections.abc import Mapping
 
@@ -24,8 +25,6 @@ class Kind(enum.Enum):
     """Why a row is refused; the value is the heading under which such rows are listed."""
 
     CELL = "a cell is not what its column holds"
-    EXPERTS = "a mixture of experts"
-    CONTEXT = "context parallelism"
     FROZEN = "only some weights are trained"
     MISSING = "a column is missing"
     CONTRADICTION = "columns contradict each other"
@@ -37,10 +36,6 @@ class Kind(enum.Enum):
 def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
     """The first reason why the cells cannot be a run, before anything is derived from them."""
     number = cells.whole.get
-    if (number("experts") or 1) > 1:
-        return Kind.EXPERTS, f"{number('experts')} experts: mixtures of experts are not priced yet"
-    if (number("cp") or 1) > 1:
-        return Kind.CONTEXT, f"cp is {number('cp')}: context parallelism is not priced yet"
     if _ADAPTERS.search(cells.text["model"]) or _ADAPTERS.search(cells.text["note"]):
         return Kind.FROZEN, "LoRA: with frozen weights there are fewer gradients and less optimizer state"
     if cells.faults:
@@ -50,6 +45,8 @@ def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
     missing += [name for name in ("gpu_type", "framework") if not cells.text[name]]
     if number("vocab") is None:
         missing.append("vocab")
+    if (number("experts") or 1) > 1:
+        missing += [name for name in ("topk", "ffn") if number(name) is None]
     if missing:
         return Kind.MISSING, f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} not given"
     if (number("vp") is None) and cells.text["schedule"].startswith("interleaved"):
@@ -59,12 +56,15 @@ def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
 
 def layout_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
     """The first reason why complete numbers cannot be a run."""
-    product = n["tp"] * n["pp"] * n["dp"]
+    degrees = [name for name in ("tp", "cp", "pp", "dp") if name != "cp" or n["cp"] > 1]
+    product = math.prod(n[name] for name in degrees)
     if product != n["gpus"]:
-        return (
-            Kind.CONTRADICTION,
-            f"tp × pp × dp = {n['tp']} × {n['pp']} × {n['dp']} = {product}, but gpus is {n['gpus']}",
-        )
+        factors = " × ".join(str(n[name]) for name in degrees)
+        return Kind.CONTRADICTION, f"{' × '.join(degrees)} = {factors} = {product}, but gpus is {n['gpus']}"
+    if faults := _experts_faults(n):
+        return faults
+    if n["seq"] % n["cp"]:
+        return Kind.IMPOSSIBLE, f"cp {n['cp']} does not divide seq {n['seq']}"
     for what, size, parts, count in (
         ("hidden", n["hidden"], "heads", n["heads"]),
         ("heads", n["heads"], "kv_heads", n["kv_heads"]),
@@ -88,6 +88,21 @@ def layout_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
         )
     if n["vp"] > 1 and n["pp"] == 1:
         return Kind.IMPOSSIBLE, f"vp is {n['vp']} without a pipeline"
+    return None
+
+
+def _experts_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
+    """The first reason why experts cannot be divided so. Megatron numbers the devices of a stage anew for them."""
+    experts, devices = n.get("experts", 1), n["tp"] * n["cp"] * n["dp"]
+    if n["ep"] > 1 and experts == 1:
+        return Kind.CONTRADICTION, f"ep is {n['ep']} without experts"
+    if experts % n["ep"]:
+        return Kind.IMPOSSIBLE, f"ep {n['ep']} does not divide {experts} experts"
+    if devices % (n["ep"] * n["etp"]):
+        each = f"ep {n['ep']}" + (f" × etp {n['etp']}" if n["etp"] > 1 else "")
+        return Kind.IMPOSSIBLE, f"{each} does not divide the tp × cp × dp = {devices} devices of a stage"
+    if experts > 1 and n["topk"] > experts:
+        return Kind.CONTRADICTION, f"topk is {n['topk']}, but there are {experts} experts"
     return None
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
-from alpa_explore.validation.runs.architecture import Architecture, kind_of
+from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
 from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
+from alpa_explore.validation.runs.known_models import known_model
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ _MOST_ROWS = 1_000_000
 _GIB = 2**30
 _FAULTY = "outlier population"
 """Marks, in the notes of nanotron's rows, the runs that a fault of that software slowed down."""
+_LONG = 4096
+"""Sequences of which a microbatch has one, where the source does not say."""
+_EXPERT_TENSOR = re.compile(r"\bETP=(\d+)")
 _RAN = ("ok", "doubtful")
 _FAILED = ("failed", "oom")
 
@@ -55,6 +60,12 @@ class MeasuredRow:
     tensor: int
     pipeline: int
     data: int
+    context: int
+    """Devices that share each sequence (context parallelism)."""
+    expert: int
+    """Devices that share the experts of a layer."""
+    expert_tensor: int
+    """Devices that share each matrix of an expert."""
     chunks: int
     """Parts of the model on each stage (virtual pipeline stages); 1 without interleaving."""
     zero_stage: int | None
@@ -230,6 +241,9 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         ffn=numbers["ffn"],
         vocabulary=numbers["vocab"],
         tied=kind == "gpt" if tied is None else bool(tied),
+        experts=numbers.get("experts", 1),
+        topk=numbers.get("topk", 1),
+        decoder=decoder_of(known_model(text["model"]), numbers) if numbers.get("experts", 1) > 1 else None,
     )
     seconds, origin = _seconds(cells, numbers, architecture)
     memory = cells.real["memory_gib"]
@@ -248,6 +262,9 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         tensor=numbers["tp"],
         pipeline=numbers["pp"],
         data=numbers["dp"],
+        context=numbers["cp"],
+        expert=numbers["ep"],
+        expert_tensor=numbers["etp"],
         chunks=numbers["vp"],
         zero_stage=cells.whole["zero_stage"],
         recompute=text["recompute"] or "not stated",
@@ -269,15 +286,21 @@ def _completed(cells: Cells) -> dict[str, int]:
     n.setdefault("vp", 1)
     n.setdefault("kv_heads", n["heads"])
     n.setdefault("gpus_per_node", 8)
+    n.setdefault("cp", 1)
+    n.setdefault("ep", 1)
+    # The common columns have none for it; Megatron's option is --expert-tensor-parallel-size.
+    n["etp"] = int(found[1]) if (found := _EXPERT_TENSOR.search(cells.text["note"])) else 1
     if "ffn" not in n and kind_of(cells.text["model"], n["hidden"], None) != "llama":
         n["ffn"] = 4 * n["hidden"]
-    model_parallel = n["tp"] * n["pp"]
+    model_parallel = n["tp"] * n["pp"] * n["cp"]
     if "dp" not in n and "gpus" in n:
         n["dp"] = n["gpus"] // model_parallel
     if "gpus" not in n and "dp" in n:
         n["gpus"] = n["dp"] * model_parallel
     if not n.get("dp"):
         return n
+    if n["seq"] >= _LONG and "micro_batch" not in n and "grad_accum" not in n:
+        n["micro_batch"] = 1
     known = [name for name in ("global_batch", "micro_batch", "grad_accum") if name in n]
     if len(known) >= 2:
         if "global_batch" not in n:

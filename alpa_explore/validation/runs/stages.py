@@ -20,6 +20,8 @@ from alpa_explore.validation.runs.architecture import Architecture
 def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
     """The number of blocks of each of the pp · vp parts; part 0 also has the embedding, the last one norm and head."""
     layers, parts = architecture.layers, pipeline * chunks
+    if architecture.decoder is not None and architecture.decoder.predicted_ahead and parts > 1:
+        return _before_prediction(layers, parts)
     if software == "nanotron" and chunks == 1:
         return _by_cost(architecture, parts)[0]
     if layers % parts == 0:
@@ -70,3 +72,13 @@ def _filled(layers: int, stages: int) -> tuple[int, ...]:
     most = -(-(layers + 2) // stages)
     units = [0, *(1,) * layers, 0]  # 1 where the unit is a block
     return tuple(sum(units[i * most : (i + 1) * most]) for i in range(stages))
+
+
+def _before_prediction(layers: int, parts: int) -> tuple[int, ...]:
+    """Parts of equal size but the last, with what is left: it has the blocks that predict further tokens, and their
+    heads, too. Where that leaves less than nothing, the first part has fewer as well (Megatron-Bridge's pp_layout of
+    DeepSeek-V3, "Et*4|(t*4|)*14tmL" and "Et|(tt|)*30mL")."""
+    each = -(-layers // parts)
+    rest = layers - each * (parts - 2)
+    first = min(each, max(rest, 0))
+    return (first, *(each,) * (parts - 2), max(rest - first, 0))

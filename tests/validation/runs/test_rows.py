@@ -15,8 +15,8 @@ from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, read_rows
 DATA = Path(__file__).parents[1] / "data"
 VTRAIN = DATA / "vtrain"
 HEADER = (
-    "model,layers,hidden,heads,kv_heads,ffn,vocab,tied,experts,seq,global_batch,micro_batch,grad_accum,gpus,gpu_type,"
-    "gpus_per_node,tp,pp,vp,dp,cp,zero_stage,recompute,precision,schedule,tokens_s_gpu,tflops_gpu,memory_gib,step_s,"
+    "model,layers,hidden,heads,kv_heads,ffn,vocab,tied,experts,topk,seq,global_batch,micro_batch,grad_accum,gpus,gpu_type,"
+    "gpus_per_node,tp,pp,vp,dp,cp,ep,zero_stage,recompute,precision,schedule,tokens_s_gpu,tflops_gpu,memory_gib,step_s,"
     "status,framework,source,note"
 )
 ROW = {
@@ -81,12 +81,21 @@ def test_what_a_source_leaves_out_is_derived_or_taken_as_frameworks_take_it(tmp_
 @pytest.mark.parametrize(
     ("changes", "kind", "words"),
     [
-        ({"experts": "8"}, Kind.EXPERTS, "8 experts"),
-        ({"cp": "2"}, Kind.CONTEXT, "cp is 2"),
+        ({"experts": "8"}, Kind.MISSING, "topk is not given"),
+        ({"ep": "8"}, Kind.CONTRADICTION, "ep is 8 without experts"),
+        ({"experts": "8", "topk": "2", "ep": "3"}, Kind.IMPOSSIBLE, "ep 3 does not divide 8 experts"),
+        (
+            {"experts": "8", "topk": "2", "ep": "8"},
+            Kind.IMPOSSIBLE,
+            "ep 8 does not divide the tp × cp × dp = 4 devices",
+        ),
+        ({"experts": "8", "topk": "9"}, Kind.CONTRADICTION, "topk is 9, but there are 8 experts"),
+        ({"cp": "2"}, Kind.CONTRADICTION, "tp × cp × pp × dp = 1 × 2 × 2 × 4 = 16, but gpus is 8"),
+        ({"cp": "3", "gpus": "24"}, Kind.IMPOSSIBLE, "cp 3 does not divide seq 8192"),
         ({"note": "container 26.06; LoRA Performance"}, Kind.FROZEN, "LoRA: with frozen weights"),
         ({"layers": ""}, Kind.MISSING, "layers is not given"),
         ({"hidden": "", "seq": ""}, Kind.MISSING, "hidden and seq are not given"),
-        ({"micro_batch": "", "grad_accum": ""}, Kind.MISSING, "micro_batch not given"),
+        ({"micro_batch": "", "grad_accum": "", "seq": "2048"}, Kind.MISSING, "micro_batch not given"),
         ({"ffn": ""}, Kind.MISSING, "ffn not given"),
         ({"framework": ""}, Kind.MISSING, "framework is not given"),
         ({"vp": "", "schedule": "interleaved-1f1b"}, Kind.MISSING, "vp is not given"),
@@ -120,6 +129,21 @@ def test_what_frameworks_run_is_priced(tmp_path: Path) -> None:
     only(tmp_path, pp="32", gpus="128", framework="nanotron", layers="30")  # stages without blocks
 
 
+def test_experts_and_context_parallelism_are_read(tmp_path: Path) -> None:
+    """The columns give the routed experts; what they leave open is known by name, here of DeepSeek-V3."""
+    sizes = {"layers": "61", "hidden": "7168", "heads": "128", "kv_heads": "128", "ffn": "2048", "vocab": "129280"}
+    sizes |= {"experts": "256", "topk": "8", "gpus": "32", "dp": "4", "pp": "1", "grad_accum": "32"}
+    row = only(tmp_path, model="DeepSeekV3", cp="8", ep="16", **sizes)
+    assert (row.context, row.expert, row.expert_tensor) == (8, 16, 1)
+    (block,) = row.architecture.decoder.period
+    # 671 B parameters, 37 B of them active (DeepSeek-V3, arXiv 2412.19437), with embedding and head, and with three
+    # blocks of experts more than it has.
+    ends = 2 * 7168 * 129280
+    assert 61 * block.parameters + ends == pytest.approx(671e9 + 3 * 11.1e9, rel=0.01)
+    assert 61 * block.active_products + ends == pytest.approx(37e9, rel=0.03)
+    assert only(tmp_path, model="DeepSeekV3", note="ETP=2", ep="2", **{**sizes, "gpus": "4"}).expert_tensor == 2
+
+
 def test_vtrains_columns_are_read_with_what_its_runs_share() -> None:
     rows = read_rows([VTRAIN / "measured_multi_node.csv", VTRAIN / "measured_single_node.csv"])
     assert (len(rows.measured), len(rows.refused)) == (388, 0)
@@ -138,8 +162,8 @@ def test_slices_of_all_sources_are_read_row_by_row() -> None:
         *("dgxc_nemo_h100_gb200", "megatron_lm_h100_a100"),
     }
     reasons = {(row.file, row.kind) for row in rows.refused}
-    assert ("megatron_bridge_nemo", Kind.EXPERTS) in reasons
-    assert ("megatron_bridge_nemo", Kind.CONTEXT) in reasons
+    assert ("nemo_long_sequence", Kind.CONTRADICTION) in reasons
+    assert any(row.architecture.experts > 1 for row in rows.measured if row.file == "megatron_bridge_nemo")
     assert ("megatron_bridge_nemo", Kind.MISSING) in reasons
     assert ("bigscience_bloom_a100", Kind.CONTRADICTION) in reasons
     assert ("megatron_lm_h100_a100", Kind.MISSING) in reasons

@@ -24,9 +24,9 @@ _FAMILIES = {
     "mixtral": "Mixtral",
     "deepseek": "DeepSeek",
     "gpt-oss": "GPT-OSS",
-    "moe": "GShard-MoE",
     "vit": "ViT",
     "dit": "DiT",
+    "moe": "GShard-MoE",
     "wide-resnet": "Wide-ResNet",
     "mlp": "MLP",
 }
