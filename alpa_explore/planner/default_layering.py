@@ -17,14 +17,15 @@ from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.layering.repeated import repeated_modules
-from alpa_explore.models.catalog import entry, is_reference
+from alpa_explore.models.catalog import CONFIG_FAMILY, entry, is_reference
 from alpa_explore.planner import tuning
 
 
 def default_layering(graph: TrainingGraph, delta: float) -> Layering:
     """Layers in the default number; fewer where so many cannot be balanced."""
-    if graph.recipe is not None and is_reference(graph.recipe):
-        most = entry(graph.recipe).num_layers
+    known = entry(graph.recipe) if graph.recipe is not None and is_reference(graph.recipe) else None
+    if known is not None and known.family != CONFIG_FAMILY:
+        most = known.num_layers
     else:
         most = _layers_of_blocks(len(repeated_modules(graph)))
     for layers in range(min(most, sum(1 for o in graph.forward_operators if o.flops > 0)), 1, -1):
