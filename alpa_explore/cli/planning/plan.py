@@ -134,8 +134,8 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--schedule",
         default="1f1b",
         metavar="NAME",
-        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min or dualpipe-v: determines"
-        " activation memory and bubble",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min or dualpipe-v:"
+        " determines activation memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
