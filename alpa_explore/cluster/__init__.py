@@ -7,6 +7,7 @@ In the order to read them:
     software_profiles/  frameworks with their figures, one JSON file each
     device       a device (peak rates, memory, efficiencies), with its software; a link (latency, bandwidth)
     presets/     devices with published or measured figures, one JSON file each
+    levels       a topology of more than two levels: trays, racks, pods, a spine
     files        devices and clusters from a user's JSON or TOML file
     topology     Cluster, and `Cluster.parse("2x8:a100")`
     group        devices that communicate: the nodes they span, and what part of the network is theirs

@@ -72,7 +72,8 @@ _KEYS = (
     "rack",
     "megatron",
 )
-"""'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of iterations, is accepted in old files and ignored."""
+"""'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
+iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
@@ -117,21 +118,19 @@ def read_device(path: str) -> Parts:
 def read_cluster(path: str) -> ClusterParts:
     """The parts of a cluster, which may give its levels in place of nodes and devices per node, or beside them."""
     body = _body(path)
-    parts = _parts(body, path, may_be_file=True)
-    if "levels" in body:
-        levels, inside = _levels(body["levels"], path)
+    levels, inside = _levels(body["levels"], path) if "levels" in body else ((), 0)
+    if levels and "nodes" not in body and "devices_per_node" not in body:
         per_node = math.prod(level.of for level in levels[:inside])
         nodes = math.prod(level.of for level in levels[inside:])
-        if "nodes" in body or "devices_per_node" in body:
-            nodes, per_node = _count(body, "nodes", path), _count(body, "devices_per_node", path)
-        return ClusterParts(nodes, per_node, *parts, levels)
+        return ClusterParts(nodes, per_node, *_parts(body, path, may_be_file=True), levels)
     if "nodes" not in body and "devices_per_node" not in body:
         raise ClusterError(
             "A cluster file must give the number of nodes",
             found=f"{path} describes a device only",
             remedy=f"Write it as NODESxDEVICES:{path}, or add nodes and devices_per_node.",
         )
-    return ClusterParts(_count(body, "nodes", path), _count(body, "devices_per_node", path), *parts, ())
+    nodes, per_node = _count(body, "nodes", path), _count(body, "devices_per_node", path)
+    return ClusterParts(nodes, per_node, *_parts(body, path, may_be_file=True), levels)
 
 
 def checked_name(value: Any, what: str) -> str:

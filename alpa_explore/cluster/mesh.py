@@ -87,11 +87,7 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
         stride = math.prod(shape[axis + 1 :])
         last = outermost_tier(cluster, size, stride)
         rates = [tiers[0].link.bandwidth] if last == 0 or stride < tiers[0].devices else []
-        rates += [
-            tier.link.bandwidth / min(stride, inner.devices)
-            for number, (inner, tier) in enumerate(pairwise(tiers), start=1)
-            if number == last or (number < last and stride < tier.devices)
-        ]
+        rates += [tier.link.bandwidth / min(stride, inner.devices) for inner, tier in pairwise(tiers[: last + 1])]
         bandwidths.append(min(rates))
         latencies.append(tiers[last].link.latency_seconds)
     groups: tuple[Group, ...] = ()

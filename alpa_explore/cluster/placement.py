@@ -4,7 +4,8 @@ On nodes of a power of two by buddy allocation: the smallest free block that is 
 There is then never more than one free block of each size below a node, so submeshes whose devices add up to the cluster
 can always be placed, in any order (Alpa, appendix A, theorem 1).
 
-On other nodes the submeshes smaller than a node are sorted into groups that fill one (`tiling`).
+On other nodes the submeshes smaller than a node are sorted into groups that fill one (`tiling`); and where nodes are
+in pods, these blocks and the submeshes smaller than a pod into groups that fill a pod, and so on.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from alpa_explore.cluster.topology import Cluster
 def place(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
     """The device numbers of each submesh, disjoint; device d is number d % M of node d // M."""
     per_node = cluster.devices_per_node
-    if per_node & (per_node - 1):
-        return _sorted_into_nodes(cluster, submeshes)
+    if per_node & (per_node - 1) or len(cluster.tiers) > 2:
+        return _sorted_into_units(cluster, submeshes)
     free_nodes = list(range(cluster.nodes))
     free_blocks: list[tuple[int, int]] = []  # (size, first device), smaller than a node
     placed = []
@@ -43,16 +44,21 @@ def place(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ..
     return tuple(placed)
 
 
-def _sorted_into_nodes(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
-    """Nodes are given in the order of the first submesh that each holds."""
-    per_node = cluster.devices_per_node
-    small = [index for index, submesh in enumerate(submeshes) if submesh.devices < per_node]
-    groups = sort_into_groups([submeshes[index].devices for index in small], per_node)
-    assert groups is not None, "the submeshes do not fill whole nodes"
-    blocks = [[small[place] for place in group] for group in groups]
-    blocks += [[index] for index, submesh in enumerate(submeshes) if submesh.devices >= per_node]
+def _sorted_into_units(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
+    """From the node outwards, what is smaller than a unit is sorted into groups that fill one. Units of a level are
+    given in the order of the first submesh that each holds."""
+    blocks = [(submesh.devices, [index]) for index, submesh in enumerate(submeshes)]
+    below = 1
+    for tier in cluster.tiers[:-1]:
+        small = [block for block in blocks if block[0] < tier.devices]
+        groups = sort_into_groups([size // below for size, _ in small], tier.devices // below)
+        assert groups is not None, "the submeshes do not fill whole units"
+        blocks = [block for block in blocks if block[0] >= tier.devices]
+        blocks += [(tier.devices, [index for place in group for index in small[place][1]]) for group in groups]
+        blocks.sort(key=lambda block: min(block[1]))
+        below = tier.devices
     start, placed = 0, dict[int, tuple[int, ...]]()
-    for index in (index for block in sorted(blocks) for index in block):
+    for index in (index for _, indices in blocks for index in indices):
         placed[index] = tuple(range(start, start + submeshes[index].devices))
         start += submeshes[index].devices
     return tuple(placed[index] for index in range(len(submeshes)))

@@ -132,6 +132,10 @@ class Cluster:
         if isinstance(changes.get("software"), str):
             changes |= {"software": load_software(str(changes["software"]))}
         cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
+        if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):
+            sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
+            if all(isinstance(size, int) for size in sizes):
+                cluster_changes["levels"] = self.resized(*sizes).levels  # type: ignore[arg-type]  # integers
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
         for name in device_changes:
@@ -178,5 +182,7 @@ def _of_preset(name: str, nodes: int, per_node: int) -> ClusterParts:
         return ClusterParts(nodes, per_node, device, within, between, ())
     between = replace(between, bandwidth=between.bandwidth * per_node / rack.devices)
     trays, rest = divmod(per_node, rack.tray)
-    levels = (Level(name="tray", of=rack.tray), Level(name="rack", of=trays), Level(name="cluster", of=nodes))
-    return ClusterParts(nodes, per_node, device, within, between, () if rest or trays < 2 else levels)
+    levels: tuple[Level, ...] = ()
+    if trays > 1 and not rest and nodes:
+        levels = (Level(name="tray", of=rack.tray), Level(name="rack", of=trays), Level(name="cluster", of=nodes))
+    return ClusterParts(nodes, per_node, device, within, between, levels)

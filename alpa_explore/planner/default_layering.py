@@ -17,15 +17,14 @@ from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.layering.repeated import repeated_modules
-from alpa_explore.models.catalog import entry, names
+from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.planner import tuning
 
 
 def default_layering(graph: TrainingGraph, delta: float) -> Layering:
     """Layers in the default number; fewer where so many cannot be balanced."""
-    most = (
-        entry(graph.recipe).num_layers if graph.recipe in names() else _layers_of_blocks(len(repeated_modules(graph)))
-    )
+    named = graph.recipe is not None and is_reference(graph.recipe)
+    most = entry(graph.recipe).num_layers if named else _layers_of_blocks(len(repeated_modules(graph)))
     for layers in range(min(most, sum(1 for o in graph.forward_operators if o.flops > 0)), 1, -1):
         with suppress(LayeringError):
             return clustered(graph, layers, delta)
@@ -42,7 +41,7 @@ def clustered(graph: TrainingGraph, num_layers: int, delta: float) -> Layering:
 
 
 def _in_the_paper(graph: TrainingGraph) -> bool:
-    return graph.recipe in names() and entry(graph.recipe).gpus is not None
+    return graph.recipe is not None and is_reference(graph.recipe) and entry(graph.recipe).gpus is not None
 
 
 def _layers_of_blocks(blocks: int) -> int:

@@ -126,4 +126,4 @@ def larger_clusters(cluster: Cluster) -> Iterator[Cluster]:
             nodes *= 2
         if nodes > tuning.MOST_NODES or nodes * per_node > MOST_DEVICES:
             return
-        yield replace(cluster, nodes=nodes, devices_per_node=per_node)
+        yield cluster.resized(nodes, per_node)

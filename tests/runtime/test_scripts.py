@@ -41,6 +41,15 @@ def four_a_machine(nodes):
     )
 
 
+def test_a_rack_of_trays_is_as_many_machines(tmp_path) -> None:
+    plan = ax.baseline("mlp-tiny", "1x8:gb200", "data-parallel", num_microbatches=2, num_layers=2, delta=1.0)
+    text = written(plan, "slurm", tmp_path / "run", "cuda")[1]
+    assert "--nodes=2" in text
+    assert "--gpus-per-node=4" in text
+    run = (tmp_path / "run" / "run.sh").read_text(encoding="utf-8")
+    assert "2 machine(s) with 4 rank(s) each" in run
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_scripts_are_clean(tmp_path, device) -> None:
     if shutil.which("shellcheck") is None:

@@ -69,8 +69,8 @@ def test_what_a_request_says(rows: Rows) -> None:
     assert all(len(run.blocks) == run.pipeline * run.chunks for _, run in requests.values())
     (four, _) = [run for key, run in by_file["megatron_bridge_nemo"] if run.cluster.device.name == "gb200"]
     assert (sum(four.blocks), four.blocks[0]) == (126, four.blocks[1] - 1), "embedding and head count as blocks"
-    products = {run.products for _, run in by_file["megatron_bridge_nemo"]}
-    assert "float4_e2m1fn_x2" in products
+    recipes = {run.low_precision for _, run in by_file["megatron_bridge_nemo"]}
+    assert {"nvfp4", "mxfp8"} <= recipes
     assert {key.dtype for key, _ in requests.values()} == {"bfloat16", "float16"}
     assert all(run.recompute == ("full",) for _, run in by_file["bigscience_bloom_a100"])
     assert all(run.recompute == ("none", "full") for _, run in by_file["megatron_bridge_nemo"])

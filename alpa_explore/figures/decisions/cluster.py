@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.cluster import Cluster
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import (
     HOVER_TEXT,
@@ -66,7 +67,11 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
     pixels = min(_MOST_NODE, max(_LEAST_NODE, _NODES_PIXELS / len(nodes)))
     page = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
     width, edge = cluster.devices_per_node, 0.02 * cluster.devices_per_node
-    between = units.bytes_per_second(cluster.between_nodes.bandwidth)
+    unit = cluster.tiers[0].name
+    joined = [
+        f"{inner.name}s, joined by {units.bytes_per_second(tier.link.bandwidth)}"
+        for inner, tier in pairwise(cluster.tiers)
+    ]
     plain = {"showgrid": False, "zeroline": False}
     layout = layout_of(
         cluster_sentence(plan) + page,
@@ -77,7 +82,7 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         xaxis=plain
         | {
             "title": {
-                "text": f"devices of a node, joined by {units.bytes_per_second(cluster.inside_node.bandwidth)} each"
+                "text": f"devices of a {unit}, joined by {units.bytes_per_second(cluster.inside_node.bandwidth)} each"
             },
             "range": [-0.5 - 2 * edge, width - 0.5],
             "tickmode": "linear",
@@ -85,10 +90,10 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         },
         yaxis=plain
         | {
-            "title": {"text": f"nodes, joined by {between}" if len(nodes) > 1 else ""},
+            "title": {"text": "<br>".join(reversed(joined)) if len(nodes) > 1 else ""},
             "range": [0, len(nodes)],
             "tickvals": [row + 0.5 for row in range(len(nodes))],
-            "ticktext": [f"node {node}" for node in reversed(nodes)],
+            "ticktext": [f"{unit} {node}" for node in reversed(nodes)],
         },
     )
     bottom, height = _EDGE / pixels, 1 - (_HEAD + 2 * _EDGE) / pixels
@@ -253,12 +258,20 @@ def _parts(stage: PlanStage) -> tuple[float, float, float]:
 
 def _text(plan: Plan, box: _Box) -> str:
     per_node = plan.cluster.devices_per_node
-    title = f"<b>device {box.device}</b> (node {box.device // per_node}, device {box.device % per_node} in it)"
+    title = f"<b>device {box.device}</b> ({_place(plan.cluster, box.device)}, device {box.device % per_node} in it)"
     stage = box.stage
     if stage is None:
         return lines(title, "not used")
     click = f"click: selects device {box.device} and its stage, {stage.index}"
     return lines(title, *_stage_lines(plan, stage), click)
+
+
+def _place(cluster: Cluster, device: int) -> str:
+    """'node 3', 'pod 1, node 3', 'rack 1, tray 20'; numbers count from the first of the cluster."""
+    tiers = [(tier.name, tier.devices) for tier in cluster.tiers[:-1]]
+    if cluster.devices_per_host < cluster.devices_per_node:
+        tiers.insert(0, (cluster.levels[0].name, cluster.devices_per_host))
+    return ", ".join(f"{name} {device // size}" for name, size in reversed(tiers))
 
 
 def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:

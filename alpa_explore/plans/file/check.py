@@ -25,6 +25,7 @@ def first_fault(document: Any) -> str | None:
 
 
 def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
+    yield from _topology(d["cluster"])
     yield from _layers(d["layers"], d["options"]["num_layers"])
     yield from _stages(d["stages"], d["cluster"], len(d["layers"]))
     schedule = d["options"].get("pipeline", {}).get("schedule", "")
@@ -32,6 +33,15 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
     yield from _spec_constraints(d["options"].get("spec_constraints", []), [*d["stages"], *d.get("interleaved", [])])
     yield from _sweep(d["t_max_sweep"])
     yield from _costs(d["costs"], d["cluster"], len(d["layers"]))
+
+
+def _topology(cluster: Mapping[str, Any]) -> Iterator[str]:
+    sizes = [level["of"] for level in cluster.get("levels", ())]
+    devices = [math.prod(sizes[: number + 1]) for number in range(len(sizes))]
+    if sizes and (devices[-1] != cluster["nodes"] * cluster["devices_per_node"]):
+        yield f"cluster.levels: {' × '.join(map(str, sizes))} = {devices[-1]}, which are not all devices"
+    if sizes and cluster["devices_per_node"] not in devices:
+        yield f"cluster.levels: none of them is a node of {cluster['devices_per_node']} devices"
 
 
 def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Software, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.levels import Level
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.iteration_time import iteration_time
@@ -65,6 +66,7 @@ def to_document(plan: PlanValue) -> Document:
             "device_figures": figures,
             "inside_node": asdict(cluster.inside_node),
             "between_nodes": asdict(cluster.between_nodes),
+            **({"levels": [asdict(level) for level in cluster.levels]} if cluster.levels else {}),
         },
         "options": asdict(plan.options),
         "layers": [_record_document(layer) for layer in plan.layers],
@@ -189,7 +191,14 @@ def _cluster(body: Mapping[str, Any]) -> Cluster:
         ),
         inside_node=_record(Link, body["inside_node"]),
         between_nodes=_record(Link, body["between_nodes"]),
+        levels=tuple(_level(level) for level in body.get("levels", ())),
     )
+
+
+def _level(body: Mapping[str, Any]) -> Level:
+    link = body.get("link")
+    level: Level = _record(Level, body, link=None if link is None else _record(Link, link))
+    return level
 
 
 def _costs_document(costs: StageCosts) -> Document:

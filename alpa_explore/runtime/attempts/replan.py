@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
@@ -45,7 +44,7 @@ def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, all
 
 def cluster_left(plan: Plan, nodes: int, devices_per_node: int) -> Cluster:
     """The cluster of a plan with fewer devices."""
-    return replace(plan.cluster, nodes=nodes, devices_per_node=devices_per_node)
+    return plan.cluster.resized(nodes, devices_per_node)
 
 
 def check_replanned(new: Plan, old: Plan, cluster: Cluster) -> None:

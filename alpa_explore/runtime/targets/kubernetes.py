@@ -72,7 +72,8 @@ def write_kubernetes(
             )
     write_torchrun(folder, plan, device, ports)
     port = (ports or (tuning.KUBERNETES_PORT,))[0]
-    nodes, per_node = plan.cluster.nodes, plan.cluster.devices_per_node
+    per_node = plan.cluster.devices_per_host
+    nodes = plan.cluster.devices // per_node
     replicas = {"Master": 1} | ({"Worker": nodes - 1} if nodes > 1 else {})
     job = {
         "apiVersion": "kubeflow.org/v1",

@@ -115,8 +115,8 @@ def write_torchrun(folder: Path, plan: Plan, device: str, ports: Sequence[int] |
             model=_comment(plan.model.name),
             folder=shlex.quote(str(folder)),
             python=shlex.quote(sys.executable),
-            nodes=plan.cluster.nodes,
-            per_node=plan.cluster.devices_per_node,
+            nodes=plan.cluster.devices // plan.cluster.devices_per_host,
+            per_node=plan.cluster.devices_per_host,
             python_path=f"export PYTHONPATH={shlex.quote(path)}${{PYTHONPATH:+:$PYTHONPATH}}\n" if path else "",
             port=(ports or (tuning.SCRIPT_PORT,))[0],
             nccl=_NCCL if device == "cuda" else "",
@@ -127,13 +127,13 @@ def write_torchrun(folder: Path, plan: Plan, device: str, ports: Sequence[int] |
 
 def write_slurm(folder: Path, plan: Plan, device: str, ports: Sequence[int] | None = None) -> ScriptRanks:
     """Write `run.sh`, and `slurm.sh`, which calls it. `ports`, a range, is where the ranks may meet."""
-    count, log = plan.cluster.devices_per_node, str(folder).replace("%", "%%")  # sbatch replaces %j and the like
+    count, log = plan.cluster.devices_per_host, str(folder).replace("%", "%%")  # sbatch replaces %j and the like
     write_torchrun(folder, plan, device, ports)
     ports = ports or tuning.SLURM_PORTS
     _write(
         folder / "slurm.sh",
         _SLURM.format(
-            nodes=plan.cluster.nodes,
+            nodes=plan.cluster.devices // count,
             cores=count,
             output=shlex.quote(f"{log}/slurm-%j.log"),
             run=shlex.quote(str(folder / "run.sh")),

@@ -1,10 +1,8 @@
 """Device and software of a measured run, by the names that its source uses.
 
-A rack of GB200 or GB300 has 72 devices on one NVLink. The nodes of a `Cluster` hold a power of two of devices, so that
-submeshes tile them: here such a rack is a node of 64, also where a source counts its trays of 4 as nodes. Of a run on
-72 devices the last 8 are taken to be on another rack, so it is predicted a little too slow. Nodes of other sizes are
-taken as the nearest power of two (6 as 8), with as much of the network for each device as a preset's node of 8 gives
-it; a run need not fill its last node.
+A rack of GB200 or GB300 has 72 devices on one NVLink and is a node, also where a source counts its trays of 4 as nodes.
+Runs use 64 devices of a rack, unless their number is a multiple of 72. Nodes of other sizes than 8 have as much of the
+network for each device as a preset's node of 8 gives it; a run need not fill its last node.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import is_file_name
-from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.presets import load_preset, preset_names, rack_of
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import UnknownNameError, nearest_names
 
@@ -53,9 +51,8 @@ source is not that of the preset."""
 _RELEASE = re.compile(r"\b(?:container|release) (\d\d)\.(\d\d)\b")
 _NEW_RELEASE = (26, 6)
 """The first of NeMo's containers with the dispatch, fused experts and graphs of Megatron-Core in 2026."""
-RACKS = ("gb200", "gb300")
-"""Presets whose node is a rack of 72 devices."""
 RACK_AS = 64
+"""Devices of a rack that runs use: a power of two; the others are spare."""
 NODE = 8
 """Devices of a node of all other presets, for which their network is given."""
 
@@ -91,14 +88,17 @@ def machine(
     name = device_name(gpu_type) if device is None else device
     profile = software_name(framework, note) if software is None else load_software(software).name
     cluster = Cluster.parse(f"1x1:{name}", software=profile)
-    full = RACK_AS if cluster.device.name in RACKS else NODE
-    size = full if full == RACK_AS else _nearest_power(devices_per_node)
-    network = cluster.between_nodes
-    if not is_file_name(name):  # a user's file says what a node of the user's has
-        network = replace(network, bandwidth=network.bandwidth * size / full)
-    cluster = cluster.with_changes(
-        nodes=-(-devices // size), devices_per_node=min(size, _power_above(devices)), between_nodes=network
-    )
+    rack = None if is_file_name(name) else rack_of(name)
+    if rack is not None:
+        size = rack.devices if devices % rack.devices == 0 else RACK_AS
+        # The network of a preset with racks is that of as many devices as it is asked for.
+        network = Cluster.parse(f"1x{size}:{name}").between_nodes
+    else:
+        size, network = devices_per_node, cluster.between_nodes
+        if not is_file_name(name):  # a user's file says what a node of the user's has
+            network = replace(network, bandwidth=network.bandwidth * size / NODE)
+    per_node = size if devices >= size else min(size, _power_above(devices))
+    cluster = cluster.with_changes(nodes=-(-devices // size), devices_per_node=per_node, between_nodes=network)
     for part, family, bandwidth in NETWORKS:
         if device is None and part in source.lower() and cluster.device.name.startswith(family):
             cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
@@ -146,9 +146,3 @@ def check_overrides(device: str | None, software: str | None) -> None:
 def _power_above(devices: int) -> int:
     """The least power of two that is not below a number of devices."""
     return 1 << (devices - 1).bit_length()
-
-
-def _nearest_power(devices: int) -> int:
-    """The power of two nearest to a number of devices, the larger one of two."""
-    above = _power_above(devices)
-    return above if above - devices <= devices - above // 2 else above // 2

@@ -48,7 +48,7 @@ def test_unknown_names_are_errors_with_the_nearest() -> None:
     check_overrides("h100", "megatron")
 
 
-def test_a_run_is_on_nodes_of_a_power_of_two_and_a_rack_counts_as_64() -> None:
+def test_a_run_is_on_whole_nodes_and_uses_64_devices_of_a_rack() -> None:
     assert str(machine("H100-80GB", "nanotron", 64, 8).cluster) == "8x8:h100@nanotron"
     assert str(machine("H100-80GB", "nanotron", 4, 8).cluster) == "1x4:h100@nanotron"
     assert str(machine("A100-80GB", "Megatron-DeepSpeed", 360, 8).cluster) == "45x8:a100-80gb@megatron-deepspeed"
@@ -59,8 +59,8 @@ def test_a_run_is_on_nodes_of_a_power_of_two_and_a_rack_counts_as_64() -> None:
 def test_a_run_need_not_fill_its_last_node() -> None:
     assert str(machine("H100", "nanotron", 12, 8).cluster) == "2x8:h100@nanotron"
     assert str(machine("H100", "nanotron", 6, 8).cluster) == "1x8:h100@nanotron"
-    assert str(machine("GB300", "NeMo", 72, 72).cluster) == "2x64:gb300"
-    assert str(machine("V100", "eager", 24, 6).cluster) == "3x8:v100@eager"
+    assert str(machine("GB300", "NeMo", 144, 72).cluster) == "2x72:gb300"
+    assert str(machine("V100", "eager", 24, 6).cluster) == "4x6:v100@eager"
 
 
 def test_the_network_of_a_smaller_node_is_its_devices_share() -> None:

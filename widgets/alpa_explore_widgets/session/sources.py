@@ -74,7 +74,7 @@ class Sources:
     def preset_cluster(self, settings: Settings) -> Cluster:
         """The cluster with the device and links of the preset, without the overrides of the settings."""
         if (given := self._user_clusters.get(settings.device)) is not None:
-            return replace(given, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
+            return given.resized(settings.nodes, settings.devices_per_node)
         return Cluster.parse(f"{settings.nodes}x{settings.devices_per_node}:{settings.device}")
 
     def model_choices(self) -> list[list[str]]:
