@@ -23,8 +23,10 @@ from alpa_explore.planner import tuning
 
 def default_layering(graph: TrainingGraph, delta: float) -> Layering:
     """Layers in the default number; fewer where so many cannot be balanced."""
-    named = graph.recipe is not None and is_reference(graph.recipe)
-    most = entry(graph.recipe).num_layers if named else _layers_of_blocks(len(repeated_modules(graph)))
+    if graph.recipe is not None and is_reference(graph.recipe):
+        most = entry(graph.recipe).num_layers
+    else:
+        most = _layers_of_blocks(len(repeated_modules(graph)))
     for layers in range(min(most, sum(1 for o in graph.forward_operators if o.flops > 0)), 1, -1):
         with suppress(LayeringError):
             return clustered(graph, layers, delta)

@@ -35,7 +35,8 @@ class Model:
 LLAMA_2_7B = Model(submeshes=8, blocks=32, attention=2 * 4096 * 4096 / (2 * 202.4e6), head=131.1 / 202.4)
 """A block has 4 · 4096² + 3 · 4096 · 11008 weights, the head 32,000 · 4096."""
 QWEN3_235B = Model(submeshes=4, blocks=94, attention=2 * 4096 * 8192 / (2 * 222.3e6), head=622.3 / 222.3)
-"""A token uses 2 · 4096 · (8192 + 512) weights of attention and 8 experts of 3 · 4096 · 1536; the head has 151,936 · 4096."""
+"""A token uses 2 · 4096 · (8192 + 512) weights of attention and 8 experts of 3 · 4096 · 1536; the head has 151,936 ·
+4096."""
 
 
 def seconds(model: Model, schedule: str) -> float:
