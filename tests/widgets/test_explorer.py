@@ -34,7 +34,7 @@ def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list
     ("arguments", "error"),
     [
         ({"model": "gpt-1.3"}, UnknownNameError),
-        ({"model": "gpt-tiny", "cluster": "1x3:v100"}, ClusterError),
+        ({"model": "gpt-tiny", "cluster": "1x0:v100"}, ClusterError),
         ({"model": "gpt-tiny", "cluster": "1x4:v1000"}, UnknownNameError),
         ({"model": "gpt-tiny", "num_microbatches": -1}, OptionError),
         ({"model": 42}, OptionError),
