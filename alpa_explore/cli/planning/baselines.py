@@ -28,7 +28,7 @@ _EPILOG = """baselines:
   zero-2               the same with gradients sharded, too
   zero-3               the same with weights sharded, too (fsdp)
   hsdp                 zero-3 within each of --replicas groups
-  megatron             --tp × --dp × --pp; all values of those that are not given (3d)
+  megatron             --tp × --dp × --pp, experts over --ep of dp; all values of those that are not given (3d)
   fsdp+tp+pp           the same with weights sharded over dp / --replicas devices
   gpipe-equal-layers   stages of equally many layers on equal submeshes; --pp, or all values
   intra-only           one stage with optimal intra-operator parallelism
@@ -67,7 +67,8 @@ def add(commands: Any) -> None:
     )
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
-    for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):
+    degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
+    for name, what in degrees.items():
         argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
     argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
     kinds = tuple(dict.fromkeys(map(known_kind, options.kind or KINDS)))
-    given = Degrees(tp=options.tp, dp=options.dp, pp=options.pp, replicas=options.replicas)
+    given = Degrees(**{name: getattr(options, name) for name in Degrees.__dataclass_fields__})
     degrees = {kind: given.only(kind) for kind in kinds}
     for kind in kinds:
         check_degrees(kind, degrees[kind])
