@@ -38,6 +38,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
+from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG
 from alpa_explore.tracing.cancelling import cancelled_by
 
 
@@ -51,6 +52,7 @@ def baseline(
     dp: int | None = None,
     pp: int | None = None,
     replicas: int | None = None,
+    cp: int | None = None,
     ep: int | None = None,
     num_layers: int | None = None,
     delta: float = 0.5,
@@ -61,12 +63,13 @@ def baseline(
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
 
     `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also of gpipe-equal-layers), `replicas` those of
-    hsdp and fsdp+tp+pp; `ep`: so many of the dp devices hold different experts. Values of a degree that is not given
-    are tried, and the fastest plan that fits is returned. InfeasiblePlanError where none fits in memory, OptionError
-    for degrees that do not divide; otherwise raises as `ax.plan` does.
+    hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different experts. `cp` (megatron): so many devices share
+    a sequence, 1 where it is not given. Values of another degree that is not given are tried, and the fastest plan that
+    fits is returned. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide;
+    otherwise raises as `ax.plan` does.
     """
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
-    kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, ep=ep)
+    kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
     check_degrees(kind, degrees)
     started = time.perf_counter()
     with cancelled_by(cancel):
@@ -120,8 +123,9 @@ def _with_roles(
 ) -> Plan:
     """The fastest of the pipelines that a baseline with roles may be."""
     b = options.num_microbatches
+    offering = _with_ring(cluster) if (degrees.cp or 1) > 1 else cluster
     pricer = StagePricer(
-        assign_layers(graph, layering.layer_of_forward, software=cluster.software), layering, cluster, b, cancel
+        assign_layers(graph, layering.layer_of_forward, software=cluster.software), layering, offering, b, cancel
     )
     candidates = role_pipelines(kind, cluster, options.num_layers, graph.samples, degrees, _experts(graph))
     priced = [(candidate, pricer.costs(candidate)) for candidate in candidates]
@@ -136,6 +140,12 @@ def _with_roles(
     options = replace(options, baseline=f"{kind} ({chosen.text})")
     seconds = [("baseline", time.perf_counter() - started)]
     return assemble(graph, cluster, options, layering, pricer.profile(costs), pipeline, seconds)
+
+
+def _with_ring(cluster: Cluster) -> Cluster:
+    """The cluster with software that divides sequences of any length, attention by a ring."""
+    software = replace(cluster.software, context_positions=1, context_factors=f"{RING} {RING_ZIGZAG}")
+    return cluster.with_changes(software=software)
 
 
 def _constrained(

@@ -70,6 +70,7 @@ _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
     Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
 }
 """What data-parallel replicas divide among each other beside the batch."""
 _CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)

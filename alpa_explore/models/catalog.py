@@ -55,6 +55,8 @@ _REFERENCE = re.compile(r"(?P<name>[^@]+)(@(?P<sequence>[^@]*))?")
 _CONFIG_REFERENCE = re.compile(r"hf@(?P<sequence>\d{1,9}):(?P<text>\{.*\})", re.DOTALL)
 _MOST_TOKENS = 2**27
 """Longest sequence that is accepted; a sanity limit."""
+CONFIG_FAMILY = "huggingface"
+"""Family of the models from a config file."""
 _CONFIG_BATCH, _CONFIG_MICROBATCHES, _CONFIG_LAYERS = 128, 16, 16
 """Defaults of models from a config file: round figures, as for the catalogue's models of today."""
 _MOST_SAMPLES = 10**9
@@ -223,7 +225,7 @@ def _of_config(text: str, sequence: int) -> CatalogEntry:
     config = HuggingFaceConfig(text=text, sequence=_checked_sequence(sequence))
     return CatalogEntry(
         name=config.architecture,
-        family="huggingface",
+        family=CONFIG_FAMILY,
         config=config,
         global_batch=_CONFIG_BATCH,
         precision=config.dtype if config.dtype in ("float16", "bfloat16", "float32") else "bfloat16",

@@ -40,7 +40,7 @@ class PlanRequest:
     delta: float = 0.5
     """By how much the FLOPs of a layer may exceed the mean, as a share."""
     num_layers: int | None = None
-    """None: the catalogue's number, or 8; fewer where so many cannot be balanced."""
+    """None: the catalogue's number, or one for the model's blocks (`default_layering`)."""
     solver: str = "auto"
     boundaries: Sequence[str] = ()
     """Operators or modules with which a layer begins; empty: layers are clustered."""

@@ -78,7 +78,7 @@ PROGRAMS = {
         ways("tensor"),
         {"schedule": "interleaved-1f1b", "turns": 2},
     ),
-    "gpt zb-v 1+1+1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(8)], optimal, {"schedule": "zb-v", "turns": 2}),
+    "gpt zb-v 1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(4)], optimal, {"schedule": "zb-v", "turns": 2}),
     "gpt v-half, tensor": (
         "gpt-tiny",
         4,

@@ -67,7 +67,8 @@ def add(commands: Any) -> None:
     )
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
-    for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline"), ("ep", "expert")):
+    degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
+    for name, what in degrees.items():
         argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
     argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
     kinds = tuple(dict.fromkeys(map(known_kind, options.kind or KINDS)))
-    given = Degrees(tp=options.tp, dp=options.dp, pp=options.pp, replicas=options.replicas, ep=options.ep)
+    given = Degrees(**{name: getattr(options, name) for name in Degrees.__dataclass_fields__})
     degrees = {kind: given.only(kind) for kind in kinds}
     for kind in kinds:
         check_degrees(kind, degrees[kind])
