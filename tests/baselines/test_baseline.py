@@ -227,7 +227,7 @@ def test_the_error_for_a_baseline_that_does_not_fit_names_the_memory_that_it_nee
         ("megatron", {"tp": 3}, "The baseline megatron is not possible on 1x4:v100 with these degrees.*tp=3, 4 layers"),
         ("megatron", {"pp": 0}, "pp must be 1 or more"),
         ("megatron", {"replicas": 2}, "does not take replicas.*It takes tp, dp, pp"),
-        ("hsdp", {"replicas": 3}, "The baseline hsdp is not possible on 1x4:v100.*replicas=3.*replicas dp"),
+        ("hsdp", {"replicas": 3}, "The baseline hsdp is not possible on 1x4:v100.*replicas=3.*replicas and ep dp"),
         ("gpipe-equal-layers", {"pp": 3}, "pp must divide 4 layers"),
     ],
 )
