@@ -16,7 +16,7 @@ from alpa_explore.plans.report.timeline_tables import (
     timeline_sentence,
     timeline_summary,
 )
-from alpa_explore.plans.schedule_stages import possible_schedules
+from alpa_explore.plans.schedule_stages import possible_schedules, schedule_stages
 from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
 from alpa_explore.schedules.csv_file import parse_csv, write_csv
@@ -211,3 +211,15 @@ def test_the_table_and_the_sentence_say_what_the_timeline_holds(plan: Plan) -> N
     assert sum(r["on_path_seconds"] for r in critical_table(timeline)) == pytest.approx(timeline.makespan_seconds)
     sentence = timeline_sentence(plan, timeline)
     assert ("does NOT fit" in sentence) == any(row["memory_fraction"] > 1 for row in rows)
+
+
+@pytest.mark.parametrize("planned", ["1f1b", "zb-v"])
+def test_dual_pipe_runs_the_stages_of_the_plan_twice_from_either_end(planned) -> None:
+    plan = example_plan(num_layers=8, num_microbatches=8)
+    if planned != "1f1b":
+        pipeline = replace(plan.options.pipeline, schedule=planned)
+        plan = replace(plan, options=replace(plan.options, pipeline=pipeline))
+    timeline = plan.timeline("dualpipe")
+    stages, count = schedule_stages(plan, timeline.schedule), len(plan.stages)
+    assert [s.layers for s in stages] == [s.layers for s in plan.stages] * 2
+    assert [s.devices for s in stages[count:]] == [s.devices for s in reversed(plan.stages)]
