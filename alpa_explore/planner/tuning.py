@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 FEWEST_LAYERS, MOST_LAYERS = 8, 16
-"""Of the default layering. Sixteen layers of a 32-block Llama take 1.9 times the planning time of eight; the head of a
-vocabulary of 128k alone does the work of two blocks, so many more layers cannot be balanced."""
+"""Of the default layering, set by hand: the head of a vocabulary of 128k alone does the work of two blocks of a
+32-block Llama, so that many more layers cannot be balanced, and planning time grows with their square."""
 LEAST_SHARE = 0.25
 """Of the mean FLOPs, in every layer: far less than one of several blocks, far more than an embedding and masks."""
 FIT_SECONDS = 20.0
