@@ -5,7 +5,8 @@
     python tests/tiers.py --no-skips      a tier or a test that would be skipped is a failure (CI)
 
 Tiers are apart because they want different things of a machine: the default and the slow tier share its cores among
-pytest's workers; tests that start processes of their own, or wait for a browser, run alone.
+pytest's workers; emulated hosts mostly wait, so more of those tests run at once than there are cores; tests that start
+processes of their own, or wait for a browser, run alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CORES = os.cpu_count() or 1
+HOSTS_AT_ONCE = CORES + 1
+"""A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
 NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
 
@@ -34,7 +38,8 @@ class Tier:
     name: str
     markers: str
     """pytest's -m expression; together the tiers are all tests, and no test is in two."""
-    parallel: bool = False
+    workers: int = 0
+    """pytest's workers; 0: the tests run one after the other in pytest's own process."""
     missing: Callable[[], str | None] = lambda: None
     """What this machine lacks and how to get it, or None."""
 
@@ -77,10 +82,10 @@ def hosts_are_missing() -> str | None:
 
 
 TIERS = (
-    Tier(name="default", markers="not slow and not distributed and not hosts and not browser", parallel=True),
-    Tier(name="slow", markers="slow and not distributed and not hosts and not browser", parallel=True),
+    Tier(name="default", markers="not slow and not distributed and not hosts and not browser", workers=CORES),
+    Tier(name="slow", markers="slow and not distributed and not hosts and not browser", workers=CORES),
     Tier(name="distributed", markers="distributed and not hosts and not browser"),
-    Tier(name="hosts", markers="hosts and not browser", missing=hosts_are_missing),
+    Tier(name="hosts", markers="hosts and not browser", workers=HOSTS_AT_ONCE, missing=hosts_are_missing),
     Tier(name="browser", markers="browser", missing=browser_is_missing),
 )
 
@@ -93,7 +98,7 @@ def run(tier: Tier, *, no_skips: bool, cache: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", tier.markers, f"--junitxml={report}", "--durations=5"]
-        command += ["-n", str(os.cpu_count() or 1)] if tier.parallel else []
+        command += ["-n", str(tier.workers), "--dist", "worksteal"] if tier.workers else []
         command += ["--no-skips"] if no_skips else []
         start = time.perf_counter()
         environment = os.environ | {"ALPA_EXPLORE_TEST_CACHE": cache}
