@@ -42,7 +42,7 @@ def products(plan: Plan, phase: str = "forward") -> list[PlanOperator]:
     return [o for stage in plan.stages for o in stage.operators if o.op in PRODUCTS and o.phase == phase]
 
 
-@pytest.mark.parametrize("cluster", ["1x4:v100", "2x2:v100"])
+@pytest.mark.parametrize("cluster", ["1x4:v100", pytest.param("2x2:v100", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", SAME_CUTS)
 def test_the_automatic_plan_is_at_least_as_fast_as_a_baseline_cut_at_the_same_layers(kind: str, cluster: str) -> None:
     plan = plan_of(kind, cluster)
@@ -202,6 +202,7 @@ def test_a_baseline_is_written_read_and_planned_again_like_any_plan(tmp_path: Pa
     assert more.predicted.iteration_seconds > plan.predicted.iteration_seconds
 
 
+@pytest.mark.slow
 def test_where_memory_is_short_the_fastest_choice_that_fits_is_chosen() -> None:
     unlimited = plan_of("intra-only")
     peak = unlimited.stages[0].peak_bytes

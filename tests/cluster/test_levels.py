@@ -176,7 +176,8 @@ def test_a_narrow_spine_bounds_a_collective_by_its_bandwidth():
     levels = (Level(name="node", of=8), Level(name="pod", of=4), Level(name="spine", of=2, link=slow))
     cluster = Cluster.parse("8x8:h100").with_changes(levels=levels)
     group = device_group(cluster, 64, 1)
-    bytes_, share = 1e9, cluster.software.network_share
+    software = cluster.software
+    bytes_, share = 1e9, software.network_share * (group.nodes / 2) ** -software.network_decline
     seconds = group_seconds(StepKind.ALL_REDUCE, bytes_, group)
     # Half of the tensor must leave each pod, and the other half must come back: 2 (K − 1) / K · S.
     assert seconds == pytest.approx(bytes_ / (1e9 * share), rel=0.1)

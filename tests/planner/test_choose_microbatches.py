@@ -52,6 +52,7 @@ def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch
     assert auto.options.num_microbatches == best.options.num_microbatches
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_at_any_b_the_error_names_the_closest_b_and_stage_and_by_how_much():
     cluster = tiny_cluster(memory_bytes=360_000)  # the weights would fit
     with pytest.raises(InfeasiblePlanError, match="for any number of microbatches") as caught:
