@@ -6,6 +6,7 @@ import torch
 
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.models.catalog import build
+from alpa_explore.sharding.rules import experts
 from alpa_explore.sharding.spec import PARTIAL
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
@@ -16,6 +17,8 @@ from tests.sharding.executor import assert_equal, run_sharded
 MESHES = ((2,), (2, 2))
 NOT_COMPARED = {"aten.empty_like.default", "aten.new_empty.default", "aten.empty.memory_format"}
 """Their values are not defined."""
+IN_OWN_ORDER = set(experts.RULES)
+"""Each device keeps its rows in an order of its own for the backward pass: proven in test_experts, both together."""
 
 
 def catalogue(name):
@@ -79,7 +82,8 @@ def test_every_strategy_of_every_operator_computes_the_whole(make, name):
     proven = partial = 0
     for operator in graph.operators:
         signature = operator_signature(operator, graph.tensors)
-        if operator.kind in NOT_COMPARED or signature in seen or operator.kind.startswith("optimizer."):
+        skipped = NOT_COMPARED | IN_OWN_ORDER
+        if operator.kind in skipped or signature in seen or operator.kind.startswith("optimizer."):
             continue
         seen.add(signature)
         coverage = splits_for(operator, graph.tensors)
