@@ -370,7 +370,8 @@ def _free_subnet() -> int:
 def _tbf(space: str, interface: str, rate: str) -> None:
     # After a pause 1 ms of the rate may pass at once, at least some packets: with more a message of a pipeline would
     # take less time than the rate says. 50 ms and a segment of 64 KiB may wait.
-    a_second = float(rate.removesuffix("mbit")) * 1e6 / 8
+    number, unit = rate[:-4], {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[rate[-4:]]
+    a_second = float(number) * unit / 8
     burst, waiting = max(8 * 1024, int(a_second * 1e-3)), 64 * 1024 + int(a_second * 0.05)
     limits = ["rate", rate, "burst", str(burst), "limit", str(waiting)]
     command = ["tc", "-n", space, "qdisc", "replace", "dev", interface, "root", "tbf", *limits]
