@@ -161,7 +161,7 @@ def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str
 
     The legend stands above the plot on the left, plotly's tool bar upright in the right margin.
     """
-    wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS) or [""]
+    wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS, break_on_hyphens=False) or [""]
     common = {
         "template": _template(theme),
         "title": {

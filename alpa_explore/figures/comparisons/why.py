@@ -260,7 +260,7 @@ def _bars(
     hover: Sequence[str],
     keys: Sequence[str] | None,
 ) -> None:
-    shown = ["<br>".join(wrap(name, _NAME_CHARACTERS)) for name in names]
+    shown = ["<br>".join(wrap(name, _NAME_CHARACTERS, break_on_hyphens=False)) for name in names]
     figure.add_trace(
         go.Bar(
             orientation="h",
