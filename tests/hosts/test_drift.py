@@ -37,7 +37,7 @@ def test_a_slow_link_is_named_and_the_run_goes_on_under_the_better_plan(make_hos
     before = until(lambda: link_ratio(run), run)
 
     for host in (0, 1):
-        hosts.limit(host, "40mbit")
+        hosts.limit(host, "20mbit")
     until(lambda: link_ratio(run) > 3 * before, run)
     # The samples before the limit leave.
     seen = len(run.progress.steps)
