@@ -80,7 +80,7 @@ def attempts(kind: str, name: str, row: dict[str, Any]) -> Iterator[tuple[str, d
         single = {"kind": "megatron", "tp": 1, "dp": 1, "pp": model.gpus, "num_layers": model.gpus}
         yield f", {model.gpus} layers {OWN}", same | single
         return
-    shards_batch = kind in ("data-parallel", "zero-3")
+    shards_batch = kind in ("data-parallel", "zero-1", "zero-2", "zero-3")
     other = model.global_batch // model.gpus if shards_batch else 2 * b
     while other != b and model.global_batch % other == 0:
         yield f", B {other} {OWN}", same | {"model": microbatch_graph(name, other), "num_microbatches": other}

@@ -39,6 +39,8 @@ from tests.runtime.plans import two_machines
 
 STEPS, EVERY, WITHIN = 40, 5, 15.0
 SLOW = "256kbit"
+END_SECONDS = 300.0
+"""A checkpoint of 0.5 MB takes 16 s at 256 kbit/s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,11 +205,11 @@ def once(name: str) -> Seen:
             until(run, lambda: len(run.progress.steps) >= options["nan_step"])
         began = time.monotonic()
         fault(hosts, run, small)
-        went_on = until(run, lambda: run.progress.retries)
+        went_on = until(run, lambda: run.progress.retries, END_SECONDS)
         took = time.monotonic() - began
         reason, orphans = "", 0
         try:
-            result = run.result(120)
+            result = run.result(END_SECONDS)
             reason = result.retries[0].reason if result.retries else "it went on"
         except AlpaExploreError as error:
             reason = str(error)

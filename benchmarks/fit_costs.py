@@ -7,6 +7,9 @@
     python benchmarks/fit_costs.py ROWS.csv … --leave-out each   the same for every source of LEFT_OUT
     python benchmarks/fit_costs.py ROWS.csv … --iterations 0 --from stored   the errors of the figures as they are
 
+Models with experts tell the figures of experts alone: these are fitted last, beside the figures that the other runs
+tell. Runs of one configuration (releases, repetitions) count together as one.
+
 Fitted are the runs on side 'fit' of `validation.split`; held out is the other half of the configurations. Files are
 those that `alpa-explore predict` reads. Capturing all runs takes minutes the first time, and seconds afterwards, from
 the user's cache. `--record FILE` writes errors and figures as JSON (with --store: benchmarks/fit_costs.json), or adds
@@ -18,10 +21,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -30,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from alpa_explore.calibration.runs import tuning
-from alpa_explore.calibration.runs.figures import Values, all_figures, at_start
+from alpa_explore.calibration.runs.figures import Figure, Values, all_figures, at_start
 from alpa_explore.calibration.runs.overlay import stored_values
 from alpa_explore.calibration.runs.predicted import PredictedRuns
 from alpa_explore.calibration.runs.run_fit import FiguresFit, fit_figures
@@ -43,7 +48,7 @@ from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.rows import read_rows
 from alpa_explore.validation.score import score_group
-from alpa_explore.validation.split import SIDES, side
+from alpa_explore.validation.split import SIDES, configuration, side
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks/fit_costs.json"
@@ -69,6 +74,8 @@ class Runs:
     spreads: Floats
     held_out: Flags
     sources: Sequence[str]
+    experts: Flags
+    """Of models with experts."""
 
     def without(self, left: Iterable[str]) -> Flags:
         """Runs on the fitted side, of all sources but some."""
@@ -134,12 +141,19 @@ def read(paths: Sequence[Path]) -> Runs:
     print(
         f"{len(works):,} runs, {len(rows.refused):,} refused by their files; work in {time.monotonic() - began:.0f} s"
     )
+    repeated = Counter(configuration(run.row) for run in works)
     return Runs(
         PredictedRuns(all_figures(), works),
         np.array([run.row.measured_seconds for run in works], dtype=np.float64),
-        np.array([tuning.SPREADS.get(run.row.file, tuning.SPREAD) for run in works]),
+        np.array(
+            [
+                tuning.SPREADS.get(run.row.file, tuning.SPREAD) * math.sqrt(repeated[configuration(run.row)])
+                for run in works
+            ]
+        ),
         np.array([side(run.row) == SIDES[1] for run in works]),
         [run.row.file for run in works],
+        np.array([run.row.architecture.experts > 1 for run in works]),
     )
 
 
@@ -164,12 +178,24 @@ def prediction(run: RunWork, seconds: float) -> Prediction:
 
 
 def fitted(runs: Runs, start: Values, counts: Flags, iterations: int) -> FiguresFit:
+    """First the figures of all models, then those of experts beside them."""
+    first = fitted_stage(runs, start, counts & ~runs.experts, iterations, lambda figure: not figure.of_experts)
+    begun = {**first.values, **{f.name: f.start for f in all_figures() if f.of_experts and iterations}}
+    second = fitted_stage(runs, begun, counts & runs.experts, iterations, lambda figure: figure.of_experts)
+    figures = zip(first.fitted, second.fitted, strict=True)
+    return replace(second, fitted=tuple(b if b.figure.of_experts else a for a, b in figures))
+
+
+def fitted_stage(
+    runs: Runs, start: Values, counts: Flags, iterations: int, moves: Callable[[Figure], bool]
+) -> FiguresFit:
     began = time.monotonic()
     fit = fit_figures(
         PredictedRuns(runs.predicted.figures, itertools.compress(runs.predicted.runs, counts.tolist())),
         runs.measured[counts],
         runs.spreads[counts],
         start,
+        moves=moves,
         iterations=iterations,
         say=lambda n, error: print(f"  {n:2d}  {error:8.1f}  {time.monotonic() - began:5.0f} s", flush=True),
     )
@@ -200,7 +226,8 @@ def predicted(runs: Runs, values: Values) -> list[Prediction]:
 
 
 def kind(p: Prediction) -> str:
-    return f"{p.device} {p.software} {p.row.precision}"
+    of = " experts" if p.row.architecture.experts > 1 else " cp" if p.row.context > 1 else ""
+    return f"{p.device} {p.software} {p.row.precision}{of}"
 
 
 def error_row(source: str, group: str, predictions: Sequence[Prediction]) -> dict[str, Any]:

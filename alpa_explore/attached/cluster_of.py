@@ -21,10 +21,10 @@ def cluster_of(
 ) -> tuple[Cluster, tuple[str, ...]]:
     """The cluster, and remarks on what was assumed.
 
-    A node has all GPUs of its host, or a power of two of its cores, or `devices_per_node`. Memory is the smallest that any device
-    has free now. The network is the slowest link between two hosts, in whatever direction; a step of a collective takes
-    more than its wire, by as much as inside a node. The device's other figures are those of the kept calibration of
-    such a machine, or of the nearest preset.
+    A node has all GPUs of its host, or a power of two of its cores, or `devices_per_node`. Memory is the smallest that
+    any device has free now. The network is the slowest link between two hosts, in whatever direction; a step of a
+    collective takes more than its wire, by as much as inside a node. The device's other figures are those of the kept
+    calibration of such a machine, or of the nearest preset.
 
     ClusterError where hosts differ, or cannot reach each other; OptionError for more devices than a host has.
     """

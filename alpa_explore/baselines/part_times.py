@@ -71,7 +71,8 @@ def passes_of(work: DecoderWork, software: Software, low_precision: str | None, 
     passes: list[PassWork] = []
     for part in (work.embedding, work.block, work.head):
         forward, backward = part.forward, part.backward
-        if low_precision is not None and part is work.block:
+        lowers = part is work.block or (part is work.head and software.lowers_head)
+        if low_precision is not None and lowers:
             forward, backward = in_low_precision(forward, backward, low_precision)
         backward = _accumulating(backward, part, software)
         again = forward
@@ -147,7 +148,7 @@ def _pass_time(
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
     kernel, collective, experts = launch_seconds
-    host = launches * kernel + launched_calls * collective + work.expert_layers * experts
+    host = launches * kernel + launched_calls * collective + work.experts * experts
     return PassTime(float(kernels.sum()) + calls, host)
 
 

@@ -8,11 +8,16 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
   (ZeRO-1; Megatron's distributed optimizer);
 - DATA_ZERO_2, the same, and gradients are accumulated in shards;
 - SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are sharded;
+- one of the EXPERT roles, the same as with the data role of that name, but routed experts are divided among the
+  devices, to which tokens travel, and their weights, gradients and optimizer state with them (expert parallelism);
 - TENSOR, as Megatron-LM runs it (Shoeybi et al. 2019, arXiv 1909.08053, §3): no operator shards samples, positions of
   the sequence or the residual stream. What remains is columns then rows of an MLP, heads, vocabulary; the activations
   between them are replicated, and so are their weights (norms). The vocabulary of an embedding must be sharded;
 - TENSOR_SEQUENCE, the same with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198, §4.2): operators on
   the residual stream (norms, dropout, additions) shard the sequence; matrix products do not.
+
+- CONTEXT and CONTEXT_ZERO_1 (context parallelism), operators shard the positions of the sequence, attention with its
+  keys and values; weights, gradients and optimizer state are as with DATA and DATA_ZERO_1.
 
 In a graph in which no dim is known to be of the sequence or of the residual stream (`dims`) both tensor roles say only
 that no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
@@ -28,8 +33,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.graph.counts import is_view
+from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.graph.counts import ROUTED, is_view, packet
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
@@ -45,15 +50,30 @@ class Role(enum.Enum):
     DATA_ZERO_1 = "data, optimizer sharded"
     DATA_ZERO_2 = "data, optimizer and gradients sharded"
     SHARDED_DATA = "sharded data"
+    EXPERT = "data and experts"
+    EXPERT_ZERO_1 = "data and experts, optimizer sharded"
+    EXPERT_SHARDED = "sharded data and experts"
     TENSOR = "tensor"
     TENSOR_SEQUENCE = "tensor and sequence"
+    CONTEXT = "context"
+    CONTEXT_ZERO_1 = "context, optimizer sharded"
 
 
+EXPERT_OF = {
+    Role.DATA: Role.EXPERT,
+    Role.DATA_ZERO_1: Role.EXPERT_ZERO_1,
+    Role.SHARDED_DATA: Role.EXPERT_SHARDED,
+}
+"""The data roles that can divide experts as well."""
+_DATA_OF = {expert: data for data, expert in EXPERT_OF.items()}
 _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
 }
 """What data-parallel replicas divide among each other beside the batch."""
+_CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)
 _TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
 _OVER_VOCABULARY = (
     "aten.embedding.default",
@@ -75,18 +95,25 @@ def strategies_for_roles(
     """
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
     if labels is None:
-        labels = dim_labels(problem.stage.layered.graph) if set(roles) & set(_TENSOR) else {}
-    batch = batch_options(problem)
+        labels = dim_labels(problem.stage.layered.graph) if set(roles) & {*_TENSOR, *_CONTEXT} else {}
+    batch, graph = batch_options(problem), problem.stage.layered.graph
     permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
         if node.kind is NodeKind.SOURCE:
             continue
         followed = np.zeros(len(options.labels), dtype=np.int64)
         for axis, role in enumerate(roles):
+            data = _DATA_OF.get(role, role)
+            if node.kind is NodeKind.OPERATOR and packet(graph.operators[node.subject].kind) in ROUTED:
+                followed += _routed(node, axis, role)
+                continue
             if node.kind is not NodeKind.OPERATOR:
-                follows = _stored(problem, node, options, role, labels)
+                experts = data is not role and _is_of_experts(graph, node.subject)
+                follows = _experts_stored(node, options) if experts else _stored(problem, node, options, data, labels)
             elif role in _TENSOR:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
+            elif role in _CONTEXT:
+                follows = _context_parallel(problem, node, options, axis, batch.get(v, frozenset()), labels)
             else:
                 cuts = batch.get(v, frozenset())
                 follows = np.array([not cuts or option in cuts for option in options.options], dtype=bool)
@@ -95,6 +122,25 @@ def strategies_for_roles(
         if len(best) < len(followed):
             permitted[v] = tuple(best.tolist())
     return permitted
+
+
+def _routed(node: Node, axis: int, role: Role) -> Flags:
+    """For each strategy of routed experts, whether it divides along an axis what the role says."""
+    assert node.priced is not None
+    divided = ("inner", "experts") if role in _TENSOR else ("exchange",) if role in _DATA_OF else ("tokens",)
+    return np.array([s.factors[axis] in divided for s in node.priced.strategies], dtype=bool)
+
+
+def _is_of_experts(graph: TrainingGraph, position: int) -> bool:
+    """Whether a parameter is read by routed experts."""
+    readers = graph.readers.get(graph.parameters[position].tensor, ())
+    return any(packet(graph.operators[r].kind) in ROUTED for r in readers)
+
+
+def _experts_stored(node: Node, options: NodeOptions) -> Flags:
+    """For each option of a node that stores a matrix of experts, whether devices hold different experts."""
+    place = len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+    return np.array([option[place] == 0 for option in options.options], dtype=bool)
 
 
 def _tensor_parallel(
@@ -128,6 +174,23 @@ def _tensor_parallel(
     return np.logical_or(inner, sequence)
 
 
+def _context_parallel(
+    problem: StageProblem, node: Node, options: NodeOptions, axis: int, batch: frozenset[Option], labels: DimLabels
+) -> Flags:
+    """For each option of an operator, whether it shards the positions of as many tensors as any can."""
+    operator = problem.stage.layered.graph.operators[node.subject]
+    tensors = (*operator.inputs, *operator.outputs)
+    along = (Label.POSITIONS, Label.ROWS)
+    counts = np.zeros(len(options.options), dtype=np.int64)
+    for place in options.at_axis[axis]:
+        pairs = zip(tensors, options.options[place], strict=True)
+        found = [labels.get((t, p)) for t, p in pairs if p >= 0]
+        counts[place] = 0 if Label.SAMPLES in found else sum(label in along for label in found)
+    if counts.max() > 0:
+        return np.asarray(counts == counts.max())
+    return np.array([option not in batch for option in options.options], dtype=bool)
+
+
 def _labels(operator: Operator, option: Option, labels: DimLabels) -> set[Label]:
     """The labels of the dims that an option shards."""
     pairs = zip((*operator.inputs, *operator.outputs), option, strict=True)
@@ -155,7 +218,7 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
             return stored >= 0
         if node.kind in _SHARDED_KINDS.get(role, ()):
             return stored >= 0
-        if role in (Role.DATA, *_SHARDED_KINDS):
+        if role not in _TENSOR:
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
         if stored < 0 or (tensor, stored) not in labels:
             return True

@@ -13,7 +13,7 @@ from numbers import Real
 from alpa_explore.errors import ClusterError
 
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
-_TEXTS = ("name", "label", "source", "gradient_sync")
+_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors")
 SYNCS = ("exposed", "overlapped")
 
 
@@ -79,6 +79,9 @@ class Software:
     """The same where a rack is one NVLink domain: there it dispatches rows on the device and launches graphs."""
     gathers_rows: bool = False
     """Whether a row that goes to several experts of a node crosses the network once (DeepEP, HybridEP)."""
+    lowers_head: bool = False
+    """Whether the head, too, runs in a lower precision where linear layers of blocks do. Attention, routers, norms and
+    the embedding never do."""
     fuses_sinks: bool = True
     """Whether its fused attention has sinks (a learned denominator), or spells such attention out."""
     gradient_sync: str = "exposed"
@@ -97,6 +100,11 @@ class Software:
     """Share of the sends of an interleaved schedule that runs beside computation."""
     sequence_parallel: bool = False
     """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
+    context_positions: int = 0
+    """Length of the sequence from which on attention may be divided over it, with exchanges inside (context
+    parallelism); 0: never, as in the paper."""
+    context_factors: str = ""
+    """How, as names of `sharding.rules.attention.CONTEXT` with spaces between; empty: in all ways."""
 
     shards_optimizer: bool = False
     """Whether data-parallel replicas divide optimizer state and update by default (ZeRO-1)."""

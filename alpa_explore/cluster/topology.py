@@ -203,7 +203,7 @@ class Cluster:
         if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):
             sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
             if all(isinstance(size, int) for size in sizes):
-                resized = self.resized(*sizes)  # type: ignore[arg-type]  # integers
+                resized = self.resized(*sizes)  # type: ignore[arg-type]  # checked to be integers
                 cluster_changes |= {"levels": resized.levels, "others": resized.others}
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)

@@ -7,13 +7,16 @@ from itertools import pairwise
 from alpa_explore.cluster import Cluster
 
 
-def send_seconds(cluster: Cluster, device_bytes: float, *, crosses_nodes: bool) -> float:
+def send_seconds(cluster: Cluster, device_bytes: float, *, crosses_nodes: bool, levels: int | None = None) -> float:
     """Seconds in which every device of a stage sends so many bytes; the devices of a node share its network card, and
-    those of a pod its link to others. Which level two stages cross is unknown before they are placed: the slowest is
-    taken."""
+    those of a pod its link to others.
+
+    `levels` of those beyond the node are crossed. None: unknown, as before stages are placed; the slowest counts.
+    """
     software = cluster.software
     if crosses_nodes:
-        shares = ((tier.link.bandwidth / inner.devices, tier.link) for inner, tier in pairwise(cluster.tiers))
+        crossed = list(pairwise(cluster.tiers))[:levels]
+        shares = ((tier.link.bandwidth / inner.devices, tier.link) for inner, tier in crossed)
         rate, link = min(shares, key=lambda share: share[0])
         rate *= software.send_share
     else:

@@ -39,8 +39,8 @@ class PassWork:
     collectives: tuple[CollectiveCall, ...] = ()
     launches: int = 0
     """Kernels that the host launches, collectives not counted."""
-    expert_layers: int = 0
-    """Layers of experts, which cost the host time of their own."""
+    experts: int = 0
+    """Experts of this device, over all layers: software that computes them in a loop has host time for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

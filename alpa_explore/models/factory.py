@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 from torch import nn
 
-from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.configs import (
+    DecoderConfig,
+    DiTConfig,
+    GPTConfig,
+    HuggingFaceConfig,
+    LlamaConfig,
+    MLPConfig,
+    ModelConfig,
+    MoEConfig,
+    ViTConfig,
+    WideResNetConfig,
+)
+from alpa_explore.models.decoder.decoder import Decoder
 from alpa_explore.models.fused_gpt import FusedGPT
 from alpa_explore.models.gpt import GPT
+from alpa_explore.models.huggingface import make_huggingface, make_huggingface_inputs
+from alpa_explore.models.images.dit import DiT
+from alpa_explore.models.images.vit import ViT
 from alpa_explore.models.llama import Llama
 from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer
 from alpa_explore.models.wide_resnet import WideResNet
+
+Inputs: TypeAlias = tuple[torch.Tensor, ...] | dict[str, torch.Tensor]
+DIFFUSION_STEPS = 1000
+"""Of which one is drawn for each image (github facebookresearch/DiT)."""
 
 
 def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
@@ -23,16 +44,25 @@ def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
                 return GPT(config) if config.attention == "spelled-out" else FusedGPT(config)
             case LlamaConfig():
                 return Llama(config)
+            case DecoderConfig():
+                return Decoder(config)
             case MoEConfig():
                 return MoETransformer(config)
+            case ViTConfig():
+                return ViT(config)
+            case DiTConfig():
+                return DiT(config)
             case WideResNetConfig():
                 return WideResNet(config)
             case MLPConfig():
                 return MLP(config)
+            case HuggingFaceConfig():
+                return make_huggingface(config)
 
 
-def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) -> tuple[torch.Tensor, ...]:
-    """(tokens, targets), (images, labels) or (features, labels) of one microbatch; integers are int64."""
+def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) -> Inputs:
+    """(tokens, targets), (images, labels), (features, labels) or, of DiT, (latents, steps, labels, targets) of one
+    microbatch; of a Hugging Face model by the name of the argument. Integers are int64."""
     generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
 
     def integers(limit: int, *shape: int) -> torch.Tensor:
@@ -42,10 +72,16 @@ def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) ->
         return torch.randn(shape, device=device, generator=generator)
 
     match config:
-        case GPTConfig() | LlamaConfig() | MoEConfig():
+        case GPTConfig() | LlamaConfig() | DecoderConfig() | MoEConfig():
             shape = (microbatch, config.sequence)
             return integers(config.vocabulary, *shape), integers(config.vocabulary, *shape)
-        case WideResNetConfig():
+        case DiTConfig():
+            latents = reals(microbatch, config.channels, config.image, config.image)
+            drawn = integers(DIFFUSION_STEPS, microbatch), integers(config.classes, microbatch)
+            return latents, *drawn, reals(microbatch, 2 * config.channels, config.image, config.image)
+        case ViTConfig() | WideResNetConfig():
             return reals(microbatch, 3, config.image, config.image), integers(config.classes, microbatch)
         case MLPConfig():
             return reals(microbatch, config.features), integers(config.classes, microbatch)
+        case HuggingFaceConfig():
+            return make_huggingface_inputs(config, microbatch, (integers, reals))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from alpa_explore.cluster import Cluster
+from alpa_explore.cost.sends import send_seconds
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
@@ -170,20 +171,16 @@ def _links(
 
 def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple[str, str, float]:
     """Names of the link and of the one in the other direction, and the seconds that `sent` bytes take on either."""
-    software = cluster.software
     nodes = [sorted({d // cluster.devices_per_node for d in stage.devices}) for stage in (a, b)]
-    if nodes[0] == nodes[1]:
-        rate = cluster.inside_node.bandwidth * min(len(a.devices), len(b.devices))
-        start = cluster.inside_node.latency_seconds if software.ideal_sends else software.send_seconds
-        taken = start + sent / rate
-        return f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}", taken
-    rate = cluster.tiers[1].link.bandwidth * min(len(nodes[0]), len(nodes[1]))
-    for inner, tier in pairwise(cluster.tiers[1:]):
-        units = [{d // inner.devices for d in stage.devices} for stage in (a, b)]
-        if units[0] != units[1]:
-            rate = min(rate, tier.link.bandwidth * min(len(units[0]), len(units[1])))
-    rate *= software.send_share
-    start = cluster.between_nodes.latency_seconds if software.ideal_sends else software.send_seconds
-    names = ["node " + "+".join(map(str, group)) for group in nodes]
-    taken = start + sent / rate
-    return f"{names[0]} → {names[1]}", f"{names[1]} → {names[0]}", taken
+    crosses = nodes[0] != nodes[1]
+    if crosses:
+        senders = min(map(len, nodes)) * cluster.devices_per_node
+        names = ["node " + "+".join(map(str, group)) for group in nodes]
+        there, back = f"{names[0]} → {names[1]}", f"{names[1]} → {names[0]}"
+    else:
+        senders = min(len(a.devices), len(b.devices))
+        there, back = f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}"
+    # Beyond the nodes, a level is crossed where the stages are not in the same unit below it (a pod, below the spine).
+    apart = [len({d // tier.devices for stage in (a, b) for d in stage.devices}) > 1 for tier in cluster.tiers[:-1]]
+    seconds = send_seconds(cluster, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
+    return there, back, seconds

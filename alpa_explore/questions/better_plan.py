@@ -1,9 +1,9 @@
 """Is there a better plan, now that a cluster's figures were measured: the present plan and the best one, both priced.
 
 The present plan is repriced for the measured cluster (`reprice`), and the planner runs for it, with the same layers, B
-and constraints; for a baseline, without what makes it one. T leaves out the sends between stages unless the plan has
-the option `communication`: the planner runs with it, too, and all are compared by their simulated iteration, sends
-included.
+and constraints; for a baseline, without what makes it one. With ideal software T leaves out the sends between stages
+unless the plan has the option `communication`: the planner runs with it, too. Where the software has figures for sends,
+T always counts them. All are compared by their simulated iteration, sends included.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ Every device is occupied for the whole iteration T, so T of stage i splits exact
     T = B · compute_i + Σ_axis B · collectives_i,axis + B · receive_i + (sync and update)_i + tied_i + overhead + wait_i
 
 where tied_i is the summing of tied weights' gradients, where that is counted, overhead is what the software adds to
-every iteration, and wait_i is the remainder. `limits`
-evaluates Eq. 2 again with one part removed or evened out: an upper bound on what removing that limit could gain while
-the plan's choices stay. `changes` makes no estimate: each neighbouring plan is planned again from the stage costs that
-the plan keeps, or is one of the plans that the user has made (`tried`).
+every iteration, and wait_i is the remainder. `limits` evaluates Eq. 2 again with one part removed or evened out: an
+upper bound on what removing that limit could gain while the plan's choices stay. `changes` makes no estimate: each
+neighbouring plan is planned again from the stage costs that the plan keeps, or is one of the plans that the user has
+made (`tried`).
 """
 
 from __future__ import annotations

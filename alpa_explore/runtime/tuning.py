@@ -49,11 +49,19 @@ TORCH_TIMEOUT = timedelta(days=1)
 WATCHED_SECONDS = 8.0
 """Dask workers end their ranks when the program that started the run has given no sign of life for so long."""
 EXCHANGE_SECONDS = 0.25
-"""How often the launcher asks each Dask worker for what is new, which also says that it still watches."""
-EXCHANGE_BYTES = 2**20
-"""What a worker sends at once: it must arrive within WORKER_LOST_SECONDS, so links from about 1 Mbit/s on will do."""
-PUT_BYTES = 8 * 2**20
-"""What the launcher sends to a worker at once."""
+"""How often the launcher asks each Dask worker for what is new."""
+ALIVE_SECONDS = 1.0
+"""How often the launcher asks each Dask worker whether it is there, while a large answer may be under way."""
+PIECE_BYTES = 2**16
+"""What a worker and the launcher send each other at first, and at least: two seconds at 256 kbit/s."""
+SMALL_BYTES = 2**13
+"""How long so little takes is the time of an exchange itself, which is long on busy hosts, whatever the link."""
+MAX_PIECE_BYTES = 2**23
+"""What they send at most: more at once is not faster."""
+PIECE_SECONDS = 1.0
+"""What is sent at once grows while the link carries it in less, and shrinks when it takes longer."""
+PATIENT_SECONDS = 300.0
+"""How long what is sent at once may take when a link has become slow: 8 MiB at 256 kbit/s."""
 WORKER_LOST_SECONDS = 8.0
 """A Dask worker that has not answered for so long is lost: its link is cut, or its host. Ends a run within 15 s."""
 ASK_SECONDS = 10.0

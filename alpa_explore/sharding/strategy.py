@@ -50,10 +50,17 @@ class Split:
     exchanges: tuple[Exchange, ...] = ()
     """What the devices of the axis exchange while the operator runs (the statistics of a batch norm, the maxima and
     sums of a softmax, the keys and values of a ring attention): other factors on other axes divide the bytes."""
-    nested: tuple[str, ...] = ()
+    shares_dims_with: tuple[str, ...] = ()
     """Other factors with which it may share a dim of a tensor: it divides their loops too, and the blocks nest."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
+    only_with: tuple[str, ...] | None = None
+    """The factors that may divide the other axes, which it divides none of; None: any, and the same one again."""
+    inside: str = ""
+    """A factor whose loop dim it divides too while the operator runs: the axes of both together must divide that."""
+    inner_of: str = ""
+    """For a view that merges dims or takes them apart: the factor of the dim before this one. Blocks stay contiguous
+    only where the axes of that factor divide it to single entries and come before the axes of this one."""
     triangular: bool = False
     """True when row i of the loop dim costs about i (causal attention): the last of n equal blocks is (2n − 1) / n
     times the mean, and that device is the one the others wait for."""
@@ -109,6 +116,7 @@ def enumerate_strategies(
         tuple(divisibility(shape, mesh_shape) for shape in input_shapes),
         tuple(divisibility(shape, mesh_shape) for shape in output_shapes),
         len(mesh_shape),
+        tuple(tuple(n == s.size for n in counts) for s in splits) if any(s.inner_of for s in splits) else (),
     )
     if not replicable:
         most = max(counts[c.working] for c in choices)
@@ -153,19 +161,33 @@ def _choices(
     inputs: tuple[tuple[Divisibility, ...], ...],
     outputs: tuple[tuple[Divisibility, ...], ...],
     axes: int,
+    fills: tuple[Divisibility, ...],
 ) -> tuple[_Choice, ...]:
     """The legal strategies of one operator, given which axes divide the sizes of its splits and the dims of its
-    tensors."""
+    tensors, and, where a split is the inner of another, which divide the sizes of splits to single entries."""
     legal = [frozenset(specs_of_divisibility(divided, axes, True)) for divided in (*inputs, *outputs)]
     whole = Split("-", 1, (REPLICATE,) * len(inputs), (REPLICATE,) * len(outputs), divides=False)
     divides = dict(zip(map(id, splits), sizes, strict=True))
-    choices: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], _Choice] = {}
+    of_factor = {s.factor: s for s in splits}
+    choices: dict[tuple[tuple[Spec, ...], tuple[Spec, ...], tuple[str, ...]], _Choice] = {}
     for assignment in itertools.product((whole, *splits), repeat=axes):
         if any(s.divides and not divides[id(s)][_axes_of(assignment, s)] for s in assignment):
             continue
+        if fills and not all(_inside(s, assignment, splits, fills) for s in assignment if s.inner_of):
+            continue
+        if any(s.only_with is not None and not _permits(s, assignment) for s in assignment):
+            continue
+        if any(
+            s.inside and not divides[id(inner)][_axes_of(assignment, s) | _axes_of(assignment, inner)]
+            for s in assignment
+            if (inner := of_factor.get(s.inside)) is not None
+        ):
+            continue
         ins = tuple(tuple(s.inputs[i] for s in assignment) for i in range(len(inputs)))
         outs = tuple(tuple(s.outputs[o] for s in assignment) for o in range(len(outputs)))
-        if (ins, outs) in choices or _collides(assignment):
+        # What is exchanged inside tells strategies with the same specs apart.
+        key = ins, outs, tuple(s.factor for s in assignment if s.exchanges)
+        if key in choices or _collides(assignment):
             continue
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
@@ -179,7 +201,7 @@ def _choices(
             )
             triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
             factors = tuple(s.factor for s in assignment)
-            choices[ins, outs] = _Choice(factors, ins, outs, exchanges, working, triangular)
+            choices[key] = _Choice(factors, ins, outs, exchanges, working, triangular)
     return tuple(choices.values())
 
 
@@ -204,6 +226,21 @@ def all_reduced(count: int) -> tuple[Exchange, ...]:
     return (Exchange(StepKind.ALL_REDUCE, count),) if count else ()
 
 
+def _inside(split: Split, assignment: Sequence[Split], splits: Sequence[Split], fills: Sequence[Divisibility]) -> bool:
+    """Whether the outer factor of a split is divided to single entries, by axes before those of the split."""
+    for place, outer in enumerate(splits):
+        if outer.factor == split.inner_of:
+            axes, own = _axes_of(assignment, outer), _axes_of(assignment, split)
+            return fills[place][axes] and axes < (own & -own)
+    return False
+
+
+def _permits(split: Split, assignment: Sequence[Split]) -> bool:
+    """Whether a split divides one axis alone, and the others by factors that it permits."""
+    others = [s for s in assignment if s is not split]
+    return len(others) == len(assignment) - 1 and all(s.factor in ("-", *(split.only_with or ())) for s in others)
+
+
 def _axes_of(assignment: Sequence[Split], split: Split) -> int:
     """The axes that a split is assigned to, as a bit set."""
     return sum(1 << axis for axis, other in enumerate(assignment) if other is split)
@@ -217,6 +254,9 @@ def _collides(assignment: Sequence[Split]) -> bool:
             placement = (*split.inputs, *split.outputs)[tensor]
             if placement >= 0:
                 other = owner.setdefault(placement, split)
-                if split.factor not in (other.factor, *other.nested) and other.factor not in split.nested:
+                if split.factor not in (other.factor, *other.shares_dims_with) and other.factor not in (
+                    split.inner_of,
+                    *split.shares_dims_with,
+                ):
                     return True
     return False

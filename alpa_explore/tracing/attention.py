@@ -57,14 +57,14 @@ def attention(
     """
     if _fits_flash(query, key, value, mask, causal, dropout, first):
         found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)
-        return _rows_of_heads(found[0]), found[1]
+        return rows_of_heads(found[0]), found[1]
     scores = _scores(query, key, mask, causal, scale, first[2])
     logsumexp = scores.logsumexp(-1)
     shares = torch.exp(scores - _finite(logsumexp))
     if seed is not None:
         shares = shares * _kept(scores, dropout, seed, first)
     output = shares @ _for_each_query_head(value, query).to(scores.dtype)
-    return _rows_of_heads(output.to(query.dtype)), logsumexp
+    return rows_of_heads(output.to(query.dtype)), logsumexp
 
 
 @torch.library.custom_op(
@@ -98,7 +98,7 @@ def attention_backward(
     change = shares * (kept * (dy @ v.transpose(-2, -1)) - (dy * y).sum(-1, keepdim=True)) * scale
     dq, dk, dv = change @ k, change.transpose(-2, -1) @ q, (kept * shares).transpose(-2, -1) @ dy
     dk, dv = (t.reshape(*key.shape[:2], -1, *t.shape[2:]).sum(2) for t in (dk, dv))  # over the heads that share them
-    return _rows_of_heads(dq.to(query.dtype)), _rows_of_heads(dk.to(key.dtype)), _rows_of_heads(dv.to(value.dtype))
+    return rows_of_heads(dq.to(query.dtype)), rows_of_heads(dk.to(key.dtype)), rows_of_heads(dv.to(value.dtype))
 
 
 @attention.register_fake
@@ -107,7 +107,7 @@ def _shapes(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     _check(query, key, value, mask)
     output = query.new_empty(*query.shape[:-1], value.shape[-1])
-    return _rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=_wide(query.dtype))
+    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
 
 
 @attention_backward.register_fake
@@ -121,7 +121,7 @@ def _backward_shapes(
     **named: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     _check(query, key, value, mask)
-    dq, dk, dv = (_rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
+    dq, dk, dv = (rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
     return dq, dk, dv
 
 
@@ -157,7 +157,7 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
         raise ValueError(f"a mask of attention of shape {list(mask.shape)} for scores of {list(scores)}")
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype of scores and logsumexp."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
@@ -166,7 +166,7 @@ def _scores(
     query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float, first_query: int
 ) -> torch.Tensor:
     """[b, hq, sq, sk], −∞ where a query does not see a key."""
-    dtype = _wide(query.dtype)
+    dtype = wide(query.dtype)
     scores = query.to(dtype) @ _for_each_query_head(key, query).to(dtype).transpose(-2, -1) * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
@@ -212,7 +212,7 @@ def _for_each_query_head(shared: torch.Tensor, query: torch.Tensor) -> torch.Ten
     return shared.repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
-def _rows_of_heads(tensor: torch.Tensor) -> torch.Tensor:
+def rows_of_heads(tensor: torch.Tensor) -> torch.Tensor:
     """[b, h, s, d] with the heads of a position side by side in memory, as fused kernels write it: a model's
     transpose and reshape to [b, s, h·d] then moves nothing."""
     return tensor.transpose(1, 2).contiguous().transpose(1, 2)
@@ -271,4 +271,4 @@ def _flash_backward(
         nothing.new_zeros(()),
         scale=scale,
     )
-    return _rows_of_heads(dq), _rows_of_heads(dk), _rows_of_heads(dv)
+    return rows_of_heads(dq), rows_of_heads(dk), rows_of_heads(dv)

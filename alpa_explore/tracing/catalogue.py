@@ -6,10 +6,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
-from alpa_explore.models.configs import GPTConfig, LlamaConfig, ModelConfig, MoEConfig
+from alpa_explore.models.configs import MLPConfig, ModelConfig, WideResNetConfig
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.store.cache import Store
 from alpa_explore.store.code_version import code_version
@@ -33,9 +33,9 @@ def catalogue_graph(
     """The graph of a microbatch of `samples`; by default in the precision and rematerialisation of the model's
     entry."""
     request = (
-        known.name,
+        known.reference,
         samples,
-        known.precision if precision is None else precision,
+        known.precision if precision is None else full_precision(precision),
         known.rematerialization if rematerialization is None else rematerialization,
         optimizer,
     )
@@ -51,7 +51,7 @@ def catalogue_graph(
                 make_module(config, "meta", 0),
                 make_inputs(config, samples, "meta", 0),
                 name=known.name,
-                recipe=known.name,
+                recipe=known.reference,
                 precision=request[2],
                 rematerialization=request[3],
                 optimizer=optimizer,
@@ -82,7 +82,7 @@ def unrolled(config: ModelConfig, captured: Callable[[ModelConfig], TrainingGrap
     whole model is as fast."""
     from alpa_explore.tracing.resizing.unroll import FEW, MORE, unroll
 
-    if not isinstance(config, GPTConfig | LlamaConfig | MoEConfig) or config.periods <= FEW + MORE:
+    if isinstance(config, WideResNetConfig | MLPConfig) or config.periods <= FEW + MORE:
         return None
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))
     return unroll(few, more, config.periods)

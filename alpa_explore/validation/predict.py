@@ -167,7 +167,7 @@ def request_of(
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
         recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
-        products=precision.products,
+        low_precision=precision.recipe,
         counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
     )

@@ -11,6 +11,7 @@ from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.blocks.block import Division, block_part, parts_in_sequence
+from alpa_explore.cost.blocks.casts import RECIPES
 from alpa_explore.cost.blocks.ring import in_ring
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
@@ -111,10 +112,11 @@ def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
 def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
     """The layout of a run whose tensors have this dtype. OptionError for a device without the precision."""
     peaks = run.cluster.device.peak_flops
-    if run.products not in peaks:
+    products = dtype if run.low_precision is None else RECIPES[run.low_precision].dtype
+    if products not in peaks:
         raise OptionError(
             "The device does not compute in this precision",
-            found=f"{run.products} on {run.cluster.device.name}",
+            found=f"{products} on {run.cluster.device.name}",
             remedy=f"It has {', '.join(peaks)}.",
         )
     return ManualLayout(
@@ -129,7 +131,7 @@ def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
         head_part=run.head_part,
         zero_stage=run.zero_stage,
         recompute=recompute,
-        low_precision=None if run.products == dtype else run.products,
+        low_precision=run.low_precision,
     )
 
 

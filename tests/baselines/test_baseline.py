@@ -116,7 +116,7 @@ def test_each_stage_of_zero_shards_one_more_of_what_is_stored() -> None:
 def test_hsdp_shards_within_replicas() -> None:
     plan = plan_of("hsdp", cluster="2x2:v100", replicas=2)
     assert plan.options.baseline == "hsdp (2 replicas of 2 shards)"
-    assert plan.stages[0].logical_mesh == (2, 2, 1)
+    assert [size for size in plan.stages[0].logical_mesh if size > 1] == [2, 2]
     whole = plan_of("data-parallel", cluster="2x2:v100").stages[0]
     assert plan.stages[0].weight_bytes == pytest.approx(whole.weight_bytes / 2)
     gathers = [line for o in plan.stages[0].operators for line in o.communication if "all-gather" in line]

@@ -95,7 +95,7 @@ def test_rows_of_experts_are_those_of_their_tokens(expert: int, tensor: int) -> 
         assert {k.sizes[0] for k in grouped} == {64 // expert}
         sent = [c for c in work.collectives if c.axis == EXPERTS]
         assert [c.bytes for c in sent] == ([2.0 * own * 4 * 4096] * 2 if expert > 1 else [])
-        assert work.expert_layers == 1
+        assert work.experts == 64 // expert
     assert part.expert_parameters == 3 * 4096 * 1024 * 64 // expert
     routers = [k for k in part.forward.kernels if k.keeps_dtype]
     assert [k.sizes for k in routers] == [(1, own, 64, 4096)]
@@ -161,7 +161,7 @@ def test_rows_of_a_token_for_one_node_cross_the_network_once() -> None:
 
 def test_low_precision_is_for_linear_layers_and_experts_alone() -> None:
     part = parts_in_sequence(*(block_part(s, Division(samples=1, length=512, expert=4)) for s in (DENSE, ROUTED)))
-    forward, backward = in_low_precision(part.forward, part.backward, "float8_e4m3fn")
+    forward, backward = in_low_precision(part.forward, part.backward, "mxfp8")
     for before, after in ((part.forward, forward), (part.backward, backward)):
         assert flops(after) == flops(before)
         for kernel in after.kernels:

@@ -17,6 +17,7 @@ removed when the next one starts hosts.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import itertools
 import os
@@ -110,11 +111,12 @@ class Hosts:
 
     def up(self) -> None:
         """Make the hosts and the switch."""
-        sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{self._prefix}-"))
-        self._subnet = _free_subnet()
         try:
-            self._make()
+            with _alone():
+                sweep()
+                self._subnet = _free_subnet()
+                self._make()
         except BaseException:
             self.down()
             raise
@@ -324,6 +326,14 @@ class Hosts:
         return f"{self._prefix}sw"
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """No other process makes hosts meanwhile: they would take the same subnet, or remove the same namespaces."""
+    with Path(tempfile.gettempdir(), "alpa-explore-hosts.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def sweep() -> None:
     """Remove the hosts of processes that have ended without removing them."""
     for prefix in sorted({m[0] for space in _namespaces() if (m := _PREFIX.match(space))}):
@@ -358,10 +368,11 @@ def _free_subnet() -> int:
 
 
 def _tbf(space: str, interface: str, rate: str) -> None:
-    # What may pass at once after a pause: 1 ms of the rate, or a message of a pipeline would take less than the rate
-    # says; at least some packets.
-    burst = max(8 * 1024, int(float(rate.removesuffix("mbit")) * 1e6 / 8 * 1e-3))
-    limits = ["rate", rate, "burst", str(burst), "latency", "50ms"]
+    # After a pause 1 ms of the rate may pass at once, at least some packets: with more a message of a pipeline would
+    # take less time than the rate says. 50 ms and a segment of 64 KiB may wait.
+    a_second = float(rate.removesuffix("mbit")) * 1e6 / 8
+    burst, waiting = max(8 * 1024, int(a_second * 1e-3)), 64 * 1024 + int(a_second * 0.05)
+    limits = ["rate", rate, "burst", str(burst), "limit", str(waiting)]
     command = ["tc", "-n", space, "qdisc", "replace", "dev", interface, "root", "tbf", *limits]
     subprocess.run(command, capture_output=True, text=True, check=True)
 

@@ -18,9 +18,21 @@ PAPER_ROWS = (
 )
 
 
-def test_every_row_of_the_paper_and_the_tiny_models_are_there():
-    llama = ("llama-2-7b", "llama-3-8b", "llama-3-70b")
-    assert names() == (*PAPER_ROWS, *llama, "gpt-tiny", "llama-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")
+TODAY = (
+    *("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3-8b", "llama-3-70b"),
+    *("llama-3.1-405b", "llama-3.2-1b", "llama-3.2-3b"),
+    *("qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
+    *("mixtral-8x7b", "mixtral-8x22b", "deepseek-v3", "gpt-oss-20b", "gpt-oss-120b"),
+    *("vit-b-16", "vit-l-16", "vit-h-14", "dit-xl-2"),
+)
+TINY = (
+    *("gpt-tiny", "llama-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny", "qwen3-tiny", "qwen3-moe-tiny"),
+    *("mixtral-tiny", "deepseek-tiny", "gpt-oss-tiny", "vit-tiny", "dit-tiny"),
+)
+
+
+def test_every_row_of_the_paper_todays_models_and_the_tiny_ones_are_there():
+    assert names() == (*PAPER_ROWS, *TODAY, *TINY)
 
 
 def test_an_entry_holds_the_options_of_the_paper():

@@ -9,6 +9,7 @@ import pytest
 
 from alpa_explore.errors import OptionError, UnknownNameError
 from alpa_explore.models import (
+    DecoderConfig,
     GPTConfig,
     LlamaConfig,
     MoEConfig,
@@ -18,13 +19,17 @@ from alpa_explore.models import (
     microbatch_size,
     names,
 )
+from alpa_explore.models.configs import ExpertsConfig
 from alpa_explore.models.factory import make_inputs, make_module
 
 TOLERANCE = 0.04
 """The names are rounded; the farthest are moe-1.3b (+3.6 %: 1.347 billion) and wide-resnet-13b (−2.8 %: 12.63)."""
 
 
-@pytest.mark.parametrize("name", [n for n in names() if not n.endswith("-tiny")])
+PAPER_FAMILIES = {"gpt", "moe", "wide-resnet"}
+
+
+@pytest.mark.parametrize("name", [n for n in names() if entry(n).family in PAPER_FAMILIES and not n.endswith("-tiny")])
 def test_the_parameter_count_is_the_number_in_the_name(name):
     size = name.rsplit("-", 1)[1]
     named = float(size[:-1]) * {"m": 1e6, "b": 1e9}[size[-1]]
@@ -56,13 +61,50 @@ def test_the_formulas_give_gpt2_and_resnet50():
     assert resnet50.parameter_count == 25_557_032  # torchvision's resnet50
 
 
+PUBLISHED = {
+    # Elements of the safetensors on Hugging Face (huggingface.co/api/models/NAME, "safetensors.total"), as public
+    # repositories cite them; Qwen3 and Mixtral 8x7B also: "params" of keras-hub's presets.
+    "llama-2-7b": 6_738_415_616,
+    "llama-2-13b": 13_015_864_320,
+    "llama-2-70b": 68_976_648_192,
+    "llama-3-8b": 8_030_261_248,
+    "llama-3-70b": 70_553_706_496,
+    "llama-3.1-405b": 405_853_388_800,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.2-3b": 3_212_749_824,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "deepseek-v3": 671_026_419_200 - 58 * 256,  # the bias of the choice, of 58 blocks and 256 experts, is not trained
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "vit-b-16": 86_567_656,  # torchvision's vit_b_16, vit_l_16 and vit_h_14 ("num_params" of their weights)
+    "vit-l-16": 304_326_632,
+    "vit-h-14": 632_045_800,
+    "dit-xl-2": 675_129_632 - 16**2 * 1152,  # facebookresearch/DiT holds its fixed positions as a parameter
+}
+
+
+@pytest.mark.parametrize("name", [n for n in names() if entry(n).family not in PAPER_FAMILIES and "-tiny" not in n])
+def test_todays_models_have_the_published_numbers_of_parameters(name):
+    assert entry(name).parameter_count == PUBLISHED[name]
+
+
 @pytest.mark.parametrize(
     ("name", "published"),
-    [("llama-2-7b", 6_738_415_616), ("llama-3-8b", 8_030_261_248), ("llama-3-70b", 70_553_706_496)],
+    [("deepseek-v3", 37e9), ("qwen3-30b-a3b", 3.3e9), ("qwen3-235b-a22b", 22e9), ("mixtral-8x7b", 12.9e9)],
 )
-def test_the_llamas_have_the_published_numbers_of_parameters(name, published):
-    # The number of elements in the safetensors that Meta published on Hugging Face: 6.74, 8.03 and 70.55 billion.
-    assert entry(name).parameter_count == published
+def test_a_token_is_multiplied_with_the_published_number_of_parameters(name, published):
+    config = entry(name).config
+    assert isinstance(config, DecoderConfig)
+    assert config.active_parameter_count == pytest.approx(published, rel=0.02)
 
 
 def test_the_formulas_give_mpt_and_nanotrons_llama():
@@ -108,6 +150,10 @@ def test_sizes_that_do_not_divide_are_errors():
         GPTConfig(hidden=30, layers=1, heads=4, vocabulary=64, sequence=16)
     with pytest.raises(OptionError, match="heads of keys and values"):
         LlamaConfig(hidden=32, layers=1, heads=4, kv_heads=3, vocabulary=64, sequence=16, ffn=48)
+    with pytest.raises(OptionError, match="cannot choose"):
+        ExpertsConfig(count=8, chosen=3, ffn=16, groups=4, chosen_groups=1)
+    with pytest.raises(OptionError, match="in pairs"):
+        dataclasses.replace(entry("gpt-oss-tiny").config, layers=3)
     with pytest.raises(OptionError, match="attention='fused'"):
         GPTConfig(hidden=32, layers=1, heads=4, vocabulary=64, sequence=16, tied=False)
 

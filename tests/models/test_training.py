@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from alpa_explore.models import build, entry, names
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.llama import GroupedQueryAttention, RMSNorm
 from alpa_explore.models.moe import ExpertLayer, top2_gating
@@ -22,7 +22,8 @@ TINY = [n for n in names() if n.endswith("-tiny")]
 @pytest.mark.parametrize("name", TINY)
 def test_the_loss_falls_and_every_parameter_gets_a_gradient(name):
     module, inputs = build(name, 8, device="cpu")
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    rate = 0.5 if name == "dit-tiny" else 0.05  # what it predicts is noise: it learns little of it at first
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     losses = []
     for step in range(8):
         loss = module(*inputs)
@@ -62,7 +63,10 @@ def test_a_seed_fixes_weights_and_inputs_and_leaves_the_global_generator_alone(n
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("name", TINY)
+# Routed experts read which tokens chose them, and the meta device has no values.
+@pytest.mark.parametrize(
+    "name", [n for n in TINY if not isinstance(entry(n).config, DecoderConfig) or entry(n).config.experts is None]
+)
 def test_a_module_on_the_meta_device_computes_shapes(name):
     module, inputs = build(name, 4)
     assert module(*inputs).shape == ()

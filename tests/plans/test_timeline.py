@@ -74,7 +74,9 @@ def test_half_of_a_backward_pass_leads_only_to_weights(real_plan: Plan) -> None:
 
 def test_a_plan_that_was_read_from_a_file_has_the_same_timeline(real_plan: Plan) -> None:
     read = from_document(to_document(without_describe(real_plan)), ax.Plan)
-    for name in SCHEDULES[:-1]:
+    names = possible_schedules(real_plan)
+    assert {"1f1b", "gpipe", "eager-1f1b", "zb-h1"} <= set(names)
+    for name in names:
         assert timeline_summary(read, read.timeline(name)) == timeline_summary(real_plan, real_plan.timeline(name))
 
 

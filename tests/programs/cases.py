@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+from dataclasses import replace
 
 import torch
 from torch.utils._pytree import tree_map
@@ -17,7 +18,7 @@ from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
@@ -44,7 +45,9 @@ def captured(name, samples, seed, options):
 class Case:
     """A model in float64 with B microbatches of its own."""
 
-    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, **options):
+    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, context="", **options):
+        """`context` names the ways in which attention may be divided over the sequence."""
+        self.context = context
         self.graph, self.state = captured(name, samples, seed, tuple(options.items()))
         layering = cluster_operators(self.graph, num_layers, delta=1.0)
         self.layer_of_forward = layering.layer_of_forward
@@ -65,6 +68,9 @@ class Case:
     def problem(self, first, last, mesh_shape, rematerialized=None):
         """`rematerialized` names layers; as the graph says unless given."""
         device = Cluster.parse("1x4:v100").device
+        if self.context:
+            offered = replace(device.software, context_positions=1, context_factors=self.context)
+            device = replace(device, software=offered)
         mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
         stage = self.stage
         if rematerialized is not None:
@@ -131,6 +137,24 @@ def following(*roles):
     def choose(problem):
         priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
         return solve(pinned(priced, strategies_for_roles(problem, roles))).choices
+
+    return choose
+
+
+EXPERTS = ("alpa_explore.experts.default", "alpa_explore.experts_backward.default")
+
+
+def dividing(*factors):
+    """The fastest choice in which the mesh axes divide these factors of all routed experts."""
+
+    def choose(problem):
+        graph, only = problem.stage.layered.graph, {}
+        for v, node in enumerate(problem.nodes):
+            if node.kind is NodeKind.OPERATOR and graph.operators[node.subject].kind in EXPERTS:
+                only[v] = [i for i, s in enumerate(node.priced.strategies) if s.factors == factors]
+        assert all(only.values())
+        priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
+        return solve(pinned(priced, only)).choices
 
     return choose
 

@@ -98,6 +98,23 @@ def test_a_message_that_is_waited_for_tells_the_seconds_of_the_link_whatever_the
     assert link.name == "link node 0 – node 1"
 
 
+def test_a_message_takes_no_time_of_the_link_before_its_receiver_asks_and_overlaps_count_once(plan, run_folder) -> None:
+    sent, received = [], []
+    for name, offered, asked, done in (
+        ("7.0", 1.0, 3.0, 3.5),  # 0.5 s: asked late
+        ("7.1", 3.2, 3.0, 4.0),  # 0.5 s more: the link was busy until 3.5
+        ("7.2", 6.0, 5.0, 6.25),  # 0.25 s: offered late
+    ):
+        sent.append([1, name, offered])
+        received.append([0, name, BYTES, asked, done])
+    report(run_folder, 0, tasks={"0F": [1, 0, 0]}, sent=sent)
+    report(run_folder, 1, tasks={"1F": [1, 0, 0]}, received=received)
+    (link,) = drift_of(run_folder).links
+    planned = plan.cluster.between_nodes
+    assert link.measured_seconds == pytest.approx(1.25)
+    assert link.predicted_seconds == pytest.approx(2 * planned.latency_seconds + 3 * BYTES / planned.bandwidth)
+
+
 def test_latency_and_bandwidth_follow_from_collectives_of_two_sizes(plan, run_folder) -> None:
     planned = plan.cluster.between_nodes
     sizes, latency, bandwidth = (1000, 10**7), 4 * planned.latency_seconds, planned.bandwidth / 20

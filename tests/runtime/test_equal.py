@@ -25,7 +25,7 @@ from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import differences
 from tests.architecture.sources import ROOT
-from tests.programs.cases import Case, at_random, following, optimal
+from tests.programs.cases import Case, at_random, dividing, following, optimal
 from tests.runtime.plans import small_plan
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
@@ -49,8 +49,27 @@ PROGRAMS = {
         following(Role.TENSOR_SEQUENCE),
         {},
     ),
+    **{
+        f"llama of a sequence divided by {context}": (
+            "tied llama of 1",
+            2,
+            [((0, 3), (size,))],
+            following(Role.CONTEXT),
+            {"case": {"samples": 1, "context": context}},
+        )
+        for context, size in (("ring", 2), ("ring-zigzag", 4), ("ulysses", 2))
+    },
+    "llama data·context": (
+        "tied llama of 1",
+        2,
+        ONE,
+        following(Role.DATA, Role.CONTEXT),
+        {"case": {"samples": 2, "context": "ring-zigzag"}},
+    ),
     "fused attention 2+2, strategies at random": ("fused-attention", 2, TWO, at_random(0), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
+    "routed experts tokens·exchange": ("routed-experts", 2, ONE, dividing("tokens", "exchange"), {}),
+    "routed experts exchange, two stages": ("routed-experts", 2, TWO, dividing("exchange"), {}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
     "gpt interleaved, tensor": (
         "gpt-tiny",
@@ -59,7 +78,7 @@ PROGRAMS = {
         ways("tensor"),
         {"schedule": "interleaved-1f1b", "turns": 2},
     ),
-    "gpt zb-v 1+1+1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(8)], optimal, {"schedule": "zb-v", "turns": 2}),
+    "gpt zb-v 1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(4)], optimal, {"schedule": "zb-v", "turns": 2}),
     "gpt v-half, tensor": (
         "gpt-tiny",
         4,
@@ -86,7 +105,7 @@ PROGRAMS = {
 
 def prepared(folder, model, num_microbatches, stages, choose, **more):
     """The folder of a run of a program, and its ranks."""
-    case = Case(model, num_microbatches=num_microbatches)
+    case = Case(model, num_microbatches=num_microbatches, **more.pop("case", {}))
     program = case.program(stages, choose, **more)
     options = RunOptions(steps=2, record=True)
     folder.mkdir()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from alpa_explore.errors import RunError
-from alpa_explore.runtime.targets.mirror import Mirror, Piece, discard_seen, news
+from alpa_explore.runtime import tuning
+from alpa_explore.runtime.targets.mirror import Mirror, Pace, Piece, discard_seen, news
 
 
 @pytest.fixture
@@ -69,6 +70,24 @@ def test_a_large_file_comes_in_pieces_has_its_name_at_the_end_and_does_not_hold_
     assert texts(mirror.folder)["checkpoints/.step-000002.writing/__0_0.distcp"] == "0123456789"
     discard_seen(there, mirror.seen, "checkpoints")
     assert list(texts(there)) == ["rank-0.log"]
+
+
+@pytest.mark.parametrize("waiting", [0.01, 3.0])
+def test_pieces_grow_on_a_fast_link_and_shrink_on_a_slow_one_until_each_takes_about_a_second(waiting) -> None:
+    pace = Pace()
+    pace.note(100, waiting)  # of a busy host: that is no matter of the link
+
+    def settled(bytes_per_second):
+        for _ in range(30):
+            pace.note(pace.limit, waiting + pace.limit / bytes_per_second)
+        return pace.limit
+
+    assert settled(1e9) == tuning.MAX_PIECE_BYTES
+    for rate in (10e6 / 8, 1e6 / 8, 100e6 / 8):
+        assert rate / 2 <= settled(rate) <= 2 * rate
+    assert settled(256e3 / 8) == tuning.PIECE_BYTES
+    pace.note(2 * tuning.SMALL_BYTES, waiting)
+    assert pace.limit == tuning.PIECE_BYTES, "less than was allowed says nothing about the link"
 
 
 def test_a_file_that_changes_while_it_is_sent_is_sent_anew(there, mirror) -> None:

@@ -1,6 +1,7 @@
 """What one device runs: the steps that all devices share, and sums that 16-bit losses must not overflow."""
 
 import itertools
+from collections import Counter
 
 import pytest
 import torch
@@ -9,13 +10,14 @@ from hypothesis import strategies as st
 
 from alpa_explore.sharding.local.local_call import LocalCollective, Reduction, localize
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.factors import regrouped
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from tests.sharding import executor, proof
 from tests.sharding.call import Call, integers, positive, real
-from tests.sharding.examples import statistics
+from tests.sharding.examples import attentions, statistics
 from tests.sharding.executor import assert_equal, run_sharded
 
 
@@ -95,6 +97,36 @@ def test_all_reduced_bytes_equal_those_of_the_strategy(call, monkeypatch):
         run_sharded(operator, tensors, values, strategy, (2, 2))
         assert {e.kind for exchanges in strategy.exchanges for e in exchanges} <= {StepKind.ALL_REDUCE}
         assert sent == [sum(e.bytes for e in exchanges) for exchanges in strategy.exchanges], strategy.name
+
+
+@pytest.mark.parametrize("call", attentions.CONTEXT, ids=str)
+def test_exchanged_bytes_of_attention_equal_those_of_the_strategy(call, monkeypatch):
+    """A ring passes every block but one to the next device, p − 1 times 1 / p of what its strategy counts."""
+    operator, tensors, values = call.build()
+    sent = Counter()
+
+    def recorded(step, known):
+        piece = known[0, 0][step.source]
+        whole = step.kind is StepKind.PERMUTE and len(step.order) == 2
+        sent[StepKind.RING if whole else step.kind, step.axes] += (2 if whole else 1) * piece.nbytes
+        exchange(step, known)
+
+    exchange = executor.exchange
+    monkeypatch.setattr(executor, "exchange", recorded)
+    context = [
+        s
+        for s in proof.strategies(splits_for(operator, tensors).splits, operator, tensors, (2, 2))
+        if CONTEXT.intersection(s.factors)
+    ]
+    assert {f for s in context for f in s.factors} > CONTEXT
+    for strategy in context:
+        sent.clear()
+        run_sharded(operator, tensors, values, strategy, (2, 2))
+        expected = Counter()
+        for axis, exchanges in enumerate(strategy.exchanges):
+            for e in exchanges:
+                expected[e.kind, (axis,)] += e.bytes
+        assert sent == expected, strategy.name
 
 
 def test_only_a_sharded_softmax_takes_a_maximum_over_devices():

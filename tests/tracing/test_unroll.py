@@ -41,10 +41,15 @@ TINY_FUSED = replace(TINY_GPT, attention="fused", tied=False, positions="rotary"
 TINY_LLAMA = LlamaConfig(hidden=16, layers=7, heads=4, kv_heads=2, vocabulary=32, sequence=8, ffn=32)
 
 
+TINY_OF_TODAY = [
+    replace(entry(name).config, layers=layers) for name, layers in (("deepseek-tiny", 8), ("qwen3-tiny", 7))
+]
+
+
 @pytest.mark.parametrize(
     "config",
-    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True)],
-    ids=["gpt", "moe", "fused gpt", "llama", "fused llama"],
+    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True), *TINY_OF_TODAY],
+    ids=["gpt", "moe", "fused gpt", "llama", "fused llama", "deepseek", "qwen3"],
 )
 def test_an_unrolled_graph_equals_a_capture(config):
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))

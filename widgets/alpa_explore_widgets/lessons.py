@@ -140,9 +140,10 @@ def _costs(plan: Plan, stage: PlanStage) -> Lesson:
 
 def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
     share = plan.terms.share  # of a schedule with a smaller bubble
+    rounds = plan.terms.rounds_symbols.replace("−", " − ")
     return Lesson(
         shows="T for each candidate t_max, as the sum of its two parts; the star is the plan.",
-        formula=f"Eq. 2: T = Σ t_i{share} + {plan.terms.rounds_symbols.replace('−', ' − ')} · max t_i.   Eq. 3: F(s, k, d) = min over i, n, m of "
+        formula=f"Eq. 2: T = Σ t_i{share} + {rounds} · max t_i.   Eq. 3: F(s, k, d) = min over i, n, m of "
         "t(k … i, n × m) + F(s−1, i+1, d − n·m), with t ≤ t_max",
         numbers=f"{iteration_sum(plan)} = {duration(plan.predicted.iteration_seconds)}; "
         f"{len(plan.t_max_sweep):,} candidates.",

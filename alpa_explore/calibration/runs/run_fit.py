@@ -64,14 +64,15 @@ def fit_figures(
     spreads: Floats,
     start: Values,
     *,
+    moves: Callable[[Figure], bool] = lambda figure: True,
     iterations: int = tuning.ITERATIONS,
     say: Callable[[int, float], None] | None = None,
 ) -> FiguresFit:
-    """Fit all figures of `runs` that some run depends on, from the values `start`.
+    """Fit the figures of `runs` that some run depends on and that `moves` names, from the values `start`.
 
     `measured` seconds and relative `spreads` have the shape [runs]. `say` is told of iterations and errors.
     """
-    problem = _Problem(runs, np.log(measured), spreads, start)
+    problem = _Problem(runs, np.log(measured), spreads, start, moves)
     x = problem.first
     seconds, residuals = problem.at(x)
     errors, damping, slopes = [float(residuals @ residuals)], tuning.FIRST_DAMPING, problem.slopes(x, seconds)
@@ -105,9 +106,16 @@ def fit_figures(
 class _Problem:
     """Residuals of runs and figures, and their derivatives by the logarithms of figures."""
 
-    def __init__(self, runs: PredictedRuns, logarithms: Floats, spreads: Floats, start: Values) -> None:
+    def __init__(
+        self,
+        runs: PredictedRuns,
+        logarithms: Floats,
+        spreads: Floats,
+        start: Values,
+        moves: Callable[[Figure], bool],
+    ) -> None:
         self._runs, self._logarithms, self._spreads, self._start = runs, logarithms, spreads, start
-        self._figures = [f for f in runs.figures if runs.concerned(f)]
+        self._figures = [f for f in runs.figures if moves(f) and runs.concerned(f)]
         self.names = tuple(f.name for f in self._figures)
         self._low = np.log([f.low for f in self._figures])
         self._high = np.log([f.high for f in self._figures])

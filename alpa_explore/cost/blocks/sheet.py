@@ -22,7 +22,7 @@ class _Pass:
     kernels: list[Kernel] = field(default_factory=list)
     calls: list[CollectiveCall] = field(default_factory=list)
     launches: int = 0
-    expert_layers: int = 0
+    experts: int = 0
 
 
 @dataclass(slots=True)
@@ -125,7 +125,13 @@ class Sheet:
         ):
             for m, n, k in products:
                 self._product(work, count, m, n, k, True)
-        self.moved(2 * scores, 3 * scores, held=read + scores)
+        for work, times in ((self.forward, 2), (self.backward, 3)):
+            # A kernel of its own in every software: scale, mask and softmax, with no other traffic.
+            moved = float(ELEMENT * times * scores)
+            softmax = Kernel(flops=1.0, bytes_accessed=moved, dtype=DTYPE, matrix=False, kind=KernelKind.UPDATE)
+            work.kernels.append(softmax)
+            work.launches += 1
+        self.holds(read + scores)
 
     def ring(self, elements: float) -> None:
         """Keys and values of the whole sequence pass by, beside the attention that was added last; backward their
@@ -139,10 +145,10 @@ class Sheet:
         for work in (self.forward, self.backward):
             work.calls += [call] * times
 
-    def expert_layer(self) -> None:
-        """A layer of experts is in both passes."""
-        self.forward.expert_layers += 1
-        self.backward.expert_layers += 1
+    def expert_layer(self, local: int) -> None:
+        """A layer with so many experts on this device is in both passes."""
+        self.forward.experts += local
+        self.backward.experts += local
 
     def holds(self, elements: float) -> None:
         """Elements that are kept for the backward pass."""
@@ -151,9 +157,7 @@ class Sheet:
     def passes(self) -> tuple[PassWork, PassWork]:
         """Forward and backward."""
         forward, backward = (
-            PassWork(
-                kernels=tuple(p.kernels), collectives=tuple(p.calls), launches=p.launches, expert_layers=p.expert_layers
-            )
+            PassWork(kernels=tuple(p.kernels), collectives=tuple(p.calls), launches=p.launches, experts=p.experts)
             for p in (self.forward, self.backward)
         )
         return forward, backward
@@ -187,5 +191,5 @@ def in_sequence(first: PassWork, second: PassWork) -> PassWork:
         kernels=first.kernels + second.kernels,
         collectives=first.collectives + later,
         launches=first.launches + second.launches,
-        expert_layers=first.expert_layers + second.expert_layers,
+        experts=first.experts + second.experts,
     )

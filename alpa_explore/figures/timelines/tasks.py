@@ -2,7 +2,8 @@
 
 A row of the chart is a submesh, in the colour of its stage. A forward pass is a low, pale bar, a backward pass a high
 one in full colour. Where a submesh runs several stages, those of the second turn are darker and their microbatches have
-a prime (3′), those of the third two. Idle time is hatched, sends lead from row to row, and the critical path is underlined.
+a prime (3′), those of the third two. Idle time is hatched, sends lead from row to row, and the critical path is
+underlined.
 """
 
 from __future__ import annotations

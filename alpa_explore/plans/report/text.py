@@ -168,10 +168,14 @@ def iteration_sum(plan: PlanValue) -> str:
 
 
 def overlaps(device: Device) -> Sequence[str]:
-    """The shares of communication that overlap with computation, in words; none in the paper."""
-    shares = (("collectives", device.hidden_collectives), ("gradient sums", device.hidden_gradient_sums))
+    """What of the communication runs beside computation, in words (`intra_op.stage.overlap`); none in the paper."""
+    sums = "the backward pass of the operator that reads the weight"
+    hidden = (
+        ("collectives", device.hidden_collectives, "the computation beside them"),
+        ("gradient sums", device.hidden_gradient_sums, sums),
+    )
     return [
-        f"{what} overlap with computation for {units.percent(share)} of the time they could"
-        for what, share in shares
+        f"{what} run behind {beside} for up to {units.percent(share)} of the shorter of the two"
+        for what, share, beside in hidden
         if share
     ]

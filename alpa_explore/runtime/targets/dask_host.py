@@ -3,8 +3,8 @@
 The launcher calls these functions on the worker's event loop (`Client.run`), so no slot of the worker is taken, and a
 worker that computes answers as well. What a run has on a worker is a `Share`, kept with the worker. Without a shared
 file system the files of the run are copied into the worker's local directory, and what the ranks write there is sent
-back by `exchange`. The agent is ended when the launcher has not called `exchange` for `tuning.WATCHED_SECONDS`; when
-the worker dies, the agent's standard input closes, and it ends.
+back by `exchange`. The agent is ended when the launcher has called neither it nor `alive` for
+`tuning.WATCHED_SECONDS`; when the worker dies, the agent's standard input closes, and it ends.
 """
 
 from __future__ import annotations
@@ -217,11 +217,20 @@ def start(
     dask_worker.extensions[name].start(first, count, meet, sockets, gpus)
 
 
+def alive(name: str, stop: bool, *, dask_worker: Any) -> None:
+    """The launcher still watches, though a large answer may be under way; it may say `stop`."""
+    share: Share | None = dask_worker.extensions.get(name)
+    if share is not None:
+        share.heard = time.monotonic()
+        if stop:
+            share.stop.set()
+
+
 def exchange(
-    name: str, seen: Seen, stop: bool, checkpoint: int | None, whole: int | None, *, dask_worker: Any
+    name: str, limit: int, seen: Seen, stop: bool, checkpoint: int | None, whole: int | None, *, dask_worker: Any
 ) -> Answer:
-    """Send what is new to the launcher, and take its word: `stop`, that it still watches, the step after which it asks
-    for a checkpoint, or that of the newest whole one."""
+    """Send at most `limit` bytes of what is new to the launcher, and take its word: `stop`, that it still watches, the
+    step after which it asks for a checkpoint, or that of the newest whole one."""
     share: Share | None = dask_worker.extensions.get(name)
     if share is None:
         return Answer(pieces=[], more=False, outcome={"state": "restarted"})
@@ -237,7 +246,7 @@ def exchange(
         if whole is not None and whole_step(share.folder) != whole:
             note_whole(share.folder, whole)
     discard_seen(share.folder, seen, CHECKPOINTS)
-    pieces, more = news(share.folder, seen, tuning.EXCHANGE_BYTES)
+    pieces, more = news(share.folder, seen, limit)
     return Answer(pieces=pieces, more=more, outcome=outcome)
 
 

@@ -11,6 +11,7 @@ host must have reached every other one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import time
@@ -38,7 +39,7 @@ from alpa_explore.runtime.targets.dask_cluster import (
     unreached_pairs,
 )
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
-from alpa_explore.runtime.targets.mirror import Mirror
+from alpa_explore.runtime.targets.mirror import Mirror, Pace
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,6 +51,8 @@ class _Share:
     count: int
     host: HostFacts
     mirror: Mirror
+    pace: Pace = field(default_factory=Pace)
+    """Of what the worker sends."""
     heard: float = field(default_factory=time.monotonic)
     """When the worker last answered."""
     known: float = field(default_factory=time.monotonic)
@@ -194,6 +197,7 @@ class DaskRanks:
         self._scheduler_heard = time.monotonic()
         loop = self._client.loop.asyncio_loop
         self._tasks = [asyncio.run_coroutine_threadsafe(self._talk(share), loop) for share in shares]
+        self._tasks += [asyncio.run_coroutine_threadsafe(self._ask(share), loop) for share in shares]
         self._tasks += [asyncio.run_coroutine_threadsafe(w, loop) for w in (self._ask_scheduler(), self._try_links())]
 
     def _send(self, shares: list[_Share]) -> None:
@@ -202,14 +206,17 @@ class DaskRanks:
 
         async def to(share: _Share) -> None:
             ranks = range(share.first, share.first + share.count)
+            pace = Pace()
             files = dict.fromkeys(path for rank in ranks for path in needed[str(rank)])
             for path in ("run.json", "hosts.json", *files):
                 with (self.folder / path).open("rb") as stream:
                     offset = 0
-                    while (data := stream.read(tuning.PUT_BYTES)) or not offset:
+                    while (data := stream.read(size := pace.limit)) or not offset:
+                        began = time.monotonic()
                         await self._call(share.worker, dask_host.put, self._name, path, offset, data)
                         offset += len(data)
-                        if len(data) < tuning.PUT_BYTES:
+                        pace.note(len(data), time.monotonic() - began)
+                        if len(data) < size:
                             break
 
         async def to_all() -> None:
@@ -242,14 +249,18 @@ class DaskRanks:
         """Fetch what is new on a worker, until its ranks have ended and all is here."""
         while share.outcome is None and not self._ended:
             answer: Answer | None = None
+            began = time.monotonic()
             try:
                 words = dict(share.mirror.seen), self._stopping, requested_step(self.folder), whole_step(self.folder)
-                running = self._client.run(dask_host.exchange, self._name, *words, workers=[share.worker])
-                answer = (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
+                running = self._client.run(
+                    dask_host.exchange, self._name, share.pace.limit, *words, workers=[share.worker]
+                )
+                answer = (await asyncio.wait_for(running, tuning.PATIENT_SECONDS))[share.worker]
             except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
                 continue
             share.heard = share.known = time.monotonic()
+            share.pace.note(sum(len(piece.data) for piece in answer.pieces), share.heard - began)
             try:
                 for piece in answer.pieces if share.error is None else ():
                     share.mirror.write(piece)
@@ -261,6 +272,15 @@ class DaskRanks:
                     share.outcome = self._failure(f"The Dask worker {share} was restarted", "its ranks ended with it")
             elif not answer.more:
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
+
+    async def _ask(self, share: _Share) -> None:
+        """Note that a worker is there. It also says to the worker that the launcher is."""
+        while share.outcome is None and not self._ended:
+            with contextlib.suppress(OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
+                running = self._client.run(dask_host.alive, self._name, self._stopping, workers=[share.worker])
+                (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
+                share.heard = share.known = time.monotonic()
+            await asyncio.sleep(tuning.ALIVE_SECONDS)
 
     async def _ask_scheduler(self) -> None:
         """Note which workers the scheduler knows."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from alpa_explore.errors import RunError
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.request import REQUEST_FILE, WHOLE_FILE
 
 GROWING = (".jsonl", ".log")
@@ -63,6 +64,24 @@ def news(folder: Path, seen: Seen, limit: int) -> tuple[list[Piece], bool]:
         if offset + len(data) < status.st_size:
             return pieces, True
     return pieces, False
+
+
+class Pace:
+    """How many bytes to send at once: about as many as the link carries in `tuning.PIECE_SECONDS`."""
+
+    def __init__(self) -> None:
+        self.limit = tuning.PIECE_BYTES
+        self._waiting = 0.0
+        """Seconds that an exchange of a few bytes took."""
+
+    def note(self, size: int, seconds: float) -> None:
+        """`size` bytes have taken so long."""
+        if size <= tuning.SMALL_BYTES:
+            self._waiting = seconds
+        elif seconds - self._waiting > tuning.PIECE_SECONDS:
+            self.limit = max(self.limit // 2, tuning.PIECE_BYTES)
+        elif size >= self.limit:
+            self.limit = min(2 * self.limit, tuning.MAX_PIECE_BYTES)
 
 
 def discard_seen(folder: Path, seen: Seen, below: str) -> None:

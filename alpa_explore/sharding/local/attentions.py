@@ -7,6 +7,7 @@ dropout, positions of the first sample, head and query (`tracing.attention`). Th
 from __future__ import annotations
 
 from alpa_explore.graph import Argument, Ref, Symbol
+from alpa_explore.sharding.local.context import context_attention, context_attention_backward
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, StepWriter
 
@@ -16,6 +17,8 @@ _DEFAULTS: tuple[Argument, ...] = (0.0, None)
 
 def attention(shard: Shard, steps: StepWriter) -> LocalCall:
     """(q, k, v, mask?, causal, scale, dropout, seed?, first) -> (output, logsumexp)."""
+    if axes := shard.synced_axes():
+        return context_attention(shard, steps, axes[0])
     query, key, value, *others = _placed(shard, steps, 4)
     heads = _own_heads(shard, steps, 1)
     if heads is not None:
@@ -25,6 +28,8 @@ def attention(shard: Shard, steps: StepWriter) -> LocalCall:
 
 def attention_backward(shard: Shard, steps: StepWriter) -> LocalCall:
     """(dy, q, k, v, mask?, output, logsumexp, causal, scale, dropout, seed?, first) -> (dq, dk, dv)."""
+    if axes := shard.synced_axes():
+        return context_attention_backward(shard, steps, axes[0])
     gradient, query, key, value, *others = _placed(shard, steps, 7)
     heads = _own_heads(shard, steps, 2)
     if heads is not None:

@@ -3,16 +3,27 @@
 Where several query heads share a head of keys and values, the query heads can also be divided further than those; each
 device then takes what its heads need out of all keys and values (sharding.local). A shard of the queries reads all keys
 and values too. In both cases the gradients of keys and values are addends of a sum over the shards. With a causal mask
-a shard of the queries needs the position of its first one, and the last shard has more to do than the first. Keys are
-not sharded: the softmax of a query runs over all of them.
+a shard of the queries needs the position of its first one, and the last shard has more to do than the first.
+
+The softmax of a query runs over all keys. Where keys are divided too (context parallelism), devices exchange keys, or
+heads for positions, while the operator runs (`sharding.local.context`). The software says from how many positions on.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
 from alpa_explore.graph import Operator, Ref, Tensor
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.factors import Splits, broadcast_dim
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import Split
+from alpa_explore.sharding.strategy import Exchange, Split
+
+RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES = "ring", "ring-zigzag", "queries-zigzag", "ulysses"
+CONTEXT = frozenset((RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES))
+"""The factors under which devices exchange something inside the operator."""
 
 _FORWARD_CAUSAL, _BACKWARD_CAUSAL = 4, 7
 """Position of the argument that says whether the mask is causal; three places on stands the seed of dropout."""
@@ -20,38 +31,62 @@ _FORWARD_CAUSAL, _BACKWARD_CAUSAL = 4, 7
 
 def attention(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?, seed?) -> (output, logsumexp)."""
-    return _splits(operator, inputs, _FORWARD_CAUSAL)
+    return _splits(operator, inputs, outputs, _FORWARD_CAUSAL)
 
 
 def attention_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """(dy, q, k, v, mask?, output, logsumexp, seed?) -> (dq, dk, dv)."""
-    return _splits(operator, inputs, _BACKWARD_CAUSAL)
+    return _splits(operator, inputs, outputs, _BACKWARD_CAUSAL)
 
 
-def _splits(operator: Operator, inputs: tuple[Tensor, ...], causal: int) -> Splits:
+def _splits(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], causal: int) -> Splits:
     backward = causal == _BACKWARD_CAUSAL
     query, key = inputs[backward : backward + 2]
     mask = inputs[backward + 3 : backward + 4] if isinstance(operator.arguments[causal - 1 - 2 * backward], Ref) else ()
     seed = operator.arguments[causal + 3 : causal + 4]
     seeds = (REPLICATE,) if seed and isinstance(seed[0], Ref) else ()
+    is_causal = operator.arguments[causal] is True
 
     def split(factor: str, size: int, dim: int, shared: int, summed: int, *, triangular: bool = False) -> Split:
         """`dim` of queries and outputs, and of the mask where it has it; `shared` of keys and values, and `summed` of
         their gradients."""
-        masks = tuple(broadcast_dim(m, dim, 4, query.shape[dim]) for m in mask)
+        whole = factor == ULYSSES
+        masks = tuple(REPLICATE if whole else broadcast_dim(m, dim, 4, query.shape[dim]) for m in mask)
         read, made = (dim, shared, shared, *masks), (dim, summed, summed)
         if backward:
             return Split(factor, size, (dim, *read, dim, dim, *seeds), made, triangular=triangular)
         return Split(factor, size, (*read, *seeds), (dim, dim), triangular=triangular)
 
-    heads, shared_heads = query.shape[1], key.shape[1]
-    splits = (
+    heads, shared_heads, rows, columns = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
+    splits = [
         split("batch", query.shape[0], 0, 0, 0),
         split("heads", shared_heads, 1, 1, 1),
         split("query-heads", heads if heads > shared_heads else 1, 1, REPLICATE, PARTIAL),
-        split("queries", query.shape[2], 2, REPLICATE, PARTIAL, triangular=operator.arguments[causal] is True),
-    )
-    return tuple(s for s in splits if s.size > 1)
+        split("queries", rows, 2, REPLICATE, PARTIAL, triangular=is_causal),
+    ]
+    size = math.gcd(rows, columns)
+    if not seeds and (rows == columns or not is_causal):  # what dropout drops depends on the positions of keys
+        splits.append(split(RING, size, 2, 2, 2, triangular=is_causal))
+    if not seeds and not mask and is_causal and rows == columns and rows % 2 == 0:
+        splits.append(split(RING_ZIGZAG, rows // 2, 2, 2, 2))
+        splits.append(split(QUERIES_ZIGZAG, rows // 2, 2, REPLICATE, PARTIAL))
+    splits.append(split(ULYSSES, math.gcd(size, shared_heads), 2, 2, 2))
+    return tuple(_exchanging(s, inputs, outputs) if s.factor in CONTEXT else s for s in splits if s.size > 1)
+
+
+def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Split:
+    """A split with what its devices exchange. In a ring, gradients of keys and values travel with them. Tensors that
+    change their places (zig-zag) or their sharded dim (Ulysses) do so once."""
+    backward = len(outputs) == 3
+    of_keys = sum(t.bytes for t in inputs[1 + backward : 3 + backward])
+    passing = Exchange(StepKind.RING, of_keys * (1 + backward), beside=True)
+    ring = (passing,) if split.factor in (RING, RING_ZIGZAG) else ()
+    kind = StepKind.ALL_TO_ALL if split.factor == ULYSSES else StepKind.PERMUTE
+    placed = zip((*inputs, *outputs), (*split.inputs, *split.outputs), strict=True)
+    moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2] if split.factor != RING else []
+    exchanges = (*ring, *(Exchange(kind, sent) for sent in moved))
+    inside = "heads" if split.factor == ULYSSES else ""
+    return replace(split, exchanges=exchanges, only_with=("batch", "heads"), inside=inside)
 
 
 RULES = {

@@ -21,6 +21,8 @@ from alpa_explore.sharding.rules.factors import Splits
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
+DIVIDE_EXPERTS = frozenset({"experts", "exchange"})
+"""Factors under which devices hold different experts, and one of them may be busier than others."""
 _WHOLE, _SUMMED = (REPLICATE,) * 3, (PARTIAL,) * 2
 
 
@@ -81,7 +83,7 @@ def _exchanging(inputs: tuple[Tensor, ...], own: _Matrices, read: tuple[int, ...
     """Rows of the first input to other devices, and as many back."""
     rows = inputs[0].bytes * inputs[1].shape[1]
     exchange = Exchange(StepKind.ALL_TO_ALL, rows, undivided=("inner",))
-    return Split("exchange", own.experts, read, made, (exchange, exchange), nested=("tokens", "experts"))
+    return Split("exchange", own.experts, read, made, (exchange, exchange), shares_dims_with=("tokens", "experts"))
 
 
 RULES = {

@@ -8,6 +8,7 @@ from typing import cast
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits, along, is_floating, pending_sum, regrouped
 from alpa_explore.sharding.spec import REPLICATE
+from alpa_explore.sharding.strategy import Split
 
 
 def _with_sum(splits: Splits, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
@@ -34,7 +35,18 @@ def _same_dims(inputs: Sequence[Tensor], outputs: Sequence[Tensor], uncut: Seque
 def reshape(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """view, reshape, squeeze, unsqueeze: dims are regrouped, elements stay in order."""
     rows = [((i,), (o,), size) for i, o, size in regrouped(inputs[0].shape, outputs[0].shape)]
-    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+    splits = (*along(inputs, outputs, rows), *_inner(inputs[0].shape, outputs[0].shape))
+    return _with_sum(splits, inputs, outputs)
+
+
+def _inner(source: tuple[int, ...], target: tuple[int, ...]) -> Splits:
+    """Leading dims [samples, positions] merged to rows, or the other way round: positions are divided too where
+    samples are divided to single ones. Software says from how many positions on this is offered."""
+    for two, one, merges in ((source, target, True), (target, source, False)):
+        if len(two) == len(one) + 1 and min(two[:2], default=0) > 1 and (two[0] * two[1], *two[2:]) == one:
+            ins, outs = ((1,), (0,)) if merges else ((0,), (1,))
+            return (Split("inner dim1", two[1], ins, outs, inner_of="dim0"),)
+    return ()
 
 
 def permute(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:

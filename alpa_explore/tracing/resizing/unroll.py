@@ -1,8 +1,8 @@
 """The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them.
 
-A graph is written as rows, in parts: tensors without a producer; forward, backward and update operators, each with its
-output tensors; parameters. A row is a form (all its fields) with holes for numbers: tensor and operator numbers, and
-numbers inside names. With n periods the rows of each part are
+A graph is written as rows, in parts: weights; other tensors without a producer; forward, backward and update
+operators, each with its output tensors; parameters. A row is a form (all its fields) with holes for numbers: tensor and
+operator numbers, and numbers inside names. With n periods the rows of each part are
 
     head, period + s, period + 2·s, …, period + (n − 2)·s, tail        x(n) = x(2) + (x(4) − x(2)) / 2 · (n − 2)
 
@@ -83,11 +83,12 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGra
         if rows is None:
             return None
         parts.append([_filled(row) for row in rows])
-    ((whole,),), held, forward, backward, update, parameters = parts
+    ((whole,),), weights, others, forward, backward, update, parameters = parts
     operator_rows = (*forward, *backward, *update)
+    tensors = [tensor for row in (*weights, *others, *(row[1:] for row in operator_rows)) for tensor in row]
     graph = replace(
         whole,
-        tensors=tuple(tensor for row in (*held, *(row[1:] for row in operator_rows)) for tensor in row),
+        tensors=tuple(sorted(tensors, key=lambda t: t.index)),
         operators=tuple(operator for operator, *_ in operator_rows),
         parameters=tuple(parameter for (parameter,) in parameters),
     )
@@ -100,7 +101,8 @@ def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
 
     return (
         [_row(replace(graph, tensors=(), operators=(), parameters=()))],
-        [_row(t) for t in graph.tensors if t.producer is None],
+        [_row(t) for t in graph.tensors if t.producer is None and t.kind is TensorKind.PARAMETER],
+        [_row(t) for t in graph.tensors if t.producer is None and t.kind is not TensorKind.PARAMETER],
         *map(of_phase, Phase),
         [_row(p) for p in graph.parameters],
     )

@@ -7,6 +7,7 @@ of hidden / heads, no shared expert and experts in every block.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,14 @@ class KnownModel:
     """Further tokens predicted in training."""
 
 
-_DEEPSEEK = {"head": 192, "value_head": 128, "query_rank": 1536, "key_rank": 512, "rotary_head": 64, "shared_ffn": 2048}
+_DEEPSEEK: dict[str, Any] = {
+    "head": 192,
+    "value_head": 128,
+    "query_rank": 1536,
+    "key_rank": 512,
+    "rotary_head": 64,
+    "shared_ffn": 2048,
+}
 KNOWN = (
     # first_k_dense_replace 3: blocks of 18,432 wide MLPs, whose FLOPs are those of 9 experts; counted as the others.
     KnownModel(part="deepseekv3", source="deepseek-ai/DeepSeek-V3", predicted_ahead=1, **_DEEPSEEK),

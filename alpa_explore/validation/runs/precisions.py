@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from alpa_explore.cost.blocks.casts import RECIPES
 from alpa_explore.errors import UnknownNameError, nearest_names
-
-_FP8 = "float8_e4m3fn"
-_FP4 = "float4_e2m1fn_x2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,22 +14,27 @@ class Precision:
 
     tensors: str
     """Of weights and activations."""
-    products: str
-    """In which matrix products of linear layers run; attention and everything else keep `tensors`."""
+    recipe: str | None = None
+    """In which linear layers of blocks run, of `casts.RECIPES`; attention and everything else keep `tensors`."""
+
+    @property
+    def products(self) -> str:
+        """dtype in which matrix products of linear layers run."""
+        return self.tensors if self.recipe is None else RECIPES[self.recipe].dtype
 
 
 _KNOWN = {
-    "bf16": Precision(tensors="bfloat16", products="bfloat16"),
-    "fp16": Precision(tensors="float16", products="float16"),
-    "fp32": Precision(tensors="float32", products="float32"),
-    "tf32": Precision(tensors="float32", products="float32"),
-    "fp16/bf16": Precision(tensors="float16", products="float16"),  # either; the times are the same
-    "fp8": Precision(tensors="bfloat16", products=_FP8),
-    "fp8-cs": Precision(tensors="bfloat16", products=_FP8),  # current scaling
-    "fp8-ds": Precision(tensors="bfloat16", products=_FP8),  # delayed scaling
-    "fp8-mx": Precision(tensors="bfloat16", products=_FP8),  # a scale for each block of 32
-    "mxfp8": Precision(tensors="bfloat16", products=_FP8),
-    "nvfp4": Precision(tensors="bfloat16", products=_FP4),
+    "bf16": Precision(tensors="bfloat16"),
+    "fp16": Precision(tensors="float16"),
+    "fp32": Precision(tensors="float32"),
+    "tf32": Precision(tensors="float32"),
+    "fp16/bf16": Precision(tensors="float16"),  # either; the times are the same
+    "fp8": Precision(tensors="bfloat16", recipe="fp8-delayed"),  # the older default of Transformer Engine
+    "fp8-cs": Precision(tensors="bfloat16", recipe="fp8-current"),
+    "fp8-ds": Precision(tensors="bfloat16", recipe="fp8-delayed"),
+    "fp8-mx": Precision(tensors="bfloat16", recipe="mxfp8"),
+    "mxfp8": Precision(tensors="bfloat16", recipe="mxfp8"),
+    "nvfp4": Precision(tensors="bfloat16", recipe="nvfp4"),
 }
 
 

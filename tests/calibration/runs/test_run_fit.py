@@ -179,7 +179,7 @@ def test_values_are_written_into_files_that_keep_everything_else(tmp_path: Path)
     written = write_figures(figures, values, presets, profiles)
     assert {path.name for path in written} == {
         *("b300.json", "gb300.json"),
-        *("megatron.json", "torchtitan.json", "compiled.json"),
+        *("megatron.json", "megatron-2025.json", "torchtitan.json", "compiled.json"),
     }
     after = json.loads((presets / "gb300.json").read_text())
     assert after["device"].pop("matmul_efficiency") == 0.6123

@@ -179,7 +179,7 @@ class RunPanel(FigurePanel):
             steps=int(self.steps.value or 1),
             scheduler=scheduler,
             checkpoint_every=int(self.every.value) if self.every.value else None,
-            retries=int(self.retries.value) if retried else 0,
+            retries=int(self.retries.value or 0) if retried else 0,
             resume=self.resume.value,
         )
 

@@ -1,4 +1,4 @@
-"""Hyper-parameters of each model family and its parameter count in closed form; without torch.
+"""The paper's families: GPT, the mixture of experts, Wide-ResNet; and the MLP of the tests.
 
 With these conventions the parameter counts match the model names of the paper's tables (tests/models holds the
 figures). They were read from Alpa's public sources (github alpa-projects/alpa: alpa/model/moe.py,
@@ -9,7 +9,6 @@ alpa/model/wide_resnet.py, benchmark/alpa/suite_*.py):
 * MoE: experts replace the MLP of layers 0, 2, 4, …; the MLP *and* every expert are 8 × hidden wide (4 × would give half
   of the count in each name); an expert is two matrices without bias; tokens are gated in groups of 2048, and an expert
   takes at most 2 · group / experts tokens of each.
-* Llama: Hugging Face's config.json of the models (hidden_size, intermediate_size, num_key_value_heads, …); no biases.
 * Wide-ResNet: stage i has f = base_channels · 2^i; a block is 1×1 to f, 3×3 to f · width_factor, 1×1 to 4 · f. So
   width_factor widens only the inner convolution.
 """
@@ -18,9 +17,10 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from alpa_explore.errors import OptionError
+from alpa_explore.models.configs.sizes import check_heads, qkv_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class GPTConfig:
     """Whether linear layers have biases; layer norms always have one."""
 
     def __post_init__(self) -> None:
-        _check_heads(self.hidden, self.heads, self.key_heads)
+        check_heads(self.hidden, self.heads, self.key_heads)
         paper = (None, True, None, "learned", "gelu", True)
         if self.attention == "spelled-out" and paper != (
             *(self.ffn, self.tied, self.kv_heads, self.positions, self.activation, self.bias),
@@ -84,7 +84,7 @@ class GPTConfig:
     @property
     def parameter_count(self) -> int:
         """Embeddings + layers · (attention + MLP + 2 layer norms) + final layer norm + LM head where it is not tied."""
-        h, width, qkv = self.hidden, self.mlp_width, _qkv_width(self.hidden, self.heads, self.key_heads)
+        h, width, qkv = self.hidden, self.mlp_width, qkv_width(self.hidden, self.heads, self.key_heads)
         layer = h * qkv + h * h + 2 * h * width + 4 * h + (qkv + h + width + h if self.bias else 0)
         positions = self.sequence * h if self.positions == "learned" else 0
         head = 0 if self.tied else self.vocabulary * h
@@ -96,64 +96,6 @@ class GPTConfig:
         grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
         return (
             f"GPT: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, "
-            f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaConfig:
-    """A decoder with RMS norm, rotary positions, grouped-query attention and a gated MLP (SwiGLU); no biases.
-
-    OptionError where sizes do not divide.
-    """
-
-    hidden: int
-    layers: int
-    heads: int
-    vocabulary: int
-    sequence: int
-    ffn: int
-    """Width of the gated MLP, which has three matrices."""
-    kv_heads: int | None = None
-    """Heads of keys and values; None is `heads`."""
-    tied: bool = False
-    """Whether the LM head is the token embedding's weight."""
-    fused_projections: bool = False
-    """Whether queries, keys and values come from one product, and gate and up from another, as Megatron-LM, nanotron
-    and NeMo compute them."""
-    rope_theta: float = 500_000.0
-    """Base of the rotary frequencies; no shape and no time depends on it."""
-
-    def __post_init__(self) -> None:
-        _check_heads(self.hidden, self.heads, self.key_heads)
-
-    @property
-    def key_heads(self) -> int:
-        """Heads of keys and values."""
-        return self.heads if self.kv_heads is None else self.kv_heads
-
-    @property
-    def periods(self) -> int:
-        """Number of equal parts in sequence that the model consists of: its blocks."""
-        return self.layers
-
-    def with_periods(self, periods: int) -> LlamaConfig:
-        """The config of a model with that many blocks."""
-        return replace(self, layers=periods)
-
-    @property
-    def parameter_count(self) -> int:
-        """Embedding + layers · (attention + 3 matrices of the MLP + 2 norms) + final norm + LM head unless tied."""
-        h = self.hidden
-        layer = h * _qkv_width(h, self.heads, self.key_heads) + h * h + 3 * h * self.ffn + 2 * h
-        return self.vocabulary * h * (1 if self.tied else 2) + self.layers * layer + h
-
-    @property
-    def description(self) -> str:
-        """One line for display."""
-        grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
-        return (
-            f"Llama: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, MLP {self.ffn:,}, "
             f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
         )
 
@@ -257,27 +199,6 @@ class MLPConfig:
     def description(self) -> str:
         """One line for display."""
         return f"MLP: {self.layers} linear layers, hidden {self.hidden}, {self.classes} classes"
-
-
-ModelConfig: TypeAlias = GPTConfig | LlamaConfig | MoEConfig | WideResNetConfig | MLPConfig
-
-
-def _check_heads(hidden: int, heads: int, kv_heads: int) -> None:
-    for what, size, parts, count in (
-        ("hidden size", hidden, "heads", heads),
-        ("number of heads", heads, "heads of keys and values", kv_heads),
-    ):
-        if count < 1 or size % count:
-            raise OptionError(
-                f"The {what} must be a multiple of the number of {parts}",
-                found=f"{what} {size}, {parts} {count}",
-                remedy=f"Give a number of {parts} that divides {size}.",
-            )
-
-
-def _qkv_width(hidden: int, heads: int, kv_heads: int) -> int:
-    """Columns of the weight that makes queries, keys and values."""
-    return (heads + 2 * kv_heads) * (hidden // heads)
 
 
 def _embedding(config: MoEConfig) -> int:

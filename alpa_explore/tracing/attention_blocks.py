@@ -1,0 +1,117 @@
+"""Attention to one block of the keys at a time, for queries and keys that are divided over devices.
+
+The result for a block is merged into that of the blocks before it: with outputs o, o' and logsumexps l, l' of the same
+queries over disjoint keys, l'' = log(eˡ + eˡ') and o'' = o·e^(l − l'') + o'·e^(l' − l''), exactly (Liu, Zaharia and
+Abbeel, "Ring Attention with Blockwise Transformers", arXiv 2310.01889). Backwards every block takes the output and the
+logsumexp of the whole, and its gradients add up. Sums over blocks are in fp32 or wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads, wide
+
+_OPTIONS = "bool causal, float scale, int[2] rows, int[2] columns"
+
+
+@torch.library.custom_op(
+    "alpa_explore::attention_block",
+    mutates_args=(),
+    schema="(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
+    f" {_OPTIONS}) -> (Tensor, Tensor)",
+)
+def attention_block(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    output: torch.Tensor | None,
+    logsumexp: torch.Tensor | None,
+    causal: bool,
+    scale: float,
+    rows: Sequence[int],
+    columns: Sequence[int],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(output [b, hq, sq, dv] in fp32 or wider, logsumexp [b, hq, sq]) with the keys `columns` (start, stop) seen too.
+
+    Only the queries `rows` (start, stop) see them; `causal`: the last of these sees all, the one before it all but the
+    last, and so on. Without `output` and `logsumexp` no key was seen before. `mask` is as `rows` × `columns`.
+    """
+    dtype = wide(query.dtype)
+    if output is None or logsumexp is None:
+        output = rows_of_heads(query.new_zeros(*query.shape[:-1], value.shape[-1], dtype=dtype))
+        logsumexp = query.new_full(query.shape[:-1], -torch.inf, dtype=dtype)
+    else:
+        output, logsumexp = output.clone(), logsumexp.clone()
+    seeing, seen = slice(*rows), slice(*columns)
+    if rows[0] == rows[1] or columns[0] == columns[1]:
+        return output, logsumexp
+    given = tuple(t[:, :, part] for t, part in ((query, seeing), (key, seen), (value, seen)))
+    made, sums = attention(*given, mask, causal, scale, first=_first(causal, rows, columns))
+    before = logsumexp[:, :, seeing]
+    total = torch.logaddexp(before, sums)
+    finite = total.masked_fill(total == -torch.inf, 0)
+    shares = (torch.exp(part - finite).unsqueeze(-1) for part in (before, sums))
+    output[:, :, seeing] = output[:, :, seeing] * next(shares) + made.to(dtype) * next(shares)
+    logsumexp[:, :, seeing] = total
+    return output, logsumexp
+
+
+@torch.library.custom_op(
+    "alpa_explore::attention_block_backward",
+    mutates_args=(),
+    schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
+    f" Tensor? dq, Tensor? dk, Tensor? dv, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+)
+def attention_block_backward(
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    output: torch.Tensor,
+    logsumexp: torch.Tensor,
+    dq: torch.Tensor | None,
+    dk: torch.Tensor | None,
+    dv: torch.Tensor | None,
+    causal: bool,
+    scale: float,
+    rows: Sequence[int],
+    columns: Sequence[int],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(dq in fp32 or wider, dk, dv): those given, with the part of this block added; `output` and `logsumexp` are those
+    of all blocks."""
+    dq = rows_of_heads(torch.zeros_like(query, dtype=wide(query.dtype))) if dq is None else dq.clone()
+    dk, dv = (rows_of_heads(torch.zeros_like(of)) if t is None else t.clone() for t, of in ((dk, key), (dv, value)))
+    if rows[0] == rows[1] or columns[0] == columns[1]:
+        return dq, dk, dv
+    seeing, seen = slice(*rows), slice(*columns)
+    dy, q, y, sums = (t[:, :, seeing] for t in (gradient, query, output, logsumexp))
+    k, v = (t[:, :, seen] for t in (key, value))
+    parts = attention_backward(dy, q, k, v, mask, y, sums, causal, scale, first=_first(causal, rows, columns))
+    for total, place, part in zip((dq, dk, dv), (seeing, seen, seen), parts, strict=True):
+        total[:, :, place] += part
+    return dq, dk, dv
+
+
+def _first(causal: bool, rows: Sequence[int], columns: Sequence[int]) -> tuple[int, int, int]:
+    """The position of the first query among the keys."""
+    return 0, 0, (columns[1] - columns[0]) - (rows[1] - rows[0]) if causal else 0
+
+
+@attention_block.register_fake
+def _shapes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    output = query.new_empty(*query.shape[:-1], value.shape[-1], dtype=wide(query.dtype))
+    return rows_of_heads(output), query.new_empty(query.shape[:-1], dtype=wide(query.dtype))
+
+
+@attention_block_backward.register_fake
+def _backward_shapes(
+    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    dq = rows_of_heads(torch.empty_like(query, dtype=wide(query.dtype)))
+    return dq, rows_of_heads(torch.empty_like(key)), rows_of_heads(torch.empty_like(value))
