@@ -62,7 +62,7 @@ def best_pipeline(
     # What the software adds to an iteration is added to the first stage: every pipeline has exactly one.
     once[0, 1:] += cluster.software.iteration_seconds
 
-    devices_of, total, outside = [m.devices for m in costs.submeshes], cluster.devices, None
+    devices_of, total, outside = np.array([m.devices for m in costs.submeshes]), cluster.devices, None
     if cluster.others:
         of_kinds = [kind.devices for kind in cluster.kinds]
         devices_of, total, outside = encoded([(m.kind, m.devices) for m in costs.submeshes], of_kinds)

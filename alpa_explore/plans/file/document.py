@@ -243,7 +243,9 @@ def _costs(
     IndexError or AssertionError where a row names a submesh that does not exist, or a shape that does not fill it.
     """
     kinds = body.get("submesh_kinds", [0] * len(body["submeshes"]))
-    submeshes = tuple(Submesh(*size, kind) for size, kind in zip(body["submeshes"], kinds, strict=True))
+    submeshes = tuple(
+        Submesh(nodes, devices, kind) for (nodes, devices), kind in zip(body["submeshes"], kinds, strict=True)
+    )
     meshes: dict[tuple[int, tuple[int, ...]], LogicalMesh] = {}
     candidates: dict[RangeKey, list[StageCandidate]] = {}
     for first, last, submesh, shape, *figures in body["candidates"]:
