@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from numbers import Integral
 
 from alpa_explore.cluster.device import Device, Link
@@ -19,8 +20,19 @@ _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _SOFTWARE = re.compile(r"^(.*?)\s*@\s*([A-Za-z][\w-]*)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
 
+MOST_KINDS = 3
+"""Kinds of nodes in a cluster: the states of the pipeline DP multiply."""
 MOST_DEVICES = 2**14
 """Largest cluster: with more devices planning would take hours, because every submesh of whole nodes is planned for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Equal nodes of a cluster of unlike ones."""
+
+    nodes: int
+    device: Device
+    inside_node: Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +48,9 @@ class Cluster:
     """Bandwidth is that of one node, shared by the devices that use it at once."""
     levels: tuple[Level, ...] = ()
     """The whole topology, from the device outwards, where it has more than these two levels; see `levels`."""
+    others: tuple[Kind, ...] = ()
+    """Of a cluster of unlike nodes ('4x8:h100+4x8:a100') the last nodes, which are of other kinds than the first; all
+    have equally many devices."""
 
     def __post_init__(self) -> None:
         for name in ("nodes", "devices_per_node"):
@@ -65,6 +80,7 @@ class Cluster:
                 remedy="Give 1 device or more.",
             )
         object.__setattr__(self, "levels", tuple(self.levels))
+        _check_kinds(self)
         if self.levels:
             check_levels(self.levels, self.nodes, self.devices_per_node)
         if self.devices > MOST_DEVICES:
@@ -88,6 +104,8 @@ class Cluster:
                 found=repr(text),
                 remedy="For example '2x8:a100'.",
             )
+        if "+" in text:
+            return cls._of_unlike(text, changes)
         named = _SOFTWARE.match(text)
         if named is not None:
             return cls.parse(named[1], **{"software": named[2], **changes})
@@ -118,14 +136,64 @@ class Cluster:
         )
         return cluster.with_changes(**changes) if changes else cluster
 
+    @classmethod
+    def _of_unlike(cls, text: str, changes: dict[str, object]) -> Cluster:
+        """'4x8:h100+4x8:a100'. The software is that of the first kind, or the one named behind the last; the network is
+        as slow as the slowest."""
+        named = _SOFTWARE.match(text)
+        parts = [cls.parse(part) for part in (named[1] if named else text).split("+")]
+        first, software = parts[0], load_software(named[2]) if named else parts[0].software
+        if len({part.devices_per_node for part in parts}) > 1 or len(parts) > MOST_KINDS:
+            raise ClusterError(
+                "Unlike nodes must have equally many devices, and be of few kinds",
+                found=text,
+                remedy=f"Give 2 to {MOST_KINDS} kinds such as '4x8:h100+4x8:a100'.",
+            )
+        kinds: dict[str, Kind] = {}
+        for part in parts:
+            nodes = part.nodes + (kinds[part.device.name].nodes if part.device.name in kinds else 0)
+            device = replace(part.device, software=software)
+            kinds[part.device.name] = Kind(nodes=nodes, device=device, inside_node=part.inside_node)
+        main, *others = kinds.values()
+        slowest = min((part.between_nodes for part in parts), key=lambda link: link.bandwidth)
+        latency = max(part.between_nodes.latency_seconds for part in parts)
+        cluster = cls(
+            nodes=sum(kind.nodes for kind in kinds.values()),
+            devices_per_node=first.devices_per_node,
+            device=main.device,
+            inside_node=main.inside_node,
+            between_nodes=replace(slowest, latency_seconds=latency),
+            others=tuple(others),
+        )
+        return cluster.with_changes(**changes) if changes else cluster
+
+    @property
+    def kinds(self) -> tuple[Cluster, ...]:
+        """Its equal nodes as clusters of their own, in the order of the nodes; itself where all are equal."""
+        if not self.others:
+            return (self,)
+        first = self.nodes - sum(kind.nodes for kind in self.others)
+        main = Kind(nodes=first, device=self.device, inside_node=self.inside_node)
+        return tuple(
+            replace(self, nodes=kind.nodes, device=kind.device, inside_node=kind.inside_node, others=())
+            for kind in (main, *self.others)
+        )
+
+    def kind_of(self, device: int) -> int:
+        """Index in `kinds` of the node of a device."""
+        ends = accumulate(kind.devices for kind in self.kinds)
+        return next(number for number, end in enumerate(ends) if device < end)
+
     def resized(self, nodes: int, devices_per_node: int) -> Cluster:
-        """The same devices and links in another number. Levels are kept where whole units of them are left."""
+        """The same devices and links in another number. Levels are kept where whole units of them are left; of unlike
+        nodes in another number only the first kind is known to be there."""
         levels: tuple[Level, ...] = ()
         if self.levels and devices_per_node == self.devices_per_node:
             below = math.prod(level.of for level in self.levels[:-1])
             units, rest = divmod(nodes * devices_per_node, below)
             levels = () if rest else (*self.levels[:-1], replace(self.levels[-1], of=units))
-        return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels)
+        others = self.others if (nodes, devices_per_node) == (self.nodes, self.devices_per_node) else ()
+        return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels, others=others)
 
     def with_changes(self, **changes: object) -> Cluster:
         """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name."""
@@ -135,7 +203,8 @@ class Cluster:
         if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):
             sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
             if all(isinstance(size, int) for size in sizes):
-                cluster_changes["levels"] = self.resized(*sizes).levels  # type: ignore[arg-type]  # checked to be integers
+                resized = self.resized(*sizes)  # type: ignore[arg-type]  # checked to be integers
+                cluster_changes |= {"levels": resized.levels, "others": resized.others}
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
         for name in device_changes:
@@ -146,7 +215,8 @@ class Cluster:
                     remedy=nearest_names(name, names),
                 )
         changed = replace(self, **cluster_changes)  # type: ignore[arg-type]  # `changes` holds objects; __post_init__ checks them
-        return replace(changed, device=replace(changed.device, **device_changes))  # type: ignore[arg-type]  # as above
+        others = tuple(replace(kind, device=replace(kind.device, **device_changes)) for kind in changed.others)  # type: ignore[arg-type]  # as above
+        return replace(changed, device=replace(changed.device, **device_changes), others=others)  # type: ignore[arg-type]  # as above
 
     @property
     def devices(self) -> int:
@@ -171,7 +241,26 @@ class Cluster:
 
     def __str__(self) -> str:
         usual = default_software(self.device.name) == self.software.name
-        return f"{self.nodes}x{self.devices_per_node}:{self.device.name}" + ("" if usual else f"@{self.software.name}")
+        kinds = "+".join(f"{kind.nodes}x{kind.devices_per_node}:{kind.device.name}" for kind in self.kinds)
+        return kinds + ("" if usual else f"@{self.software.name}")
+
+
+def _check_kinds(cluster: Cluster) -> None:
+    object.__setattr__(cluster, "others", tuple(cluster.others))
+    if not cluster.others:
+        return
+    if cluster.levels:
+        raise ClusterError(
+            "Unlike nodes cannot be in pods or racks",
+            found=f"{len(cluster.others) + 1} kinds of nodes, and {len(cluster.levels)} levels",
+            remedy="Leave out the levels, or give nodes of one kind.",
+        )
+    if sum(kind.nodes for kind in cluster.others) >= cluster.nodes:
+        raise ClusterError(
+            "The kinds of nodes do not add up to the nodes of the cluster",
+            found=f"{cluster.nodes} nodes, {sum(kind.nodes for kind in cluster.others)} of them of other kinds",
+            remedy="Make the cluster with Cluster.parse('4x8:h100+4x8:a100').",
+        )
 
 
 def _of_preset(name: str, nodes: int, per_node: int) -> ClusterParts:

@@ -87,8 +87,9 @@ class PlanValue:
 
     @property
     def flops_utilization(self) -> float:
-        """MFU: the share of the device's peak in the model's precision."""
-        return self.flops_per_second_per_device / self.cluster.device.peak(self.model.precision)
+        """MFU: the share of the device's peak in the model's precision; of unlike devices, of their mean peak."""
+        peaks = [kind.devices * kind.device.peak(self.model.precision) for kind in self.cluster.kinds]
+        return self.flops_per_second_per_device / (sum(peaks) / self.cluster.devices)
 
     @property
     def global_batch(self) -> int:
