@@ -1,9 +1,11 @@
-"""A cluster: N nodes of M equal devices, a fast link inside a node and a slower one between nodes; or more levels."""
+"""A cluster: N nodes of M devices, a fast link inside a node and a slower one between nodes; or more levels. Its nodes
+are equal, or of a few kinds."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
@@ -19,6 +21,8 @@ from alpa_explore.errors import ClusterError, nearest_names
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _SOFTWARE = re.compile(r"^(.*?)\s*@\s*([A-Za-z][\w-]*)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
+_PARTS = re.compile(r"\+(?=\s*(?:\d+\s*[x×]|\+|$))|^\s*\+")
+"""Between kinds of nodes; the name of a file may hold other '+'."""
 
 MOST_KINDS = 3
 """Kinds of nodes in a cluster: the states of the pipeline DP multiply."""
@@ -104,8 +108,9 @@ class Cluster:
                 found=repr(text),
                 remedy="For example '2x8:a100'.",
             )
-        if "+" in text:
-            return cls._of_unlike(text, changes)
+        kinds = _PARTS.split(text)
+        if len(kinds) > 1:
+            return cls._of_unlike(text, kinds, changes)
         named = _SOFTWARE.match(text)
         if named is not None:
             return cls.parse(named[1], **{"software": named[2], **changes})
@@ -119,7 +124,8 @@ class Cluster:
             raise ClusterError(
                 "A cluster is written NODESxDEVICES:DEVICE",
                 found=repr(text),
-                remedy=f"For example '2x8:a100', or a JSON or TOML file. Known devices: {', '.join(preset_names())}.",
+                remedy="For example '2x8:a100', '1x8:h100+1x8:a100' for unlike nodes, or a JSON or TOML file. Known "
+                f"devices: {', '.join(preset_names())}.",
             )
         return cls._of(_of_preset(match[3], int(match[1]), int(match[2])), changes)
 
@@ -137,24 +143,29 @@ class Cluster:
         return cluster.with_changes(**changes) if changes else cluster
 
     @classmethod
-    def _of_unlike(cls, text: str, changes: dict[str, object]) -> Cluster:
+    def _of_unlike(cls, text: str, texts: Sequence[str], changes: dict[str, object]) -> Cluster:
         """'4x8:h100+4x8:a100'. The software is that of the first kind, or the one named behind the last; the network is
         as slow as the slowest."""
-        named = _SOFTWARE.match(text)
-        parts = [cls.parse(part) for part in (named[1] if named else text).split("+")]
+        *firsts, last = texts
+        named = _SOFTWARE.match(last)
+        parts = [_part(part, text) for part in (*firsts, named[1] if named else last)]
         first, software = parts[0], load_software(named[2]) if named else parts[0].software
-        if len({part.devices_per_node for part in parts}) > 1 or len(parts) > MOST_KINDS:
-            raise ClusterError(
-                "Unlike nodes must have equally many devices, and be of few kinds",
-                found=text,
-                remedy=f"Give 2 to {MOST_KINDS} kinds such as '4x8:h100+4x8:a100'.",
-            )
         kinds: dict[str, Kind] = {}
         for part in parts:
-            nodes = part.nodes + (kinds[part.device.name].nodes if part.device.name in kinds else 0)
-            device = replace(part.device, software=software)
-            kinds[part.device.name] = Kind(nodes=nodes, device=device, inside_node=part.inside_node)
+            kind = Kind(nodes=part.nodes, device=replace(part.device, software=software), inside_node=part.inside_node)
+            same = kinds.setdefault(kind.device.name, replace(kind, nodes=0))
+            if (same.device, same.inside_node) != (kind.device, kind.inside_node):
+                raise ClusterError(
+                    "Kinds of nodes are told apart by the names of their devices",
+                    found=f"two kinds named {kind.device.name} with other figures in {text!r}",
+                    remedy="Give one of the device files another name.",
+                )
+            kinds[kind.device.name] = replace(same, nodes=same.nodes + part.nodes)
+        _check_parts(text, parts, len(kinds))
         main, *others = kinds.values()
+        if not others:
+            alike = first.resized(main.nodes, first.devices_per_node).with_changes(software=software)
+            return alike.with_changes(**changes) if changes else alike
         slowest = min((part.between_nodes for part in parts), key=lambda link: link.bandwidth)
         latency = max(part.between_nodes.latency_seconds for part in parts)
         cluster = cls(
@@ -179,8 +190,14 @@ class Cluster:
             for kind in (main, *self.others)
         )
 
+    def part_of(self, device: int) -> Cluster:
+        """The equal nodes among which a device is; itself where all are equal."""
+        return self.kinds[self.kind_of(device)]
+
     def kind_of(self, device: int) -> int:
         """Index in `kinds` of the node of a device."""
+        if not self.others:
+            return 0
         ends = accumulate(kind.devices for kind in self.kinds)
         return next(number for number, end in enumerate(ends) if device < end)
 
@@ -243,6 +260,43 @@ class Cluster:
         usual = default_software(self.device.name) == self.software.name
         kinds = "+".join(f"{kind.nodes}x{kind.devices_per_node}:{kind.device.name}" for kind in self.kinds)
         return kinds + ("" if usual else f"@{self.software.name}")
+
+
+def _part(part: str, text: str) -> Cluster:
+    """The cluster of one kind of nodes in `text`; ClusterError, which names both, where it is none."""
+    try:
+        return Cluster.parse(part)
+    except ClusterError as error:
+        raise ClusterError(
+            f"Unlike nodes are joined by '+', as in '4x8:h100+4x8:a100': {error.what}",
+            found=f"{error.found} in {text!r}" if part.strip() else f"nothing stands beside a '+' of {text!r}",
+            remedy=error.remedy if part.strip() else "Add the other kind, or leave out the '+'.",
+        ) from None
+
+
+def _check_parts(text: str, parts: Sequence[Cluster], kinds: int) -> None:
+    """ClusterError for parts that one cluster cannot have."""
+    sizes = sorted({part.devices_per_node for part in parts})
+    if len(sizes) > 1:
+        divides = all(size % sizes[0] == 0 for size in sizes)
+        smaller = f"Write all as nodes of {sizes[0]}: what joins two of them is then priced as the network"
+        raise ClusterError(
+            "Unlike nodes must have equally many devices",
+            found=f"nodes of {', '.join(map(str, sizes))} devices in {text!r}",
+            remedy=f"{smaller}, or plan on one kind." if divides else "Plan on nodes of one kind.",
+        )
+    if kinds > MOST_KINDS:
+        raise ClusterError(
+            "A cluster has a few kinds of nodes at most",
+            found=f"{kinds} kinds in {text!r}",
+            remedy=f"Give {MOST_KINDS} kinds or fewer.",
+        )
+    if kinds > 1 and any(part.levels for part in parts):
+        raise ClusterError(
+            "Unlike nodes cannot be in pods or racks",
+            found=f"a rack of trays in {text!r}",
+            remedy="Write the trays as nodes, as in '2x4:gb200', or plan on nodes of one kind.",
+        )
 
 
 def _check_kinds(cluster: Cluster) -> None:

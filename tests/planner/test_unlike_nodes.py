@@ -89,10 +89,34 @@ def test_parts_of_a_cluster() -> None:
     assert by_kind == [[1, 2, 4, 8, 16, 24, 32], [1, 2, 4, 8, 16]]
 
 
-FOUR_KINDS = "1x8:h100+1x8:a100+1x8:v100+1x8:b200"
-
-
-@pytest.mark.parametrize("text", ["1x8:h100+1x4:a100", "1x8:h100+", FOUR_KINDS])
-def test_impossible_mixtures_are_refused(text: str) -> None:
-    with pytest.raises(ClusterError):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("4x8:h100+", r"nothing stands beside a '\+' of '4x8:h100\+'\. Add the other kind"),
+        ("+4x8:h100", "nothing stands beside"),
+        ("4x8:h100+1x8:", "'1x8:' in '4x8:h100\\+1x8:'"),
+        ("4x8:h100+a100", "for unlike nodes"),
+        ("1x8:h100+0x8:a100", "at least one node: nodes=0 in '1x8"),
+        ("1x8:h100+1x4:a100", "nodes of 4, 8 devices .* Write all as nodes of 4"),
+        ("1x8:h100+1x6:a100", "Plan on nodes of one kind"),
+        ("1x8:h100+1x8:a100+1x8:v100+1x8:b200", "4 kinds .* Give 3 kinds or fewer"),
+        ("1x8:gb200+1x8:h100", "Write the trays as nodes, as in '2x4:gb200'"),
+    ],
+)
+def test_impossible_mixtures_are_refused_with_what_is_wrong(text: str, says: str) -> None:
+    with pytest.raises(ClusterError, match=says):
         Cluster.parse(text)
+
+
+def test_parts_of_one_kind_are_a_cluster_of_like_nodes() -> None:
+    assert Cluster.parse("1x72:gb200+1x72:gb200") == Cluster.parse("2x72:gb200")
+    assert Cluster.parse("1x8:h100+2x8:h100@fsdp") == Cluster.parse("3x8:h100@fsdp")
+
+
+def test_two_kinds_of_one_name_are_refused(tmp_path: Path) -> None:
+    preset = Path("alpa_explore/cluster/presets/v100.json").read_text()
+    (tmp_path / "mine.json").write_text(
+        preset.replace(str(Cluster.parse("1x4:v100").device.memory_bytes), "34359738368")
+    )
+    with pytest.raises(ClusterError, match="two kinds named v100"):
+        Cluster.parse(f"1x4:v100+1x4:{tmp_path / 'mine.json'}")

@@ -187,7 +187,7 @@ def _regions(plan: Plan, boxes: list[_Box], theme: str) -> dict[str, Any]:
 def _heading(plan: Plan, stage: PlanStage, devices: int) -> str:
     """As much as fits above so many devices of a node."""
     room = devices * _NARROW / plan.cluster.devices_per_node / _CHARACTER
-    share = units.percent(round(stage.peak_bytes / _memory(plan, stage), 2))
+    share = units.percent(round(stage.peak_bytes / plan.device_of(stage).memory_bytes, 2))
     parts = (f"stage {stage.index}", layers_phrase(stage.layers), f"{units.bytes_(stage.peak_bytes)} ({share})")
     shorter = (f"{stage.index}: {share}", str(stage.index))
     headings = (" · ".join(parts), " · ".join([*parts[:2], share]), f"{parts[0]} · {share}", *shorter)
@@ -219,7 +219,7 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> li
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     traces = []
     for part, (name, pattern) in enumerate(_PARTS):
-        widths = [_WIDTH * _parts(stage)[part] / _memory(plan, stage) for _, stage in used]
+        widths = [_WIDTH * _parts(stage)[part] / plan.device_of(stage).memory_bytes for _, stage in used]
         traces.append(
             {
                 "type": "bar",
@@ -251,11 +251,6 @@ def _legend(plan: Plan, theme: str) -> list[dict[str, Any]]:
     ]
 
 
-def _memory(plan: Plan, stage: PlanStage) -> int:
-    """Of one device of the stage."""
-    return plan.cluster.kinds[plan.cluster.kind_of(stage.devices[0])].device.memory_bytes
-
-
 def _parts(stage: PlanStage) -> tuple[float, float, float]:
     return stage.weight_bytes, stage.activations_held_bytes, stage.workspace_bytes
 
@@ -279,7 +274,7 @@ def _place(cluster: Cluster, device: int) -> str:
 
 
 def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
-    memory = _memory(plan, stage)
+    memory = plan.device_of(stage).memory_bytes
     share = units.percent(stage.peak_bytes / memory)
     return (
         stage_phrase(stage),
