@@ -29,7 +29,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
-from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import Layering, cluster_operators
@@ -75,6 +75,7 @@ def baseline(
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
     check_degrees(kind, degrees, exchange)
+    check_like_nodes(cluster, "Manual parallelism divides a model equally")
     started = time.perf_counter()
     with cancelled_by(cancel):
         graph = microbatch_graph(model, num_microbatches, rematerialization=rematerialization, precision=precision)

@@ -47,7 +47,9 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     slices = [slice_stages(layered) for layered in layered_graphs(plan, graph)]
 
     def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
-        return build_stage_problem(slices[version](first, last), cost_model(plan.cluster.device, mesh.squeezed()))
+        return build_stage_problem(
+            slices[version](first, last), cost_model(plan.cluster.kinds[mesh.kind].device, mesh.squeezed())
+        )
 
     details = StageDetails(problem_of, choices := _Choices(), graph)
     for stage in (*plan.stages, *plan.interleaved):
