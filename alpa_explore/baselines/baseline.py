@@ -7,6 +7,7 @@ that is the planner under constraints is never faster than the automatic plan cu
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
@@ -36,6 +38,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
+from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG
 from alpa_explore.tracing.cancelling import cancelled_by
 
 
@@ -49,6 +52,8 @@ def baseline(
     dp: int | None = None,
     pp: int | None = None,
     replicas: int | None = None,
+    cp: int | None = None,
+    ep: int | None = None,
     num_layers: int | None = None,
     delta: float = 0.5,
     rematerialization: bool | None = None,
@@ -58,12 +63,13 @@ def baseline(
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
 
     `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also of gpipe-equal-layers), `replicas` those of
-    hsdp and fsdp+tp+pp. Values of a degree that is not given are tried, and the fastest plan that fits is returned.
-    InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide; otherwise raises as
-    `ax.plan` does.
+    hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different experts. `cp` (megatron): so many devices share
+    a sequence, 1 where it is not given. Values of another degree that is not given are tried, and the fastest plan that
+    fits is returned. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide;
+    otherwise raises as `ax.plan` does.
     """
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
-    kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas)
+    kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
     check_degrees(kind, degrees)
     started = time.perf_counter()
     with cancelled_by(cancel):
@@ -98,6 +104,13 @@ def baseline(
     )
 
 
+def _experts(graph: TrainingGraph) -> int:
+    """Routed experts of a block: their greatest common divisor over the blocks; 1 where there are none."""
+    routed = [o for o in graph.forward_operators if packet(o.kind) in ROUTED]
+    found = math.gcd(*(graph.tensors[o.inputs[ROUTED[packet(o.kind)].matrices]].shape[0] for o in routed))
+    return found or 1
+
+
 def _with_roles(
     graph: TrainingGraph,
     layering: Layering,
@@ -110,10 +123,11 @@ def _with_roles(
 ) -> Plan:
     """The fastest of the pipelines that a baseline with roles may be."""
     b = options.num_microbatches
+    offering = _with_ring(cluster) if (degrees.cp or 1) > 1 else cluster
     pricer = StagePricer(
-        assign_layers(graph, layering.layer_of_forward, software=cluster.software), layering, cluster, b, cancel
+        assign_layers(graph, layering.layer_of_forward, software=cluster.software), layering, offering, b, cancel
     )
-    candidates = role_pipelines(kind, cluster, options.num_layers, graph.samples, degrees)
+    candidates = role_pipelines(kind, cluster, options.num_layers, graph.samples, degrees, _experts(graph))
     priced = [(candidate, pricer.costs(candidate)) for candidate in candidates]
     best = None
     for candidate, costs in priced:
@@ -126,6 +140,12 @@ def _with_roles(
     options = replace(options, baseline=f"{kind} ({chosen.text})")
     seconds = [("baseline", time.perf_counter() - started)]
     return assemble(graph, cluster, options, layering, pricer.profile(costs), pipeline, seconds)
+
+
+def _with_ring(cluster: Cluster) -> Cluster:
+    """The cluster with software that divides sequences of any length, attention by a ring."""
+    software = replace(cluster.software, context_positions=1, context_factors=f"{RING} {RING_ZIGZAG}")
+    return cluster.with_changes(software=software)
 
 
 def _constrained(

@@ -23,6 +23,7 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
@@ -182,6 +183,8 @@ class _Reader:
         producer = self.graph.tensors[edge.tensor].producer
         made_by = None if producer is None else self.layered.products[producer][0]
         product = self.layered.products[b.subject][1] if made_by is None else made_by
+        if product is not None and packet(self.graph.operators[product].kind) in ROUTED:
+            product = None  # as in `intra_op.stage.overlap`
         whole = self.graph.tensors[edge.tensor].bytes
         for step, _ in table.path(source, target):
             if step.kind is StepKind.SLICE:

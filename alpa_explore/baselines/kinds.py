@@ -8,7 +8,8 @@ zero-2               the same, and accumulated gradients
 zero-3, or fsdp      the same, and weights
 hsdp                 zero-3 in groups of devices that are replicas of each other: dp = replicas × shards
 megatron             pp stages of equally many layers, each on dp × tp devices: axis 0 data, axis 1 tensor; ZeRO-1
-                     where that is the default of the software
+                     where that is the default of the software. With cp > 1 an axis between them divides the
+                     sequence (context parallelism), attention by a ring
 fsdp+tp+pp           the same with weights sharded over the data-parallel devices, as torchtitan runs it, or over
                      those of a replica, as in hsdp
 
@@ -26,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from alpa_explore.baselines.roles import Role
+from alpa_explore.baselines.roles import EXPERT_OF, Role
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, logical_meshes, submeshes
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.inter_op.options import PipelineOptions
@@ -43,8 +44,8 @@ ALIASES = {"fsdp": "zero-3", "ddp": "data-parallel", "3d": "megatron"}
 """Other names of baselines."""
 _TAKES = {
     "hsdp": ("replicas",),
-    "megatron": ("tp", "dp", "pp"),
-    "fsdp+tp+pp": ("tp", "dp", "pp", "replicas"),
+    "megatron": ("tp", "dp", "pp", "cp", "ep"),
+    "fsdp+tp+pp": ("tp", "dp", "pp", "replicas", "ep"),
     "gpipe-equal-layers": ("pp",),
 }
 """The degrees that a baseline takes."""
@@ -65,13 +66,17 @@ class RolePipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degrees:
-    """The degrees that the user fixed; None is free. tp × dp × pp devices are all of the cluster."""
+    """The degrees that the user fixed; None is free. tp × cp × dp × pp devices are all of the cluster."""
 
     tp: int | None = None
     dp: int | None = None
     pp: int | None = None
     replicas: int | None = None
     """Groups of data-parallel devices, each of which holds all weights once."""
+    cp: int | None = None
+    """1 where it is not given."""
+    ep: int | None = None
+    """Data-parallel devices that hold different experts: it divides dp, and the shards of a replica."""
 
     def only(self, kind: str) -> Degrees:
         """Those that a baseline takes."""
@@ -103,14 +108,21 @@ def check_degrees(kind: str, degrees: Degrees) -> None:
 
 
 def role_pipelines(
-    kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees
+    kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees, experts: int = 1
 ) -> tuple[RolePipeline, ...]:
-    """The pipelines that a baseline with roles may be on `cluster`; `samples` are those of one microbatch.
+    """The pipelines that a baseline with roles may be on `cluster`; `samples` are those of one microbatch, `experts`
+    those of a block, 1 where there are none.
 
     OptionError, with what would work, where there is none.
     """
     if kind not in _ONE_STAGE:
-        found = tuple(_divided(kind, cluster, num_layers, samples, degrees))
+        if degrees.ep is not None and experts % degrees.ep:
+            raise OptionError(
+                "The experts cannot be divided for this degree",
+                found=f"ep={degrees.ep} for {experts} experts a block" if experts > 1 else "no routed experts",
+                remedy=f"Give a divisor of {experts}." if experts > 1 else "Leave ep out.",
+            )
+        found = tuple(_divided(kind, cluster, num_layers, samples, degrees, experts))
         return found or _no_pipeline(kind, cluster, num_layers, samples, degrees)
     if samples % cluster.devices:
         raise OptionError(
@@ -151,35 +163,62 @@ def _stages_on(submesh: Submesh, count: int, cuts: tuple[int, ...] = ()) -> Pipe
     return PipelineOptions(cuts=cuts, num_stages=count, stage_submeshes=stage_submeshes)
 
 
-def _divided(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
-    """The pipelines with every tp, dp and pp that fits the cluster, the layers and the batch."""
-    software = cluster.software
+def _divided(
+    kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees, experts: int
+) -> Iterator[RolePipeline]:
+    """The pipelines with every tp, dp, pp and ep that fits the cluster, the layers, the batch and the experts."""
+    software, cp = cluster.software, degrees.cp or 1
+    context = Role.CONTEXT_ZERO_1 if software.shards_optimizer else Role.CONTEXT
     data = Role.DATA_ZERO_1 if software.shards_optimizer else Role.DATA
     tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
     for submesh, ranges in _equal_stages(cluster, num_layers, replace(degrees, pp=1) if kind == "hsdp" else degrees):
         pp = len(ranges)
         for tp in range(1, submesh.devices + 1):
-            dp, rest = divmod(submesh.devices, tp)
-            if rest or samples % dp or degrees.tp not in (None, tp) or degrees.dp not in (None, dp):
+            dp, rest = divmod(submesh.devices, tp * cp)
+            # The positions of several samples on a device are not divided together.
+            if (
+                rest
+                or (samples % dp if cp == 1 else samples != dp)
+                or degrees.tp not in (None, tp)
+                or degrees.dp not in (None, dp)
+            ):
                 continue
             if tp > 1 and (kind == "hsdp" or (degrees.tp is None and tp > cluster.devices_per_node)):
                 continue  # tensor parallelism across nodes only where the user asks for it
             if kind == "megatron":
-                mesh = logical_mesh(cluster, submesh, (dp, tp))
-                roles = tuple(role for role, size in ((data, dp), (tensor, tp)) if size > 1)
-                yield _role_pipeline(f"tp {tp}, dp {dp}, pp {pp}", ranges, submesh, mesh, roles)
+                for ep in _expert_degrees(dp, degrees, experts):
+                    axes = [
+                        (size, role)
+                        for size, role in ((dp // ep, data), (ep, EXPERT_OF[data]), (cp, context), (tp, tensor))
+                        if size > 1 or role in (data, tensor)
+                    ]
+                    mesh = logical_mesh(cluster, submesh, tuple(size for size, _ in axes))
+                    roles = tuple(role for size, role in axes if size > 1)
+                    named = {"tp": tp, "cp": cp, "dp": dp, "pp": pp, "ep": ep}
+                    text = ", ".join(f"{n} {size}" for n, size in named.items() if size > 1 or n in ("tp", "dp", "pp"))
+                    yield _role_pipeline(text, ranges, submesh, mesh, roles)
                 continue
             for replicas in _replicas(cluster, submesh, dp, degrees, always=kind == "hsdp"):
                 shards = dp // replicas
-                mesh = logical_mesh(cluster, submesh, (replicas, shards, tp))
-                roles = tuple(
-                    role
-                    for role, size in ((Role.DATA, replicas), (Role.SHARDED_DATA, shards), (tensor, tp))
-                    if size > 1
-                )
-                text = f"{replicas} replicas of {shards} shards" if replicas > 1 else f"{shards} shards"
-                text += "" if kind == "hsdp" else f", tp {tp}, pp {pp}"
-                yield _role_pipeline(text, ranges, submesh, mesh, roles)
+                for ep in _expert_degrees(shards, degrees, experts if kind != "hsdp" else 1):
+                    mesh = logical_mesh(cluster, submesh, (replicas, shards // ep, ep, tp))
+                    parts = (
+                        (Role.DATA, replicas),
+                        (Role.SHARDED_DATA, shards // ep),
+                        (Role.EXPERT_SHARDED, ep),
+                        (tensor, tp),
+                    )
+                    roles = tuple(role for role, size in parts if size > 1)
+                    text = f"{replicas} replicas of {shards} shards" if replicas > 1 else f"{shards} shards"
+                    text += "" if kind == "hsdp" else f", tp {tp}, pp {pp}" + (f", ep {ep}" if ep > 1 else "")
+                    yield _role_pipeline(text, ranges, submesh, mesh, roles)
+
+
+def _expert_degrees(size: int, degrees: Degrees, experts: int) -> tuple[int, ...]:
+    """The degrees of expert parallelism among `size` data-parallel devices."""
+    if degrees.ep is not None:
+        return (degrees.ep,) if size % degrees.ep == 0 else ()
+    return tuple(ep for ep in range(1, size + 1) if size % ep == 0 == experts % ep)
 
 
 def _replicas(cluster: Cluster, submesh: Submesh, dp: int, degrees: Degrees, *, always: bool) -> tuple[int, ...]:
@@ -215,8 +254,9 @@ def _no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, deg
     raise OptionError(
         f"The baseline {kind} is not possible on {cluster} with these degrees",
         found=f"{_degrees(degrees)}, {num_layers} layers, {samples} samples in a microbatch",
-        remedy=f"pp must divide {num_layers} layers, dp the samples, replicas dp; tp × dp × pp must be "
-        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes.",
+        remedy=f"pp must divide {num_layers} layers, dp the samples, replicas and ep dp; tp × dp × pp must be "
+        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes."
+        + (" With cp: tp × cp × dp, and microbatches of dp samples." if (degrees.cp or 1) > 1 else ""),
     )
 
 

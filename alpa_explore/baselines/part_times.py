@@ -148,7 +148,7 @@ def _pass_time(
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
     kernel, collective, experts = launch_seconds
-    host = launches * kernel + launched_calls * collective + work.experts * experts
+    host = launches * kernel + launched_calls * collective + work.expert_layers * experts
     return PassTime(float(kernels.sum()) + calls, host)
 
 

@@ -8,6 +8,8 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
   (ZeRO-1; Megatron's distributed optimizer);
 - DATA_ZERO_2, the same, and gradients are accumulated in shards;
 - SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are sharded;
+- one of the EXPERT roles, the same as with the data role of that name, but routed experts are divided among the
+  devices, to which tokens travel, and their weights, gradients and optimizer state with them (expert parallelism);
 - TENSOR, as Megatron-LM runs it (Shoeybi et al. 2019, arXiv 1909.08053, §3): no operator shards samples, positions of
   the sequence or the residual stream. What remains is columns then rows of an MLP, heads, vocabulary; the activations
   between them are replicated, and so are their weights (norms). The vocabulary of an embedding must be sharded;
@@ -31,8 +33,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.graph.counts import is_view
+from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.graph.counts import ROUTED, is_view, packet
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
@@ -48,16 +50,27 @@ class Role(enum.Enum):
     DATA_ZERO_1 = "data, optimizer sharded"
     DATA_ZERO_2 = "data, optimizer and gradients sharded"
     SHARDED_DATA = "sharded data"
+    EXPERT = "data and experts"
+    EXPERT_ZERO_1 = "data and experts, optimizer sharded"
+    EXPERT_SHARDED = "sharded data and experts"
     TENSOR = "tensor"
     TENSOR_SEQUENCE = "tensor and sequence"
     CONTEXT = "context"
     CONTEXT_ZERO_1 = "context, optimizer sharded"
 
 
+EXPERT_OF = {
+    Role.DATA: Role.EXPERT,
+    Role.DATA_ZERO_1: Role.EXPERT_ZERO_1,
+    Role.SHARDED_DATA: Role.EXPERT_SHARDED,
+}
+"""The data roles that can divide experts as well."""
+_DATA_OF = {expert: data for data, expert in EXPERT_OF.items()}
 _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
     Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
+    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
 }
 """What data-parallel replicas divide among each other beside the batch."""
 _CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)
@@ -83,15 +96,20 @@ def strategies_for_roles(
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
     if labels is None:
         labels = dim_labels(problem.stage.layered.graph) if set(roles) & {*_TENSOR, *_CONTEXT} else {}
-    batch = batch_options(problem)
+    batch, graph = batch_options(problem), problem.stage.layered.graph
     permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
         if node.kind is NodeKind.SOURCE:
             continue
         followed = np.zeros(len(options.labels), dtype=np.int64)
         for axis, role in enumerate(roles):
+            data = _DATA_OF.get(role, role)
+            if node.kind is NodeKind.OPERATOR and packet(graph.operators[node.subject].kind) in ROUTED:
+                followed += _routed(node, axis, role)
+                continue
             if node.kind is not NodeKind.OPERATOR:
-                follows = _stored(problem, node, options, role, labels)
+                experts = data is not role and _is_of_experts(graph, node.subject)
+                follows = _experts_stored(node, options) if experts else _stored(problem, node, options, data, labels)
             elif role in _TENSOR:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
             elif role in _CONTEXT:
@@ -104,6 +122,25 @@ def strategies_for_roles(
         if len(best) < len(followed):
             permitted[v] = tuple(best.tolist())
     return permitted
+
+
+def _routed(node: Node, axis: int, role: Role) -> Flags:
+    """For each strategy of routed experts, whether it divides along an axis what the role says."""
+    assert node.priced is not None
+    divided = ("inner", "experts") if role in _TENSOR else ("exchange",) if role in _DATA_OF else ("tokens",)
+    return np.array([s.factors[axis] in divided for s in node.priced.strategies], dtype=bool)
+
+
+def _is_of_experts(graph: TrainingGraph, position: int) -> bool:
+    """Whether a parameter is read by routed experts."""
+    readers = graph.readers.get(graph.parameters[position].tensor, ())
+    return any(packet(graph.operators[r].kind) in ROUTED for r in readers)
+
+
+def _experts_stored(node: Node, options: NodeOptions) -> Flags:
+    """For each option of a node that stores a matrix of experts, whether devices hold different experts."""
+    place = len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+    return np.array([option[place] == 0 for option in options.options], dtype=bool)
 
 
 def _tensor_parallel(

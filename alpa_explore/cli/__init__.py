@@ -6,6 +6,7 @@ exit code. Heavy packages (torch above all) are imported in `run`, after everyth
 been checked.
 
     output, progress_line   what all commands print with
+    model_option            the model of a command: MODEL, --hf, --sequence
     listing/                models, clusters, validation
     planning/               plan, show, simulate, baselines, predict
     solving/                solve, compare_solvers, coverage

@@ -47,6 +47,12 @@ class Device:
     gradient_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of gradient all-reduces that overlaps with the backward pass."""
 
+    expert_imbalance: float = 1.0
+    """Rows of the busiest device over the mean, where devices hold different experts: what the others wait for."""
+    expert_capacity: float = 0.0
+    """Rows that each expert computes over the mean, whatever is routed to it: fewer are padded, more are dropped. 0:
+    no expert has a capacity."""
+
     software: Software = field(default_factory=Software)
     """The framework that runs the model on it."""
 
@@ -67,7 +73,15 @@ class Device:
             "launch_seconds",
             "collective_overlap",
             "gradient_overlap",
+            "expert_imbalance",
+            "expert_capacity",
         )
+        if self.expert_imbalance < 1:
+            raise ClusterError(
+                "The busiest device cannot have fewer rows than the mean",
+                found=f"expert_imbalance={self.expert_imbalance}",
+                remedy="Give 1 for an even load, 1.3 for a busiest device with 30 % more.",
+            )
         rates = self.peak_flops.values() if isinstance(self.peak_flops, Mapping) else (None,)
         if not all(isinstance(rate, Real) and rate > 0 for rate in rates) or "float32" not in self.peak_flops:
             raise ClusterError(

@@ -77,7 +77,14 @@ iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
-_MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds", "reduction_bandwidth", *_OVERLAPS)
+_MAY_BE_ZERO = (
+    "half_efficiency_flops",
+    "launch_seconds",
+    "latency_seconds",
+    "reduction_bandwidth",
+    "expert_capacity",
+    *_OVERLAPS,
+)
 _MOST = 1e24
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "peak_flops": (1e6, 1e18, "FLOP/s: 125 TFLOP/s is 1.25e14"),

@@ -135,7 +135,7 @@ class Cluster:
         if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):
             sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
             if all(isinstance(size, int) for size in sizes):
-                cluster_changes["levels"] = self.resized(*sizes).levels  # type: ignore[arg-type]  # integers
+                cluster_changes["levels"] = self.resized(*sizes).levels  # type: ignore[arg-type]  # checked to be integers
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
         for name in device_changes:

@@ -1,7 +1,8 @@
 """The kernel that one device runs for an operator: its kind, local sizes, FLOPs and bytes. No seconds here.
 
 A matrix product is count × [m, k] × [k, n]; a convolution is one as an implicit product over its output positions.
-Attention is count = batch × heads products of queries and keys: m queries, n keys, k the size of a head.
+Attention is count = batch × heads products of queries and keys: m queries, n keys, k the size of a head. Routed experts
+are count products of m rows, those of an even load; n and k are those of the up projection.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore.graph import Operator, Phase
-from alpa_explore.graph.counts import packet
+from alpa_explore.graph.counts import ROUTED, matrix_shapes, packet
 
 Shape = tuple[int, ...]
 
@@ -68,6 +69,13 @@ def product_sizes(operator: Operator, inputs: Sequence[Shape], outputs: Sequence
     if name == "aten.convolution":
         output, weight = outputs[0], inputs[1]
         return 1, output[0] * math.prod(output[2:]), output[1], math.prod(weight[1:])
+    if name in ROUTED:
+        up = inputs[ROUTED[name].matrices]
+        width = inputs[0][1]
+        hidden = sum(math.prod(m[1:]) for m in matrix_shapes(name, inputs, operator.arguments)[:-1]) // width
+        # The share of hidden that a device has says how many rows it computes: under any division.
+        kept = inputs[4] if ROUTED[name].products > 1 else outputs[2]
+        return up[0], max(math.prod(kept) // (hidden * up[0]), 1), hidden, width
     if name == "alpa_explore.attention":
         query, key = inputs[:2]
         return math.prod(query[:-2]), query[-2], key[-2], query[-1]
@@ -84,6 +92,8 @@ def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
         return KernelKind.ATTENTION
     if name == "alpa_explore.attention_backward":
         return KernelKind.ATTENTION_BACKWARD
+    if name in ROUTED:
+        return KernelKind.GROUPED_PRODUCT
     if operator.phase is Phase.UPDATE:
         return KernelKind.UPDATE
     return KernelKind.PRODUCT if heavy else KernelKind.MEMORY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
+from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.rules.attention import CONTEXT
+from alpa_explore.sharding.rules.experts import DIVIDE_EXPERTS
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Split, Strategy, enumerate_strategies
@@ -186,6 +188,8 @@ class CostModel:
             self.mesh.shape,
             replicable=not coverage.heavy,
         )
+        if packet(operator.kind) in ROUTED:
+            strategies = tuple(self._with_load(strategy) for strategy in strategies)
 
         def positions(tensor: Tensor, specs: Sequence[Spec]) -> Ints:
             index = self.reshard(tensor).index
@@ -198,10 +202,14 @@ class CostModel:
             for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
         ]
         local = sum(sizes, np.zeros(len(strategies))).tolist()
+        held = [
+            _read_only(size * [self._load(s) for s in strategies]) if t.kind is TensorKind.ROUTED else size
+            for t, size in zip(outputs, sizes[len(inputs) :], strict=True)
+        ]
         heavy, shape = coverage.heavy, self.mesh.shape
         works = [
-            (s.work_share, held, _sizes(operator, inputs, outputs, s, shape) if heavy else _NO_SIZES)
-            for s, held in zip(strategies, local, strict=True)
+            (s.work_share, bytes_held, _sizes(operator, inputs, outputs, s, shape) if heavy else _NO_SIZES)
+            for s, bytes_held in zip(strategies, local, strict=True)
         ]
         # Many strategies give a device the same work.
         distinct = {work: place for place, work in enumerate(dict.fromkeys(works))}
@@ -212,13 +220,13 @@ class CostModel:
         if len(kept) < len(strategies):
             strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
             read, made = ([places[kept] for places in side] for side in (read, made))
-            sizes = [_read_only(size[kept]) for size in sizes]
+            held = [_read_only(size[kept]) for size in held]
         return PricedOperator(
             strategies=strategies,
             seconds=_read_only(seconds),
             input_specs=tuple(read),
             output_specs=tuple(made),
-            output_bytes=tuple(sizes[len(inputs) :]),
+            output_bytes=tuple(held),
             how=coverage.how,
             reason=coverage.reason,
             launching=self._launching(strategies),
@@ -237,6 +245,18 @@ class CostModel:
             return split.factor not in CONTEXT or (split.factor in names and 0 < least <= outputs[0].shape[2])
 
         return [s for s in splits if offered(s)]
+
+    def _load(self, strategy: Strategy) -> float:
+        """Rows of the busiest device over those of an even load, for routed experts."""
+        if self.device.expert_capacity:
+            return self.device.expert_capacity
+        return self.device.expert_imbalance if DIVIDE_EXPERTS & set(strategy.factors) else 1.0
+
+    def _with_load(self, strategy: Strategy) -> Strategy:
+        """A strategy of routed experts with the work of the busiest device, and what it exchanges."""
+        load = self._load(strategy)
+        exchanges = tuple(tuple(replace(e, bytes=int(e.bytes * load)) for e in of) for of in strategy.exchanges)
+        return replace(strategy, work_share=strategy.work_share * load, exchanges=exchanges)
 
     def _launching(self, strategies: Sequence[Strategy]) -> Floats | None:
         calls, sizes = self.mesh.call_seconds, self.mesh.shape

@@ -39,8 +39,8 @@ class PassWork:
     collectives: tuple[CollectiveCall, ...] = ()
     launches: int = 0
     """Kernels that the host launches, collectives not counted."""
-    experts: int = 0
-    """Experts of this device, over all layers: software that computes them in a loop has host time for each."""
+    expert_layers: int = 0
+    """Layers of experts, each of which costs the host time of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ Everything after the tracer works on this graph and never on torch objects. In t
     signature   all that the strategies and costs of an operator depend on: kind, arguments and shapes, without names
     verify      the invariants of every graph
     spelled_out attention that a model spells out in products and a softmax, and what it costs
+    unrecognised_experts   routed experts that a model writes as a sort and grouped products, and what that costs
     text        a graph as text, for golden files
     document    a graph as plain lists, for plan files and the cache
 
@@ -17,7 +18,7 @@ It imports `errors` and `units` only; never torch.
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, tensor_refs
-from alpa_explore.graph.tensor import PRECISIONS, Tensor, TensorKind
+from alpa_explore.graph.tensor import PRECISIONS, Tensor, TensorKind, full_precision
 from alpa_explore.graph.verify import verify
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Tensor",
     "TensorKind",
     "TrainingGraph",
+    "full_precision",
     "tensor_refs",
     "verify",
 ]

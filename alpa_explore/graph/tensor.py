@@ -10,6 +10,12 @@ from alpa_explore.units import DTYPE_BYTES
 
 PRECISIONS = ("float16", "bfloat16", "float32")
 """The dtypes in which a model can be captured."""
+_SHORT_PRECISIONS = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
+
+
+def full_precision(name: str) -> str:
+    """The dtype that a short name stands for: bf16 -> bfloat16; any other name as it is."""
+    return _SHORT_PRECISIONS.get(name, name)
 
 
 class TensorKind(enum.Enum):

@@ -1,4 +1,4 @@
-"""The FLOP balance of a layering: the limit that delta sets, and the smallest delta that is feasible."""
+"""The FLOP balance of a layering: the most and the least that a layer may do, the smallest delta that is feasible."""
 
 from __future__ import annotations
 
@@ -41,8 +41,25 @@ def flops_limit(total: int, num_layers: int, delta: float) -> int:
     return math.floor((1 + Fraction(str(delta))) * total / num_layers)
 
 
-def too_tight(flops: Ints, num_layers: int, delta: float) -> BalanceError:
-    """The error for an infeasible delta; it names the smallest feasible one."""
+def flops_floor(total: int, num_layers: int, least: float) -> int:
+    """Least FLOPs of a layer, ceil(least · total / L); exact, as `flops_limit`. OptionError unless 0 ≤ least ≤ 1."""
+    if not 0 <= least <= 1:
+        raise OptionError(
+            "The least share of a layer is out of range",
+            found=f"least = {least}",
+            remedy="Give 0 to 1, for example 0.25: every layer then has a quarter of the mean FLOPs or more.",
+        )
+    return math.ceil(Fraction(str(least)) * total / num_layers)
+
+
+def too_tight(flops: Ints, num_layers: int, delta: float, least: float) -> BalanceError:
+    """The error for an infeasible balance; it names the smallest feasible delta where only that is at fault."""
+    if least and smallest_delta(flops.tolist(), num_layers) <= Fraction(str(delta)):
+        return BalanceError(
+            f"No clustering into {num_layers} layers satisfies the FLOP balance",
+            found=f"delta = {delta}, at least {least} of the mean FLOPs in every layer",
+            remedy="Choose fewer layers, a larger delta or a smaller least share.",
+        )
     units = int(smallest_delta(flops.tolist(), num_layers) * 10**_DIGITS)
     smallest = f"{units // 10**_DIGITS}.{units % 10**_DIGITS:0{_DIGITS}d}".rstrip("0").rstrip(".")
     return BalanceError(

@@ -2,6 +2,10 @@
 
     G(k, r) = min over i of max( G(i, r−1), C(i+1, k) ),   FLOP(i+1 … k) ≤ (1 + delta) · FLOP_total / L
 
+A lower bound beside it, FLOP(i+1 … k) ≥ least · FLOP_total / L, is an addition: it keeps out layers that do next to
+nothing, with which Eq. 6 separates an embedding, masks and position tables from the block that they belong to, since a
+layer then produces fewer bytes. It is 0 in the paper.
+
 C(i, k) is the bytes of the distinct tensors that o_i … o_k produce and forward operators outside read. The result has
 exactly L layers. It minimises, lexicographically: G* = G(K, L); the sum of squared layer FLOPs (the mean is fixed, so
 this is the variance, the paper's tie-break); the tuple of cuts. The tie-break does not decompose inside Eq. 6 (a prefix
@@ -22,7 +26,7 @@ import numpy as np
 from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import limbs
-from alpa_explore.layering.balance import check_num_layers, flops_limit, too_tight
+from alpa_explore.layering.balance import check_num_layers, flops_floor, flops_limit, too_tight
 from alpa_explore.layering.crossing import Crossing, crossings_of, produced_changes, received_changes
 from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.numerics.arrays import Ints
@@ -40,15 +44,18 @@ class Clustering:
     flops_limit: int
 
 
-def cluster_operators(graph: TrainingGraph, num_layers: int, delta: float = 0.5, received: bool = False) -> Layering:
+def cluster_operators(
+    graph: TrainingGraph, num_layers: int, delta: float = 0.5, received: bool = False, least: float = 0.0
+) -> Layering:
     """Cluster the forward operators of `graph` into exactly `num_layers` layers by Eq. 6.
 
-    `received` counts the bytes that a layer receives instead of those it produces for others, as Alpa's code does.
-    OptionError: fewer than one layer, or a delta that is negative or not finite. LayeringError: more layers than
-    operators, or an infeasible delta (the message names the smallest feasible one).
+    Every layer has at least the share `least` of the mean FLOPs. `received` counts the bytes that a layer receives
+    instead of those it produces for others, as Alpa's code does.
+    OptionError: fewer than one layer, a delta that is negative or not finite, a least share outside 0 … 1.
+    LayeringError: more layers than operators, or an infeasible delta (the message names the smallest feasible one).
     """
     flops = np.array([operator.flops for operator in graph.forward_operators], dtype=np.int64)
-    clustering = solve(flops, crossings_of(graph), num_layers, delta, received=received)
+    clustering = solve(flops, crossings_of(graph), num_layers, delta, received=received, least=least)
     return Layering(
         layers=make_layers(graph, clustering.cuts),
         delta=float(delta),
@@ -59,7 +66,13 @@ def cluster_operators(graph: TrainingGraph, num_layers: int, delta: float = 0.5,
 
 
 def solve(
-    flops: Ints, crossings: Sequence[Crossing], num_layers: int, delta: float, *, received: bool = False
+    flops: Ints,
+    crossings: Sequence[Crossing],
+    num_layers: int,
+    delta: float,
+    *,
+    received: bool = False,
+    least: float = 0.0,
 ) -> Clustering:
     """Eq. 6 on plain numbers: `flops` of the K operators and the tensors that can cross a cut. Errors as above."""
     operators = len(flops)
@@ -72,21 +85,31 @@ def solve(
             remedy="Use a smaller microbatch.",
         )
     limit = flops_limit(total, num_layers, delta)
-    windows = _windows(flops, min(limit, total))
+    windows = _windows(flops, flops_floor(total, num_layers, least), min(limit, total))
     changes = produced_changes(crossings) if not received else received_changes(crossings, operators)
     rows = _Rows(operators, changes)
     objective = _least_objective(rows, windows, num_layers)
     if objective is None:
-        raise too_tight(flops, num_layers, delta)
+        raise too_tight(flops, num_layers, delta, least)
     cuts = _most_even_cuts(rows, windows, flops, num_layers, objective)
     return Clustering(cuts=cuts, objective_bytes=objective, flops_limit=limit)
 
 
-def _windows(flops: Ints, limit: int) -> Ints:
-    """For each start i, the stop (exclusive) of the longest layer o_i … within the FLOP limit."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Windows:
+    """For each start i the stops (exclusive) of the shortest and the longest layer o_i … within the FLOP bounds."""
+
+    first: Ints
+    """Beyond the last operator where no layer has enough."""
+    last: Ints
+
+
+def _windows(flops: Ints, floor: int, limit: int) -> _Windows:
     before = np.concatenate(([0], np.cumsum(flops)))
-    stops: Ints = np.searchsorted(before, before[:-1] + limit, side="right") - 1
-    return stops
+    return _Windows(
+        first=np.maximum(np.searchsorted(before, before[:-1] + floor, side="left"), np.arange(1, len(before))),
+        last=np.searchsorted(before, before[:-1] + limit, side="right") - 1,
+    )
 
 
 class _Rows:
@@ -107,21 +130,21 @@ class _Rows:
             yield i, row
 
 
-def _least_objective(rows: _Rows, windows: Ints, num_layers: int) -> int | None:
-    """G* by Eq. 6 over suffixes; None when no clustering is within the FLOP limit. best[r, i]: G of o_i … in r
+def _least_objective(rows: _Rows, windows: _Windows, num_layers: int) -> int | None:
+    """G* by Eq. 6 over suffixes; None when no clustering is within the FLOP bounds. best[r, i]: G of o_i … in r
     layers."""
     operators = rows.operators
     best = np.full((num_layers + 1, operators + 1), _NEVER, dtype=np.int64)
     best[0, operators] = 0
     for i, row in rows:
-        stop = windows[i]
-        if stop > i:
-            best[1:, i] = np.maximum(best[:-1, i + 1 : stop + 1], row[i:stop]).min(axis=1)
+        first, last = windows.first[i], windows.last[i]
+        if first <= last:
+            best[1:, i] = np.maximum(best[:-1, first : last + 1], row[first - 1 : last]).min(axis=1)
     objective = int(best[num_layers, 0])
     return None if objective == _NEVER else objective
 
 
-def _most_even_cuts(rows: _Rows, windows: Ints, flops: Ints, num_layers: int, objective: int) -> tuple[int, ...]:
+def _most_even_cuts(rows: _Rows, windows: _Windows, flops: Ints, num_layers: int, objective: int) -> tuple[int, ...]:
     """The cuts with the least Σ (layer FLOPs)² among clusterings with every C ≤ `objective`; of equal ones the
     smallest.
 
@@ -136,7 +159,8 @@ def _most_even_cuts(rows: _Rows, windows: Ints, flops: Ints, num_layers: int, ob
     next_start = np.zeros((num_layers + 1, operators + 1), dtype=np.int64)
     counts = np.arange(num_layers)
     for i, row in rows:
-        starts = i + 1 + np.flatnonzero(row[i : windows[i]] <= objective)
+        first = windows.first[i]
+        starts = first + np.flatnonzero(row[first - 1 : windows.last[i]] <= objective)
         if starts.size:
             squares = limbs.square(before[starts] - before[i])
             sums = limbs.add((high[:-1, starts], low[:-1, starts]), squares)

@@ -26,13 +26,20 @@ def cost(crossings: Sequence[Crossing], i: int, k: int, *, received: bool = Fals
 
 
 def solve_reference(
-    flops: Sequence[int], crossings: Sequence[Crossing], num_layers: int, delta: float, *, received: bool = False
+    flops: Sequence[int],
+    crossings: Sequence[Crossing],
+    num_layers: int,
+    delta: float,
+    *,
+    received: bool = False,
+    least: float = 0.0,
 ) -> tuple[int, tuple[int, ...]] | None:
-    """(G*, cuts), or None when no clustering into exactly `num_layers` layers is within the FLOP limit."""
+    """(G*, cuts), or None when no clustering into exactly `num_layers` layers is within the FLOP bounds."""
     operators = len(flops)
     limit = (1 + Fraction(str(delta))) * sum(flops) / num_layers
+    floor = Fraction(str(least)) * sum(flops) / num_layers
     costs: dict[tuple[int, int], int] = {}
-    """C of the layers within the FLOP limit, by (start, stop) with the stop exclusive."""
+    """C of the layers within the FLOP bounds, by (start, stop) with the stop exclusive."""
     squares: dict[tuple[int, int], int] = {}
     for start in range(operators):
         weight = 0
@@ -40,6 +47,8 @@ def solve_reference(
             weight += flops[stop - 1]
             if weight > limit:
                 break
+            if weight < floor:
+                continue
             costs[start, stop] = cost(crossings, start, stop - 1, received=received)
             squares[start, stop] = weight * weight
 

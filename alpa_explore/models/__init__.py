@@ -10,6 +10,7 @@ Importing this package does not import torch; `build` does. In the order to read
     gpt, fused_gpt, llama, moe, wide_resnet, mlp   one architecture each; gpt spells attention out, as the paper does
     decoder/      Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one decoder with options
     images/       the vision transformer and the diffusion transformer
+    huggingface   models of the transformers package from a config.json
     factory       config -> module and example inputs
     recipe        a recipe from a plan file -> model, inputs, loss, data
 

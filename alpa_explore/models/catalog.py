@@ -1,10 +1,16 @@
-"""The catalogue: name -> entry, and name -> (module, example inputs) on the meta device or with real values."""
+"""The catalogue: name -> entry, and name -> (module, example inputs) on the meta device or with real values.
+
+A name may have a length of samples behind it, `llama-3-8b@131072`, and may be the path of a Hugging Face config,
+`path/config.json`. `CatalogEntry.reference` is a text that names the same model elsewhere: in a plan file.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from numbers import Integral
@@ -16,6 +22,7 @@ from alpa_explore.models.configs import (
     DiTConfig,
     ExpertsConfig,
     GPTConfig,
+    HuggingFaceConfig,
     LatentConfig,
     LlamaConfig,
     MLPConfig,
@@ -24,9 +31,12 @@ from alpa_explore.models.configs import (
     ViTConfig,
     WideResNetConfig,
 )
+from alpa_explore.models.configs.huggingface import checked_config, default_sequence, read_config
 
 if TYPE_CHECKING:
     import torch
+
+    from alpa_explore.models.factory import Inputs
 
 _CONFIGS: dict[str, type[ModelConfig]] = {
     "gpt": GPTConfig,
@@ -41,10 +51,22 @@ _CONFIGS: dict[str, type[ModelConfig]] = {
     "wide-resnet": WideResNetConfig,
     "mlp": MLPConfig,
 }
+_REFERENCE = re.compile(r"(?P<name>[^@]+)(@(?P<sequence>[^@]*))?")
+_CONFIG_REFERENCE = re.compile(r"hf@(?P<sequence>\d{1,9}):(?P<text>\{.*\})", re.DOTALL)
+_MOST_TOKENS = 2**27
+"""Longest sequence that is accepted; a sanity limit."""
+CONFIG_FAMILY = "huggingface"
+"""Family of the models from a config file."""
+_CONFIG_BATCH, _CONFIG_MICROBATCHES, _CONFIG_LAYERS = 128, 16, 16
+"""Defaults of models from a config file: round figures, as for the catalogue's models of today."""
 _MOST_SAMPLES = 10**9
 """Largest global batch that is accepted; a sanity limit."""
 _ENTRY_FIELDS = ("name", "gpus", "num_layers", "num_microbatches")
-_PARTS = {"blocks": tuple, "latent": lambda row: LatentConfig(**row), "experts": lambda row: ExpertsConfig(**row)}
+_PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "blocks": tuple,
+    "latent": lambda row: LatentConfig(**row),
+    "experts": lambda row: ExpertsConfig(**row),
+}
 """Hyper-parameters that are more than a number: field -> how its value in catalog.json becomes that of the config."""
 
 
@@ -71,11 +93,25 @@ class CatalogEntry:
     """Number of devices in the paper's run; None for models that are not in the paper."""
     source: str
     note: str = ""
+    reference: str = ""
+    """What `entry` takes for the same model, where that is not the name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", self.reference or self.name)
 
     @property
     def parameter_count(self) -> int:
-        """Trainable elements; the tied embedding is counted once."""
+        """Trainable elements; the tied embedding is counted once. A model from a config file is built for it."""
+        if isinstance(self.config, HuggingFaceConfig):
+            from alpa_explore.models.factory import make_module
+
+            return sum(p.numel() for p in make_module(self.config, "meta", 0).parameters() if p.requires_grad)
         return self.config.parameter_count
+
+    @property
+    def sequence(self) -> int | None:
+        """Tokens of a sample; None for images and features."""
+        return getattr(self.config, "sequence", None)
 
     @property
     def description(self) -> str:
@@ -117,12 +153,89 @@ def names() -> tuple[str, ...]:
     return tuple(_catalog())
 
 
-def entry(name: str) -> CatalogEntry:
-    """The entry of model `name` (in any case). UnknownNameError offers the nearest names."""
+def entry(name: str, sequence: int | None = None) -> CatalogEntry:
+    """The entry of model `name` (in any case), with samples of `sequence` tokens if that is given.
+
+    UnknownNameError offers the nearest names; OptionError for a sequence that the model cannot have; RecipeError for a
+    path that holds no config.
+    """
+    if (config := _CONFIG_REFERENCE.fullmatch(name)) is not None:
+        length = int(config["sequence"]) if sequence is None else sequence
+        return _of_config(checked_config(config["text"], "the recipe"), length)
+    path, _, tokens = name.rpartition("@") if name.rpartition("@")[0].endswith(".json") else (name, "", "")
+    if path.endswith(".json"):
+        text = read_config(path)
+        length = sequence if sequence is not None else _tokens(tokens) if tokens else default_sequence(text)
+        return _of_config(text, length)
+    match = _REFERENCE.fullmatch(name.lower())
     entries = _catalog()
-    if name.lower() not in entries:
+    if match is None or match["name"] not in entries:
         raise UnknownNameError("Unknown model", found=repr(name), remedy=nearest_names(name, entries))
-    return entries[name.lower()]
+    found = entries[match["name"]]
+    if sequence is None and match["sequence"] is not None:
+        sequence = _tokens(match["sequence"])
+    return found if sequence is None else _with_sequence(found, sequence)
+
+
+def is_reference(text: str | None) -> bool:
+    """Whether `entry` takes a text from a file of a stranger: a name, or a config in full; never a path."""
+    if text is None:
+        return False
+    match = _REFERENCE.fullmatch(text.lower())
+    return _CONFIG_REFERENCE.fullmatch(text) is not None or (match is not None and match["name"] in _catalog())
+
+
+def _tokens(text: str) -> int:
+    if not text.isdecimal() or len(text) > len(str(_MOST_TOKENS)):
+        raise _bad_sequence(repr(text))
+    return int(text)
+
+
+def _checked_sequence(sequence: int) -> int:
+    if isinstance(sequence, bool) or not isinstance(sequence, Integral) or not 1 <= sequence <= _MOST_TOKENS:
+        raise _bad_sequence(repr(sequence))
+    return int(sequence)
+
+
+def _bad_sequence(found: str) -> OptionError:
+    return OptionError(
+        "The sequence must be a number of tokens",
+        found=found,
+        remedy=f"Give 1 to {_MOST_TOKENS:,}, for example 8192.",
+    )
+
+
+def _with_sequence(found: CatalogEntry, sequence: int) -> CatalogEntry:
+    sequence = _checked_sequence(sequence)
+    if found.sequence is None:
+        raise OptionError(
+            f"{found.name} has no sequence of tokens",
+            found=f"sequence {sequence}",
+            remedy="Leave the sequence out.",
+        )
+    if sequence == found.sequence:
+        return found
+    name = f"{found.name}@{sequence}"
+    config: Any = found.config
+    return replace(found, config=replace(config, sequence=sequence), name=name, reference=name)
+
+
+def _of_config(text: str, sequence: int) -> CatalogEntry:
+    """The entry of a model from a config file."""
+    config = HuggingFaceConfig(text=text, sequence=_checked_sequence(sequence))
+    return CatalogEntry(
+        name=config.architecture,
+        family=CONFIG_FAMILY,
+        config=config,
+        global_batch=_CONFIG_BATCH,
+        precision=config.dtype if config.dtype in ("float16", "bfloat16", "float32") else "bfloat16",
+        rematerialization=False,
+        num_layers=min(config.periods or _CONFIG_LAYERS, _CONFIG_LAYERS),
+        num_microbatches=_CONFIG_MICROBATCHES,
+        gpus=None,
+        source="the config file",
+        reference=f"hf@{config.sequence}:{text}",
+    )
 
 
 def microbatch_size(entry: CatalogEntry, num_microbatches: int, global_batch: int | None = None) -> int:
@@ -172,9 +285,7 @@ def _whole(batch: int) -> int:
     return int(batch)
 
 
-def build(
-    name: str, microbatch: int, *, device: str = "meta", seed: int = 0
-) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+def build(name: str, microbatch: int, *, device: str = "meta", seed: int = 0) -> tuple[torch.nn.Module, Inputs]:
     """Model `name` in float32 and the example inputs of one microbatch of `microbatch` samples.
 
     The module returns its scalar loss when called with the inputs. On the meta device (the default) neither holds

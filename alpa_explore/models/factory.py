@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 from torch import nn
 
@@ -9,6 +11,7 @@ from alpa_explore.models.configs import (
     DecoderConfig,
     DiTConfig,
     GPTConfig,
+    HuggingFaceConfig,
     LlamaConfig,
     MLPConfig,
     ModelConfig,
@@ -19,6 +22,7 @@ from alpa_explore.models.configs import (
 from alpa_explore.models.decoder.decoder import Decoder
 from alpa_explore.models.fused_gpt import FusedGPT
 from alpa_explore.models.gpt import GPT
+from alpa_explore.models.huggingface import make_huggingface, make_huggingface_inputs
 from alpa_explore.models.images.dit import DiT
 from alpa_explore.models.images.vit import ViT
 from alpa_explore.models.llama import Llama
@@ -26,6 +30,7 @@ from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer
 from alpa_explore.models.wide_resnet import WideResNet
 
+Inputs: TypeAlias = tuple[torch.Tensor, ...] | dict[str, torch.Tensor]
 DIFFUSION_STEPS = 1000
 """Of which one is drawn for each image (github facebookresearch/DiT)."""
 
@@ -51,11 +56,13 @@ def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
                 return WideResNet(config)
             case MLPConfig():
                 return MLP(config)
+            case HuggingFaceConfig():
+                return make_huggingface(config)
 
 
-def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) -> tuple[torch.Tensor, ...]:
+def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) -> Inputs:
     """(tokens, targets), (images, labels), (features, labels) or, of DiT, (latents, steps, labels, targets) of one
-    microbatch; integers are int64."""
+    microbatch; of a Hugging Face model by the name of the argument. Integers are int64."""
     generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
 
     def integers(limit: int, *shape: int) -> torch.Tensor:
@@ -76,3 +83,5 @@ def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) ->
             return reals(microbatch, 3, config.image, config.image), integers(config.classes, microbatch)
         case MLPConfig():
             return reals(microbatch, config.features), integers(config.classes, microbatch)
+        case HuggingFaceConfig():
+            return make_huggingface_inputs(config, microbatch, (integers, reals))

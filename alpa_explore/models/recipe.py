@@ -1,4 +1,4 @@
-"""Rebuild a model from the recipe in a plan file: a catalogue name, or the import path of a function.
+"""Rebuild a model from the recipe in a plan file: a catalogue name, a Hugging Face config, or a function's import path.
 
 `package.module:function` runs code of that package, so it is followed only if the user has allowed it: a plan file may
 come from a stranger. The function takes no arguments and returns (model, example inputs of one microbatch), optionally
@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import RecipeError
-from alpa_explore.models.catalog import build, names
+from alpa_explore.models.catalog import build, is_reference
 
 if TYPE_CHECKING:
     import torch
+
+    from alpa_explore.models.factory import Inputs
 
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -42,7 +44,7 @@ def build_from_recipe(
     RecipeError when there is no recipe, it may not be followed, or it makes no model.
     """
     checked = check_recipe(recipe, allow_import=allow_import)
-    if checked in names():
+    if is_reference(checked):
         model, inputs = build(checked, samples, device=device, seed=seed)
         return RecipeModel(
             model=model,
@@ -60,7 +62,7 @@ def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
             found="a plan without a recipe (its model was made in a notebook)",
             remedy="Give the model and its captured graph, or capture it with recipe='package.module:function'.",
         )
-    if recipe in names():
+    if is_reference(recipe):
         return recipe
     if not IMPORT_PATH.fullmatch(recipe):
         raise RecipeError(
@@ -77,7 +79,7 @@ def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
     return recipe
 
 
-def build_inputs(name: str, samples: int, seed: int) -> tuple[torch.Tensor, ...]:
+def build_inputs(name: str, samples: int, seed: int) -> Inputs:
     """The inputs of one microbatch of a catalogue model, drawn from `seed`."""
     from alpa_explore.models.catalog import entry
     from alpa_explore.models.factory import make_inputs

@@ -34,6 +34,7 @@ def plan(
     boundaries: Sequence[str] = (),
     rematerialization: bool | str | None = None,
     precision: str | None = None,
+    sequence: int | None = None,
     scheduler: Any = None,
     cache: bool = True,
     progress: ProgressCallback | None = None,
@@ -44,8 +45,10 @@ def plan(
 ) -> Plan:
     """Run the whole planner.
 
-    `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a catalogue name
-    (its microbatch is global batch / B; the global batch is the paper's unless given). `num_microbatches` "auto" takes
+    `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a name: of the
+    catalogue, or the path of a Hugging Face config.json (its microbatch is global batch / B; the global batch is the
+    catalogue's unless given; `sequence` is the number of tokens of a sample, and may also follow the name, as in
+    "llama-3-8b@131072"). `num_microbatches` "auto" takes
     the B with the highest throughput: among the divisors of the global batch if there is one, where this is the least
     T; otherwise with microbatches of the size that `model` has. `scheduler` says where solves run: 'serial', 'tcp://…'
     or a dask Client; None decides by the amount of work. `rematerialization` recomputes activations in place of holding
@@ -70,6 +73,7 @@ def plan(
         boundaries=boundaries,
         rematerialization=rematerialization,
         precision=precision,
+        sequence=sequence,
         pipeline=pipeline_options(pipeline),
         spec_constraints=constraints_of(pin, forbid),
     )

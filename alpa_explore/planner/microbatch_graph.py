@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.models.catalog import divided_batch, entry, microbatch_size
 from alpa_explore.store.cache import Store
 from alpa_explore.tracing.catalogue import catalogue_graph
@@ -53,7 +53,7 @@ def microbatch_graph(
         if global_batch is not None:
             samples = divided_batch(global_batch, num_microbatches, "the model")
         graph = model.at_batch(samples)
-    if precision is not None and precision != graph.precision:
+    if precision is not None and full_precision(precision) != graph.precision:
         raise OptionError(
             "The precision of a captured graph is fixed",
             found=f"precision={precision!r} for a graph in {graph.precision}",

@@ -6,9 +6,9 @@ from alpa_explore.cluster import logical_meshes
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
-from alpa_explore.layering import Layering, cluster_operators, manual_layers
+from alpa_explore.layering import Layering, manual_layers
 from alpa_explore.planner.clock import Clock
-from alpa_explore.planner.default_layering import default_layering
+from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import PlanRequest
@@ -70,5 +70,5 @@ def layers_of(graph: TrainingGraph, request: PlanRequest) -> Layering:
     if request.boundaries:
         return manual_layers(graph, request.boundaries)
     if request.num_layers is not None:
-        return cluster_operators(graph, request.num_layers, delta=request.delta)
+        return clustered(graph, request.num_layers, request.delta)
     return default_layering(graph, request.delta)

@@ -12,9 +12,9 @@ from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
-from alpa_explore.layering import cluster_operators
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.planner.clock import Clock
+from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import plan as plan_anew
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import Count, flop_tolerance, microbatch_count, pipeline_options
@@ -123,7 +123,7 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
     basis = before.basis or before
     clock = Clock()
     with clock("layering"):
-        layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
+        layering = clustered(details.graph, options.num_layers, options.delta)
         layered = assign_layers(
             details.graph,
             layering.layer_of_forward,

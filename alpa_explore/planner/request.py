@@ -40,14 +40,16 @@ class PlanRequest:
     delta: float = 0.5
     """By how much the FLOPs of a layer may exceed the mean, as a share."""
     num_layers: int | None = None
-    """None: the catalogue's number, or 8; fewer where so many cannot be balanced."""
+    """None: the catalogue's number, or one for the model's blocks (`default_layering`)."""
     solver: str = "auto"
     boundaries: Sequence[str] = ()
     """Operators or modules with which a layer begins; empty: layers are clustered."""
     rematerialization: bool | str | None = None
     """Of all layers (True) or none (False), chosen for each stage ('auto'), or as the model says (None)."""
     precision: str | None = None
-    """The dtype of a catalogue model; None: its own."""
+    """The dtype of a catalogue model, also as bf16; None: its own."""
+    sequence: int | None = None
+    """Tokens of a sample of a catalogue model; None: its own. Afterwards it is part of the model's name."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
     spec_constraints: tuple[SpecConstraint, ...] = ()
 
@@ -60,6 +62,14 @@ class PlanRequest:
             ("boundaries", _boundaries(self.boundaries)),
         ):
             object.__setattr__(self, name, value)
+        if isinstance(self.model, str):
+            object.__setattr__(self, "model", entry(self.model, self.sequence).reference)
+        elif self.sequence is not None:
+            raise OptionError(
+                "The sequence of a captured graph is fixed",
+                found=f"sequence={self.sequence} with a captured model",
+                remedy="Capture the model with inputs of that length, or give the name of a model.",
+            )
         check_solver(self.solver)
         check_options(self.pipeline, self.cluster)
         rematerialized_layers(self.rematerialization, 1)

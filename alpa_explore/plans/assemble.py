@@ -10,6 +10,7 @@ from alpa_explore.cluster import Cluster, place
 from alpa_explore.errors import ScheduleError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.spelled_out import spelled_out_warnings
+from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
@@ -48,7 +49,13 @@ def assemble(
         ),
         t_max_sweep=(),
         costs=profile.costs,
-        warnings=(*graph.warnings, *spelled_out_warnings(graph), *replicated_warnings(graph), *profile.warnings),
+        warnings=(
+            *graph.warnings,
+            *spelled_out_warnings(graph),
+            *unrecognised_experts_warnings(graph),
+            *replicated_warnings(graph),
+            *profile.warnings,
+        ),
         statistics=Statistics(
             solves=profile.solves,
             distinct_solves=profile.distinct_solves,

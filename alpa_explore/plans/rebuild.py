@@ -20,7 +20,7 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layer
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.layering.layers import Layering, make_layers
-from alpa_explore.models.catalog import entry, names
+from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
 from alpa_explore.plans.plan import Plan
@@ -60,7 +60,7 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
 
 def capture_again(model: ModelSummary, *, allow_import: bool = False) -> TrainingGraph:
     """The graph of a plan's model, captured from its recipe. RecipeError where that is impossible."""
-    if model.recipe in names():
+    if model.recipe is not None and is_reference(model.recipe):
         graph = catalogue_graph(
             entry(model.recipe),
             model.samples,

@@ -51,12 +51,12 @@ def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
     order = table.submesh_of_stage
     if order == tuple(range(submeshes)):
         return plan.stages
-    if order == _planned_order(plan):
-        # A plan file of an early version did not store them.
-        return plan.interleaved or interleaved_stages(plan, stage_descriptions(plan))
     if table.copies > 1:
         ranges = [stage.layers for stage in plan.stages] * table.copies
         return _stages_of_ranges(plan, ranges, table, stage_descriptions(plan))
+    if order == _planned_order(plan):
+        # A plan file of an early version did not store them.
+        return plan.interleaved or interleaved_stages(plan, stage_descriptions(plan))
     layers = len(plan.layers)
     if layers % len(order):
         raise ScheduleError(

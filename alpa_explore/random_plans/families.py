@@ -182,7 +182,9 @@ def _of(config: ModelConfig, samples: int) -> Made:
     """A model of the catalogue's architectures; its weights are drawn under the global seed."""
 
     def microbatch(number: int) -> Inputs:
-        return make_inputs(config, samples, "cpu", number)
+        inputs = make_inputs(config, samples, "cpu", number)
+        assert isinstance(inputs, tuple), "the architectures here take tensors in order"
+        return inputs
 
     model: Any = make_module(config, "cpu", int(torch.randint(2**31, ())))
     return model, microbatch(0), None, microbatch

@@ -19,15 +19,18 @@ SOLVED_BY = (
     "graph",
     "inter_op",
     "intra_op",
+    "models",
     "numerics",
     "pricing",
+    "schedules",
     "search",
     "sharding",
     "store",
     "tracing",
     "units.py",
 )
-"""Packages whose code a cached solve depends on; tracing, because discovery runs operators through it."""
+"""Packages whose code a cached solve depends on; tracing and models, because discovery runs operators through
+them."""
 SOLVED_WITH = ("highspy", "numba", "numpy", "pulp", "pytoulbar2", "torch")
 """Libraries whose version it depends on."""
 

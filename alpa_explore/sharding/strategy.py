@@ -56,7 +56,7 @@ class Split:
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
     only_with: tuple[str, ...] | None = None
     """The factors that may divide the other axes, which it divides none of; None: any, and the same one again."""
-    nested: str = ""
+    inside: str = ""
     """A factor whose loop dim it divides too while the operator runs: the axes of both together must divide that."""
     inner_of: str = ""
     """For a view that merges dims or takes them apart: the factor of the dim before this one. Blocks stay contiguous
@@ -178,9 +178,9 @@ def _choices(
         if any(s.only_with is not None and not _permits(s, assignment) for s in assignment):
             continue
         if any(
-            s.nested and not divides[id(inner)][_axes_of(assignment, s) | _axes_of(assignment, inner)]
+            s.inside and not divides[id(inner)][_axes_of(assignment, s) | _axes_of(assignment, inner)]
             for s in assignment
-            if (inner := of_factor.get(s.nested)) is not None
+            if (inner := of_factor.get(s.inside)) is not None
         ):
             continue
         ins = tuple(tuple(s.inputs[i] for s in assignment) for i in range(len(inputs)))

@@ -24,7 +24,7 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
-from alpa_explore.graph import PRECISIONS, TrainingGraph, verify
+from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import Example, flatten_example
@@ -117,6 +117,7 @@ def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:
 def _dtype(precision: str | None) -> torch.dtype | None:
     if precision is None:
         return None
+    precision = full_precision(precision)
     if precision not in PRECISIONS:
         raise OptionError("Unknown precision", found=repr(precision), remedy=nearest_names(str(precision), PRECISIONS))
     dtype: torch.dtype = getattr(torch, precision)

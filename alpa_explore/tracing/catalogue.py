@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
 from alpa_explore.models.configs import MLPConfig, ModelConfig, WideResNetConfig
@@ -33,9 +33,9 @@ def catalogue_graph(
     """The graph of a microbatch of `samples`; by default in the precision and rematerialisation of the model's
     entry."""
     request = (
-        known.name,
+        known.reference,
         samples,
-        known.precision if precision is None else precision,
+        known.precision if precision is None else full_precision(precision),
         known.rematerialization if rematerialization is None else rematerialization,
         optimizer,
     )
@@ -51,7 +51,7 @@ def catalogue_graph(
                 make_module(config, "meta", 0),
                 make_inputs(config, samples, "meta", 0),
                 name=known.name,
-                recipe=known.name,
+                recipe=known.reference,
                 precision=request[2],
                 rematerialization=request[3],
                 optimizer=optimizer,

@@ -116,7 +116,7 @@ def test_each_stage_of_zero_shards_one_more_of_what_is_stored() -> None:
 def test_hsdp_shards_within_replicas() -> None:
     plan = plan_of("hsdp", cluster="2x2:v100", replicas=2)
     assert plan.options.baseline == "hsdp (2 replicas of 2 shards)"
-    assert plan.stages[0].logical_mesh == (2, 2, 1)
+    assert [size for size in plan.stages[0].logical_mesh if size > 1] == [2, 2]
     whole = plan_of("data-parallel", cluster="2x2:v100").stages[0]
     assert plan.stages[0].weight_bytes == pytest.approx(whole.weight_bytes / 2)
     gathers = [line for o in plan.stages[0].operators for line in o.communication if "all-gather" in line]
@@ -227,7 +227,7 @@ def test_the_error_for_a_baseline_that_does_not_fit_names_the_memory_that_it_nee
         ("megatron", {"tp": 3}, "The baseline megatron is not possible on 1x4:v100 with these degrees.*tp=3, 4 layers"),
         ("megatron", {"pp": 0}, "pp must be 1 or more"),
         ("megatron", {"replicas": 2}, "does not take replicas.*It takes tp, dp, pp"),
-        ("hsdp", {"replicas": 3}, "The baseline hsdp is not possible on 1x4:v100.*replicas=3.*replicas dp"),
+        ("hsdp", {"replicas": 3}, "The baseline hsdp is not possible on 1x4:v100.*replicas=3.*replicas and ep dp"),
         ("gpipe-equal-layers", {"pp": 3}, "pp must divide 4 layers"),
     ],
 )

@@ -6,14 +6,17 @@ from collections import Counter
 
 import pytest
 
+import alpa_explore as ax
 from alpa_explore.baselines.block_work import decoder_work
 from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.kernels import KernelKind
+from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
+from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.programs.check import check
 from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.decision import stage_decision
@@ -21,7 +24,7 @@ from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.tracing.capture import capture
-from tests.programs.cases import Case, following
+from tests.programs.cases import Case, captured, following
 
 MODELS = ("gpt", "fused gpt", "llama", "tied llama", "fused llama")
 REDUCE, GATHER, SCATTER = StepKind.ALL_REDUCE, StepKind.ALL_GATHER, StepKind.REDUCE_SCATTER
@@ -197,3 +200,16 @@ def test_megatrons_distributed_optimizer_updates_a_shard_on_each_replica() -> No
     program = case.program([((0, 0), (2,))], following(Role.DATA_ZERO_1))
     check(program)
     case.assert_equal(program)
+
+
+def test_megatron_with_context_parallelism_says_so_and_divides_the_sequence():
+    graph = captured("tied llama of 1", 2, 0, ())[0]
+    plan = ax.baseline(graph, "1x8:h100", "megatron", num_microbatches=2, num_layers=1, delta=1.0, tp=2, cp=2, dp=2)
+    assert plan.options.baseline == "megatron (tp 2, cp 2, dp 2, pp 1)"
+    (line,) = parallelism_lines(plan)
+    assert line == (
+        "data parallel (ZeRO-1) over axis 0 (2), context parallel (ring) over axis 1 (2), "
+        "tensor parallel with sequence over axis 2 (2)"
+    )
+    with pytest.raises(OptionError, match="microbatches of dp samples"):
+        ax.baseline(graph, "1x8:h100", "megatron", num_microbatches=2, num_layers=1, delta=1.0, tp=4, cp=2, dp=1)

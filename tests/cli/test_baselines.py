@@ -52,7 +52,7 @@ def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> Non
 
 
 @pytest.mark.parametrize(
-    "more", [("--kind", "dpp"), ("--pp", "0"), ("-B", "7"), ("--cluster", "1x3:v100"), ("--cluster", "1x2:z80")]
+    "more", [("--kind", "dpp"), ("--pp", "0"), ("-B", "7"), ("--cluster", "1x0:v100"), ("--cluster", "1x2:z80")]
 )
 def test_bad_input_is_exit_2_before_anything_is_planned(more: tuple[str, ...], capsys: Capture) -> None:
     assert cli.main([*ASK, *more]) == 2

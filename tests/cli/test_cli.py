@@ -220,7 +220,7 @@ class TestPlan:
     ("arguments", "message"),
     [
         ("plan gpt-1.3 --cluster 1x4:v100", "'gpt-1.3b'"),
-        ("plan gpt-tiny --cluster 1x3:v100", "nearest here: 2 or 4"),
+        ("plan gpt-tiny --cluster 1x0:v100", "at least one device"),
         ("plan gpt-tiny --cluster 1x4:v10", "'v100'"),
         ("plan gpt-tiny --cluster four", "For example '2x8:a100'"),
         ("plan gpt-tiny --cluster 1x4:v100 -B 0", "B = 0"),

@@ -17,23 +17,27 @@ from alpa_explore.layering.dp import solve
 from alpa_explore.layering.reference import cost, solve_reference
 
 
-def fast(flops, crossings, num_layers, delta, received):
+def fast(flops, crossings, num_layers, delta, received, least=0.0):
     """The result of dp.py in the form of the reference: (G*, cuts), or None when delta is too tight."""
     try:
-        clustering = solve(np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received)
+        clustering = solve(
+            np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received, least=least
+        )
     except LayeringError:
         return None
     return clustering.objective_bytes, clustering.cuts
 
 
-def brute_force(flops, crossings, num_layers, delta, received):
-    """The best (G, sum of squares, cuts) of all clusterings within the FLOP limit."""
+def brute_force(flops, crossings, num_layers, delta, received, least=0.0):
+    """The best (G, sum of squares, cuts) of all clusterings within the FLOP bounds."""
     best = None
     for cuts in combinations(range(1, len(flops)), num_layers - 1):
         layers = list(zip((0, *cuts), (*cuts, len(flops)), strict=True))
         weights = [sum(flops[a:b]) for a, b in layers]
         # delta in the tests below has two decimals: whole numbers compare exactly.
         if max(weights) * num_layers * 100 > round(100 + 100 * delta) * sum(flops):
+            continue
+        if min(weights) * num_layers * 100 < round(100 * least) * sum(flops):
             continue
         objective = max(cost(crossings, a, b - 1, received=received) for a, b in layers)
         key = objective, sum(w * w for w in weights), cuts
@@ -43,16 +47,19 @@ def brute_force(flops, crossings, num_layers, delta, received):
 
 @pytest.mark.parametrize("received", [False, True])
 def test_both_solvers_equal_brute_force_on_small_instances(random_instance, received):
-    rng, feasible = random.Random(3), 0
-    for _ in range(150):
+    rng, feasible, bound = random.Random(3), 0, 0
+    for number in range(300):
         operators = rng.randrange(1, 9)
         flops, crossings = random_instance(rng, operators, rng.choice((1, 3, 10)))
         num_layers, delta = rng.randint(1, operators), rng.choice((0, 0.1, 0.33, 1, 4))
-        expected = brute_force(flops, crossings, num_layers, delta, received)
-        assert solve_reference(flops, crossings, num_layers, delta, received=received) == expected
-        assert fast(flops, crossings, num_layers, delta, received) == expected
+        least = (0, 0.5, 0.75, 0.9)[number % 4]
+        expected = brute_force(flops, crossings, num_layers, delta, received, least)
+        assert solve_reference(flops, crossings, num_layers, delta, received=received, least=least) == expected
+        assert fast(flops, crossings, num_layers, delta, received, least) == expected
         feasible += expected is not None
-    assert 60 < feasible < 150, "the instances should try both outcomes"
+        bound += expected is not None and expected != brute_force(flops, crossings, num_layers, delta, received)
+    assert 120 < feasible < 300, "the instances should try both outcomes"
+    assert bound > 5, "the least share should change some"
 
 
 @pytest.mark.parametrize("received", [False, True])
@@ -65,6 +72,19 @@ def test_the_fast_solver_equals_the_reference_cut_for_cut(random_instance, scale
         num_layers, delta = rng.randint(1, min(operators, 8)), rng.choice((0, 0.1, 0.5, 1, 5))
         expected = solve_reference(flops, crossings, num_layers, delta, received=received)
         assert fast(flops, crossings, num_layers, delta, received) == expected
+
+
+def test_a_layer_that_does_next_to_nothing_is_kept_out_by_the_least_share():
+    """An embedding and a table that all blocks read: apart they cost less than with the first block."""
+    flops = [0, 0, 10, 10, 10, 10]
+    read = [Crossing(producer=p, readers=(r,), bytes=8) for p, r in ((0, 2), (2, 3), (3, 4), (4, 5))]
+    crossings = [*read, Crossing(producer=1, readers=(2, 3, 4, 5), bytes=4)]
+    assert fast(flops, crossings, 4, 1, False) == (8, (1, 2, 4))
+    assert fast(flops, crossings, 4, 1, False, least=0.25) == (12, (3, 4, 5))
+    with pytest.raises(LayeringError, match=r"at least 0\.9 of the mean.*smaller least share"):
+        solve(np.array([1, 2, 1]), [], 2, 0.5, least=0.9)
+    with pytest.raises(OptionError, match="0 to 1"):
+        solve(np.array([1, 1]), [], 2, 0.5, least=1.5)
 
 
 def test_operators_without_flops_or_bytes_are_cut_as_early_as_possible():

@@ -65,4 +65,5 @@ def test_every_baseline_of_a_gpt_row_has_a_time_or_the_memory_that_it_lacks(name
         ratios = [ratio for text, ratio in baselines.items() if text.startswith(kind)]
         assert ratios, kind
         if all(isinstance(ratio, str) for ratio in ratios):
-            assert " of 16 GiB on a device" in ratios[-1], ratios
+            refused = f"The baseline {kind} is not possible on" in ratios[-1]
+            assert refused or " of 16 GiB on a device" in ratios[-1], ratios

@@ -285,7 +285,7 @@ def test_numbers_of_numpy_make_the_plan_and_the_file_of_plain_ones(tmp_path):
     [
         ({"name": "gpt-1.4b"}, UnknownNameError, "gpt-1.3b"),
         ({"cluster": "1x4:v1000"}, UnknownNameError, "v100"),
-        ({"cluster": "1x3:v100"}, ClusterError, "2 or 4"),
+        ({"cluster": "1x0:v100"}, ClusterError, "at least one device"),
         ({"cluster": 8}, ClusterError, "'2x8:a100'"),
         ({"name": torch.nn.Linear(2, 2)}, OptionError, "ax.capture"),
         ({"global_batch": 64.0}, OptionError, "1 or more"),

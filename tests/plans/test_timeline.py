@@ -16,7 +16,7 @@ from alpa_explore.plans.report.timeline_tables import (
     timeline_sentence,
     timeline_summary,
 )
-from alpa_explore.plans.schedule_stages import possible_schedules
+from alpa_explore.plans.schedule_stages import possible_schedules, schedule_stages
 from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
 from alpa_explore.schedules.csv_file import parse_csv, write_csv
@@ -74,7 +74,9 @@ def test_half_of_a_backward_pass_leads_only_to_weights(real_plan: Plan) -> None:
 
 def test_a_plan_that_was_read_from_a_file_has_the_same_timeline(real_plan: Plan) -> None:
     read = from_document(to_document(without_describe(real_plan)), ax.Plan)
-    for name in SCHEDULES[:-1]:
+    names = possible_schedules(real_plan)
+    assert {"1f1b", "gpipe", "eager-1f1b", "zb-h1"} <= set(names)
+    for name in names:
         assert timeline_summary(read, read.timeline(name)) == timeline_summary(real_plan, real_plan.timeline(name))
 
 
@@ -209,3 +211,15 @@ def test_the_table_and_the_sentence_say_what_the_timeline_holds(plan: Plan) -> N
     assert sum(r["on_path_seconds"] for r in critical_table(timeline)) == pytest.approx(timeline.makespan_seconds)
     sentence = timeline_sentence(plan, timeline)
     assert ("does NOT fit" in sentence) == any(row["memory_fraction"] > 1 for row in rows)
+
+
+@pytest.mark.parametrize("planned", ["1f1b", "zb-v"])
+def test_dual_pipe_runs_the_stages_of_the_plan_twice_from_either_end(planned) -> None:
+    plan = example_plan(num_layers=8, num_microbatches=8)
+    if planned != "1f1b":
+        pipeline = replace(plan.options.pipeline, schedule=planned)
+        plan = replace(plan, options=replace(plan.options, pipeline=pipeline))
+    timeline = plan.timeline("dualpipe")
+    stages, count = schedule_stages(plan, timeline.schedule), len(plan.stages)
+    assert [s.layers for s in stages] == [s.layers for s in plan.stages] * 2
+    assert [s.devices for s in stages[count:]] == [s.devices for s in reversed(plan.stages)]

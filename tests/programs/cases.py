@@ -18,7 +18,7 @@ from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
@@ -137,6 +137,24 @@ def following(*roles):
     def choose(problem):
         priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
         return solve(pinned(priced, strategies_for_roles(problem, roles))).choices
+
+    return choose
+
+
+EXPERTS = ("alpa_explore.experts.default", "alpa_explore.experts_backward.default")
+
+
+def dividing(*factors):
+    """The fastest choice in which the mesh axes divide these factors of all routed experts."""
+
+    def choose(problem):
+        graph, only = problem.stage.layered.graph, {}
+        for v, node in enumerate(problem.nodes):
+            if node.kind is NodeKind.OPERATOR and graph.operators[node.subject].kind in EXPERTS:
+                only[v] = [i for i, s in enumerate(node.priced.strategies) if s.factors == factors]
+        assert all(only.values())
+        priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
+        return solve(pinned(priced, only)).choices
 
     return choose
 

@@ -2,29 +2,7 @@
 
 import pytest
 
-from alpa_explore.intra_op.regrets import pinned
-from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.stage_problem import NodeKind
-from tests.programs.cases import Case, at_random, optimal
-
-KINDS = ("alpa_explore.experts.default", "alpa_explore.experts_backward.default")
-
-
-def dividing(*factors):
-    """The fastest choice in which the axes divide these factors of all routed experts."""
-
-    def choose(problem):
-        graph, only = problem.stage.layered.graph, {}
-        for v, node in enumerate(problem.nodes):
-            if node.kind is NodeKind.OPERATOR and graph.operators[node.subject].kind in KINDS:
-                only[v] = [i for i, s in enumerate(node.priced.strategies) if s.factors == factors]
-        assert len(only) == 4
-        assert all(only.values())
-        priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
-        return solve(pinned(priced, only)).choices
-
-    return choose
-
+from tests.programs.cases import Case, at_random, dividing, optimal
 
 PRODUCTS = (
     ("tokens",),

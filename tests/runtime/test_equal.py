@@ -25,7 +25,7 @@ from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import differences
 from tests.architecture.sources import ROOT
-from tests.programs.cases import Case, at_random, following, optimal
+from tests.programs.cases import Case, at_random, dividing, following, optimal
 from tests.runtime.plans import small_plan
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
@@ -68,6 +68,8 @@ PROGRAMS = {
     ),
     "fused attention 2+2, strategies at random": ("fused-attention", 2, TWO, at_random(0), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
+    "routed experts tokens·exchange": ("routed-experts", 2, ONE, dividing("tokens", "exchange"), {}),
+    "routed experts exchange, two stages": ("routed-experts", 2, TWO, dividing("exchange"), {}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
     "gpt interleaved, tensor": (
         "gpt-tiny",
@@ -76,7 +78,7 @@ PROGRAMS = {
         ways("tensor"),
         {"schedule": "interleaved-1f1b", "turns": 2},
     ),
-    "gpt zb-v 1+1+1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(8)], optimal, {"schedule": "zb-v", "turns": 2}),
+    "gpt zb-v 1+1": ("gpt-tiny", 4, [((k, k), ()) for k in range(4)], optimal, {"schedule": "zb-v", "turns": 2}),
     "gpt v-half, tensor": (
         "gpt-tiny",
         4,

@@ -10,7 +10,7 @@ from alpa_explore.sharding.strategy import enumerate_strategies
 from alpa_explore.tracing.aten import overload
 from tests.sharding.examples import attentions, movements, pointwise, products, statistics
 from tests.sharding.executor import run_sharded
-from tests.sharding.proof import prove_splits, strategies
+from tests.sharding.proof import MESHES, prove_splits, strategies
 
 CALLS = (*products.CALLS, *attentions.CALLS, *pointwise.CALLS, *movements.CALLS, *statistics.CALLS)
 
@@ -19,8 +19,12 @@ def prove(call, *, defined=True):
     operator, tensors, values = call.build()
     coverage = splits_for(operator, tensors)
     assert (coverage.how, [s.factor for s in coverage.splits]) == ("rule", call.factors)
+    # A factor inside another one is possible only where the outer one is divided to single entries.
+    size_of = {s.factor: s.size for s in coverage.splits}
+    inside = tuple((size_of[s.inner_of], 2) for s in coverage.splits if s.inner_of)
+    meshes = (*MESHES, *inside)
     # A factor that no mesh can use was never proven.
-    assert prove_splits(coverage.splits, operator, tensors, values, defined=defined) == set(call.factors)
+    assert prove_splits(coverage.splits, operator, tensors, values, defined=defined, meshes=meshes) == set(call.factors)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 
@@ -21,6 +22,30 @@ SMALL = {
     "vocab_size": 100,
 }
 GROUPED = {**SMALL, "num_key_value_heads": 2}
+LATENT = {
+    **SMALL,
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
+HYBRID = {
+    **GROUPED,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "moe_shared_expert_intermediate_size": 16,
+    "layers_block_type": ["attention", "moe"],
+}
+MIXTURES = ("mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "nemotron_h")
 SPEECH = {
     "d_model": 32,
     "encoder_layers": 1,
@@ -65,6 +90,12 @@ def build(name):
         "gpt2": lambda: causal(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=64)),
         "llama": lambda: causal(t.LlamaConfig(**GROUPED)),
         "mixtral": lambda: causal(t.MixtralConfig(**GROUPED, num_local_experts=4)),
+        "qwen3_moe": lambda: causal(
+            t.Qwen3MoeConfig(**GROUPED, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+        ),
+        "deepseek_v3": lambda: causal(t.DeepseekV3Config(**LATENT)),
+        "gpt_oss": lambda: causal(t.GptOssConfig(**GROUPED, head_dim=8, num_local_experts=4, num_experts_per_tok=2)),
+        "nemotron_h": lambda: causal(t.NemotronHConfig(**HYBRID)),
         "qwen3": lambda: causal(t.Qwen3Config(**GROUPED, head_dim=8)),
         "mamba": lambda: causal(t.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=100, state_size=4)),
         "bert": lambda: t.BertForMaskedLM(t.BertConfig(**SMALL)),
@@ -86,7 +117,7 @@ INPUTS = {
     "vit": images,
     "whisper": lambda: {"input_features": torch.randn(2, 8, 64), "labels": torch.randint(1, 100, (2, 16))},
 }
-NAMES = ("gpt2", "llama", "bert", "mixtral", "qwen3", "mamba", "resnet", "whisper", "t5", "vit")
+NAMES = ("gpt2", "llama", "bert", *MIXTURES, "qwen3", "mamba", "resnet", "whisper", "t5", "vit")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,9 +164,37 @@ def test_a_causal_model_gives_its_mask_to_the_kernel_and_shares_heads(use_cache)
     assert [graph.tensors[t].shape[1] for t in calls[0].inputs] == [4, 2, 2]
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_mixtral_experts_are_grouped_products_in_16_bits(precision):
-    graph = capture(build("mixtral"), tokens(), precision=precision)
-    products = [o for o in graph.operators if "grouped_mm" in o.kind and o.forward is None]
-    assert len(products) == 2 * 2
-    assert all(o.flops > 0 for o in products)
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_routed_experts_are_one_operator(name, precision):
+    graph = capture(build(name), tokens(), precision=precision)
+    kinds = [o.kind for o in graph.operators]
+    blocks = 1 if name in ("deepseek_v3", "nemotron_h") else 2  # the other is dense
+    assert kinds.count("alpa_explore.experts.default") == blocks
+    assert kinds.count("alpa_explore.experts_backward.default") == blocks
+    assert not [k for k in kinds if "grouped_mm" in k or "sort" in k]
+
+
+@pytest.mark.parametrize("form", ["eager", "grouped_mm", "batched_mm"])
+def test_experts_are_recognised_in_every_form_that_transformers_has(form):
+    model = build("mixtral")
+    model.set_experts_implementation(form)
+    kinds = [o.kind for o in capture(model, tokens()).operators]
+    assert kinds.count("alpa_explore.experts.default") == 2
+
+
+def test_the_gate_of_a_model_is_found_by_calling_it():
+    graph = capture(build("gpt_oss"), tokens())
+    (one, _) = [o for o in graph.operators if o.kind == "alpa_explore.experts.default"]
+    assert one.arguments[5:11] == ("silu", "interleaved", True, 7.0, 1.702, 1.0)
+
+
+def test_experts_that_do_something_else_are_left_as_the_model_has_them():
+    model = build("mixtral")
+    for block in model.model.layers:
+        block.mlp.experts.act_fn = nn.Tanh()
+    graph = capture(model, tokens())
+    assert not [o for o in graph.operators if o.kind == "alpa_explore.experts.default"]
+    (warning,) = unrecognised_experts_warnings(graph)
+    assert "model.layers.0.mlp.experts, model.layers.1.mlp.experts" in warning
+    assert not unrecognised_experts_warnings(capture(build("mixtral"), tokens()))

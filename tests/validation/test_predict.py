@@ -46,7 +46,9 @@ def test_every_row_is_predicted_or_refused(rows: Rows) -> None:
     assert len(found.predicted) == len(rows.measured)
     assert found.refused == tuple(sorted(rows.refused, key=lambda r: (r.file, r.line)))
     assert [p.row for p in found.predicted] == list(rows.measured), "in the order of the rows"
-    assert {p.software for p in found.predicted} == {"nanotron", "megatron", "megatron-deepspeed", "fsdp", "maxtext"}
+    assert {p.software for p in found.predicted} == {
+        *("nanotron", "megatron", "megatron-2025", "megatron-deepspeed", "fsdp", "maxtext"),
+    }
     assert {p.device for p in found.predicted} >= {"h100", "gb200", "b200", "a100-80gb"}
 
 
@@ -67,13 +69,17 @@ def test_what_a_request_says(rows: Rows) -> None:
     assert all(key.config.layers == 2 for key, _ in requests.values())
     assert all(sum(run.blocks) > 2 for _, run in requests.values())
     assert all(len(run.blocks) == run.pipeline * run.chunks for _, run in requests.values())
-    (four, _) = [run for key, run in by_file["megatron_bridge_nemo"] if run.cluster.device.name == "gb200"]
+    of_bridge = by_file["megatron_bridge_nemo"]
+    (four, _) = [run for key, run in of_bridge if run.cluster.device.name == "gb200" and key.decoder is None]
     assert (sum(four.blocks), four.blocks[0]) == (126, four.blocks[1] - 1), "embedding and head count as blocks"
-    recipes = {run.low_precision for _, run in by_file["megatron_bridge_nemo"]}
+    recipes = {run.low_precision for _, run in of_bridge}
     assert {"nvfp4", "mxfp8"} <= recipes
     assert {key.dtype for key, _ in requests.values()} == {"bfloat16", "float16"}
     assert all(run.recompute == ("full",) for _, run in by_file["bigscience_bloom_a100"])
-    assert all(run.recompute == ("none", "full") for _, run in by_file["megatron_bridge_nemo"])
+    assert all(run.recompute == ("none", "full") for _, run in of_bridge)
+    experts = [(key, run) for key, run in of_bridge if key.decoder is not None]
+    assert {run.expert for _, run in experts} >= {32, 64}
+    assert all(key.decoder.period[0].experts.experts % run.expert == 0 for key, run in experts)
     assert {run.zero_stage for _, run in by_file["llm_foundry_mpt_a100_h100"]} == {3}
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list
     ("arguments", "error"),
     [
         ({"model": "gpt-1.3"}, UnknownNameError),
-        ({"model": "gpt-tiny", "cluster": "1x3:v100"}, ClusterError),
+        ({"model": "gpt-tiny", "cluster": "1x0:v100"}, ClusterError),
         ({"model": "gpt-tiny", "cluster": "1x4:v1000"}, UnknownNameError),
         ({"model": "gpt-tiny", "num_microbatches": -1}, OptionError),
         ({"model": 42}, OptionError),
@@ -42,6 +43,27 @@ def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list
 def test_input_at_fault_is_an_error_of_the_cell(arguments: dict[str, Any], error: type[AlpaExploreError]) -> None:
     with pytest.raises(error):
         explore(**arguments)
+
+
+def test_the_path_of_a_config_and_a_sequence_are_shown_in_the_controls(
+    tmp_path: Path, planner: Any, drawn: list[Any]
+) -> None:
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "llama", "max_position_embeddings": 512, "dtype": "bfloat16"}'
+    )
+    explorer = explore(str(tmp_path / "config.json"), backend=planner.functions())
+    assert explorer.wait(5)
+    assert (explorer.settings.model, explorer.settings.sequence) == ("llama", None)
+    assert explorer.controls["sequence"].default == 512
+    explorer.controls["sequence"].value = 64
+    assert explorer.settings.sequence == 64
+    named = explore("llama-3-8b@131072", backend=planner.functions(), precision="bf16")
+    assert named.wait(5)
+    assert (named.settings.model, named.settings.sequence) == ("llama-3-8b", 131072)
+    assert named.settings.precision == "bfloat16"
+    named.controls["model"].value = "wide-resnet-1b"
+    assert named.controls["sequence"].disabled
+    assert named.settings.sequence is None
 
 
 def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:

@@ -13,6 +13,8 @@ from IPython.display import display, update_display
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
+from alpa_explore.graph import full_precision
+from alpa_explore.models.catalog import CONFIG_FAMILY, entry
 from alpa_explore.plans.export.torch_code import torch_code
 from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.plan import Plan
@@ -37,7 +39,7 @@ from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, neighbours, settings_of
-from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
+from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
@@ -356,20 +358,24 @@ def explore(
     """Show the plan of `model` on `cluster` with controls for its settings. Returns at once; planning continues in the
     background.
 
-    `model` is a catalogue name, a captured graph, or an nn.Module with `example_inputs` (one microbatch) and any option
-    of `ax.capture`. A finished Plan is shown as it is, with its own settings. `num_microbatches` is B (the paper's for
-    its own models, else 32); with `num_layers` None the planner chooses. `options` may also be fields of `Settings`
-    (solver, schedule, memory_bytes, …), and `pin` and `forbid` as in `ax.plan`. `backend` replaces the functions that
-    capture, plan and run (for tests). Raises UnknownNameError, ClusterError or OptionError for invalid input; errors
+    `model` is a catalogue name, the path of a Hugging Face config.json, a captured graph, or an nn.Module with
+    `example_inputs` (one microbatch) and any option of `ax.capture`. A finished Plan is shown as it is, with its own
+    settings. `num_microbatches` is B (the catalogue's for its models, else 32); with `num_layers` None the planner
+    chooses. `options` may also be fields of `Settings` (solver, sequence, precision, schedule, memory_bytes, …), and
+    `pin` and `forbid` as in `ax.plan`. `backend` replaces the functions that capture, plan and run (for tests). Raises
+    UnknownNameError, RecipeError, ClusterError or OptionError for invalid input; errors
     while planning are shown in the explorer.
     """
     backend = backend or Backend()
     if isinstance(model, Plan):
-        session = Session(settings_of(model), Sources(backend.capture, model_of_plan(model), model.cluster), backend)
+        sources = Sources(backend.capture, model_of_plan(model), model.cluster, config_of_plan(model))
+        session = Session(settings_of(model), sources, backend)
         session.show_plan(model)
         return Explorer(session)
     parsed_cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     setting_options = {name: options.pop(name) for name in _SETTING_OPTIONS if name in options}
+    if setting_options.get("precision"):
+        setting_options["precision"] = full_precision(setting_options["precision"])
     setting_options["spec_constraints"] = constraints_of(options.pop("pin", None), options.pop("forbid", None))
     given_model = None if isinstance(model, str) else user_model(model, example_inputs, options)
     if isinstance(model, str) and options:
@@ -378,8 +384,15 @@ def explore(
             found=", ".join(options),
             remedy=nearest_names(min(options), _SETTING_OPTIONS),
         )
-    sources = Sources(backend.capture, given_model, parsed_cluster)
-    name = given_model.name if given_model is not None else str(model).lower()
+    found = entry(model, setting_options.get("sequence")) if isinstance(model, str) else None
+    config = found if found is not None and found.family == CONFIG_FAMILY else None
+    sources = Sources(backend.capture, given_model, parsed_cluster, config)
+    if found is None:
+        assert given_model is not None
+        name = given_model.name
+    else:
+        name, _, tokens = found.name.partition("@")
+        setting_options["sequence"] = int(tokens) if tokens else None
     microbatch, count = sources.initial_batch(name, num_microbatches)
     settings = Settings(
         model=name,

@@ -66,6 +66,7 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--layers", type=int)
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--precision")
+    parser.add_argument("--sequence", type=int)
     parser.add_argument("--schedule", default="1f1b")
     parser.add_argument("--communication", action="store_true")
     for option in ("--pin", "--forbid"):
@@ -89,6 +90,7 @@ def explorer_of(options: argparse.Namespace, assigned: dict[str, Any] | None = N
         "schedule": options.schedule,
         "communication": options.communication,
         "precision": options.precision,
+        "sequence": options.sequence,
         **mappings(parse_constraints(options.pin, options.forbid)),
     }
     if assigned is None:

@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
         "models",
         help="list the models of the catalogue",
         allow_abbrev=False,
-        description="List the models of the catalogue: the rows of the paper's tables, Llama, and tiny ones.",
+        description="List the models of the catalogue: the rows of the paper's tables, today's, and tiny ones.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
             "name": e.name,
             "parameters": e.parameter_count,
             "precision": e.precision,
+            "sequence": e.sequence,
             "global_batch": e.global_batch,
             "num_microbatches": e.num_microbatches,
             "num_layers": e.num_layers,
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
             "name": row["name"],
             "parameters": units.count(row["parameters"]),
             "precision": row["precision"],
+            "sequence": row["sequence"],
             "batch": row["global_batch"],
             "B": row["num_microbatches"],
             "layers": row["num_layers"],
@@ -61,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
     ]
     print(render_table(shown))
     print(
-        "\nB, layers and precision are the defaults of `alpa-explore plan`; for the models of the paper they are its."
+        "\nSequence, B, layers and precision are the defaults of `alpa-explore plan`: for the models of the paper, its."
     )
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.printable import printable
@@ -27,7 +28,7 @@ _EPILOG = """baselines:
   zero-2               the same with gradients sharded, too
   zero-3               the same with weights sharded, too (fsdp)
   hsdp                 zero-3 within each of --replicas groups
-  megatron             --tp × --dp × --pp; all values of those that are not given (3d)
+  megatron             --tp × --dp × --pp, experts over --ep of dp; all values of those that are not given (3d)
   fsdp+tp+pp           the same with weights sharded over dp / --replicas devices
   gpipe-equal-layers   stages of equally many layers on equal submeshes; --pp, or all values
   intra-only           one stage with optimal intra-operator parallelism
@@ -49,7 +50,7 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     argument = parser.add_argument
-    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    add_model(parser)
     argument(
         "--cluster",
         required=True,
@@ -66,7 +67,8 @@ def add(commands: Any) -> None:
     )
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
-    for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):
+    degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
+    for name, what in degrees.items():
         argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
     argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
@@ -78,17 +80,17 @@ def run(options: argparse.Namespace) -> int:
     """Print one row for the automatic plan and one for each baseline."""
     from alpa_explore.baselines.kinds import KINDS, Degrees, check_degrees, known_kind
     from alpa_explore.cluster import Cluster
-    from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target, write_text
 
     if options.html is not None:
         check_target(options.html, "The page")
-    model = entry(options.model)
+    model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
     kinds = tuple(dict.fromkeys(map(known_kind, options.kind or KINDS)))
-    given = Degrees(tp=options.tp, dp=options.dp, pp=options.pp, replicas=options.replicas)
+    given = Degrees(**{name: getattr(options, name) for name in Degrees.__dataclass_fields__})
     degrees = {kind: given.only(kind) for kind in kinds}
     for kind in kinds:
         check_degrees(kind, degrees[kind])
@@ -96,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.planner import interface
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    graph = microbatch_graph(model.name, b, precision=options.precision)
+    graph = microbatch_graph(model.reference, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
         line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
         automatic = interface.plan(

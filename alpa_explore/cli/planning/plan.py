@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
@@ -37,6 +38,9 @@ ATTACHED = "attached"
 """The cluster that is made of the hosts of a Dask scheduler."""
 _REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
 
+_OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
+"""Options that are figures of the device."""
+
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
@@ -49,7 +53,7 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     argument = parser.add_argument
-    argument("model", metavar="MODEL", help="name of a model, see `alpa-explore models`")
+    add_model(parser)
     argument(
         "--cluster",
         required=True,
@@ -97,7 +101,11 @@ def add(commands: Any) -> None:
         help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
-    argument("--precision", metavar="DTYPE", help="dtype of weights and activations (default: the paper's)")
+    argument(
+        "--precision",
+        metavar="DTYPE",
+        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's)",
+    )
     argument(
         "--scheduler",
         metavar="WHERE",
@@ -169,6 +177,19 @@ def _add_beyond_the_paper(group: Any) -> None:
         help="share of the shorter of a collective and the computation beside it that overlaps: 0 (default) to 1",
     )
     beyond(
+        "--expert-imbalance",
+        type=float,
+        metavar="X",
+        help="mixture of experts: rows of the busiest device over the mean, where devices hold different experts "
+        "(default: 1, an even load)",
+    )
+    beyond(
+        "--expert-capacity",
+        type=float,
+        metavar="X",
+        help="mixture of experts: rows that each expert computes over the mean, padded or dropped (default: none)",
+    )
+    beyond(
         "--gradient-overlap",
         type=float,
         metavar="X",
@@ -202,20 +223,20 @@ def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
     # Check the input before the planner, and with it torch, is imported.
     from alpa_explore.cluster import Cluster
-    from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target
 
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
         if path is not None:
             check_target(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
-    model = entry(options.model)
+    model = chosen_model(options)
     microbatches = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
         sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
-    overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    overlaps = {name: getattr(options, name) for name in _OF_DEVICE}
     if options.software is not None:
         overlaps["software"] = options.software
     changes = {name: x for name, x in overlaps.items() if x is not None}
@@ -230,7 +251,7 @@ def run(options: argparse.Namespace) -> int:
 
         try:
             plan = interface.plan(
-                model.name,
+                model.reference,
                 cluster,
                 num_microbatches=microbatches,
                 global_batch=batch,
@@ -255,7 +276,9 @@ def run(options: argparse.Namespace) -> int:
             if error.over_bytes is None or microbatches == "auto":
                 raise
             line.say(f"looking for more {cluster.device.name} on which it fits; Ctrl-C stops this")
-            raise _with_fitting_cluster(error, options, cluster, microbatches, batch, pipeline, cancel) from error
+            raise _with_fitting_cluster(
+                error, model.reference, options, cluster, microbatches, batch, pipeline, cancel
+            ) from error
     from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
     write(plan, output=options.output, html=options.html)
@@ -304,6 +327,7 @@ def _check_not_attached(options: argparse.Namespace) -> None:
 
 def _with_fitting_cluster(
     error: InfeasiblePlanError,
+    model: str,
     options: argparse.Namespace,
     cluster: Cluster,
     microbatches: int,
@@ -319,7 +343,7 @@ def _with_fitting_cluster(
 
     rematerialization = _REMATERIALIZATION[options.remat]
     graph = microbatch_graph(
-        options.model,
+        model,
         microbatches,
         rematerialization=rematerialization if isinstance(rematerialization, bool) else None,
         precision=options.precision,

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
+from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
@@ -60,7 +61,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     argument = parser.add_argument
-    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    add_model(parser)
     argument("--mesh", required=True, metavar="AxB", help="logical mesh, as in 16x8 or 8x4x4")
     argument("--device", default="v100", metavar="NAME", help="device of the cluster, with 8 per node (default: v100)")
     argument("--layers", metavar="A-B", help="layers of the stage, as in 3-5 (default: the middle one)")
@@ -86,10 +87,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the table."""
     # Check the input before torch is imported.
     from alpa_explore.intra_op.formulations.compare import FORMULATIONS, check_formulations
-    from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target
 
-    model = entry(options.model)
+    model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(model, b)
     cluster, mesh = parse_mesh(options.mesh, options.device)
@@ -111,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
     with ProgressLine(sys.stderr) as line:
         line.say(f"capturing {model.name}, B = {b:,}")
-        stage, count = _stage(microbatch_graph(model.name, b), options.num_layers, layers)
+        stage, count = _stage(microbatch_graph(model.reference, b), options.num_layers, layers)
         instance = StageInstance(stage=stage, device=cluster.device, mesh=mesh.squeezed(), inverse_b=1 / b)
         comparison = compare_solvers(
             instance, solvers, time_limit_seconds=options.time_limit, progress=lambda name: line.say(f"solving: {name}")

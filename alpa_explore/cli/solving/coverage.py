@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 
@@ -22,21 +23,19 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
         description="Show for each kind of operator of a model whether and how it can be sharded over devices.",
     )
-    parser.add_argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    add_model(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one row for each kind of operator."""
-    from alpa_explore.models.catalog import entry
-
-    model = entry(options.model)  # report an unknown name before torch is imported
+    model = chosen_model(options)  # report an unknown name before torch is imported
 
     from alpa_explore.planner.microbatch_graph import microbatch_graph
     from alpa_explore.sharding.coverage import coverage
 
-    graph = microbatch_graph(model.name, model.num_microbatches)
+    graph = microbatch_graph(model.reference, model.num_microbatches)
     records = coverage(graph)
     if options.json:
         print_json([asdict(record) for record in records])

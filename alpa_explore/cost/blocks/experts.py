@@ -29,7 +29,7 @@ def add_experts(
     each = rows / local
     # Rows are copied to the order of experts, and come back summed over the experts of a token.
     sheet.moved((1 + shape.topk) * own * hidden, (1 + shape.topk) * own * hidden)
-    sheet.expert_layer(1)
+    sheet.expert_layer()
     if expert > 1:
         sheet.all_to_all(own * shape.topk * hidden, shape.topk, times=2)
     sheet.grouped(local, each, 2 * width, hidden)

@@ -22,7 +22,7 @@ class _Pass:
     kernels: list[Kernel] = field(default_factory=list)
     calls: list[CollectiveCall] = field(default_factory=list)
     launches: int = 0
-    experts: int = 0
+    expert_layers: int = 0
 
 
 @dataclass(slots=True)
@@ -145,10 +145,10 @@ class Sheet:
         for work in (self.forward, self.backward):
             work.calls += [call] * times
 
-    def expert_layer(self, local: int) -> None:
-        """A layer with so many experts on this device is in both passes."""
-        self.forward.experts += local
-        self.backward.experts += local
+    def expert_layer(self) -> None:
+        """A layer of experts is in both passes."""
+        self.forward.expert_layers += 1
+        self.backward.expert_layers += 1
 
     def holds(self, elements: float) -> None:
         """Elements that are kept for the backward pass."""
@@ -158,7 +158,7 @@ class Sheet:
         """Forward and backward."""
         forward, backward = (
             PassWork(
-                kernels=tuple(p.kernels), collectives=tuple(p.calls), launches=p.launches, experts=p.experts
+                kernels=tuple(p.kernels), collectives=tuple(p.calls), launches=p.launches, expert_layers=p.expert_layers
             )
             for p in (self.forward, self.backward)
         )
@@ -193,5 +193,5 @@ def in_sequence(first: PassWork, second: PassWork) -> PassWork:
         kernels=first.kernels + second.kernels,
         collectives=first.collectives + later,
         launches=first.launches + second.launches,
-        experts=first.experts + second.experts,
+        expert_layers=first.expert_layers + second.expert_layers,
     )

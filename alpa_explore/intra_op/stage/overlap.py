@@ -33,6 +33,7 @@ import numpy as np
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Tensor
+from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 
@@ -85,7 +86,8 @@ class Overlap:
         if edge.of_weight:
             hides = device.software.gradient_sync == "overlapped"
             return _exposed(edge.seconds, np.asarray(least), max(0.0, 1.0 - device.software.contention) * hides)
-        if not device.software.tensor_overlap:
+        # No framework's grouped products hide the gathering of the tokens that they route.
+        if not device.software.tensor_overlap or packet(self.graph.operators[product].kind) in ROUTED:
             return edge.seconds
         return self.model.beside_product(edge.tensor, edge.sources, edge.targets, least)
 

@@ -4,6 +4,7 @@
     llama     Llama 2 and 3
     decoder   Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one config with options
     images    the vision transformer and the diffusion transformer
+    huggingface   a config.json of Hugging Face, as text; its parameters are counted by building it
     sizes     what they share
 
 A config with `periods` and `with_periods` consists of equal parts in sequence; one with `sequence` can have another.
@@ -14,12 +15,21 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from alpa_explore.models.configs.decoder import DecoderConfig, ExpertsConfig, LatentConfig
+from alpa_explore.models.configs.huggingface import HuggingFaceConfig
 from alpa_explore.models.configs.images import DiTConfig, ViTConfig
 from alpa_explore.models.configs.llama import LlamaConfig
 from alpa_explore.models.configs.paper import GPTConfig, MLPConfig, MoEConfig, WideResNetConfig
 
 ModelConfig: TypeAlias = (
-    GPTConfig | LlamaConfig | DecoderConfig | MoEConfig | ViTConfig | DiTConfig | WideResNetConfig | MLPConfig
+    GPTConfig
+    | LlamaConfig
+    | DecoderConfig
+    | MoEConfig
+    | ViTConfig
+    | DiTConfig
+    | WideResNetConfig
+    | MLPConfig
+    | HuggingFaceConfig
 )
 
 __all__ = [
@@ -27,6 +37,7 @@ __all__ = [
     "DiTConfig",
     "ExpertsConfig",
     "GPTConfig",
+    "HuggingFaceConfig",
     "LatentConfig",
     "LlamaConfig",
     "MLPConfig",

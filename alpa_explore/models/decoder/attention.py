@@ -31,18 +31,20 @@ def causal_attention(
     """
     grouped = q_BHSD.shape[1] != k_BKSD.shape[1]
     if window is None and sinks_H is None:
-        return F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=grouped)
+        whole: torch.Tensor = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=grouped)
+        return whole
     k_BHSD, v_BHSD = (t.repeat_interleave(q_BHSD.shape[1] // t.shape[1], dim=1) for t in (k_BKSD, v_BKSD))
     scores_BHSS = (q_BHSD @ k_BHSD.transpose(2, 3)).float() * q_BHSD.shape[3] ** -0.5
     seen_SS = torch.ones(scores_BHSS.shape[2:], dtype=torch.bool, device=scores_BHSS.device).tril()
     if window is not None:
         seen_SS = seen_SS.triu(1 - window)
     scores_BHSS = scores_BHSS.masked_fill(~seen_SS, -torch.inf)
-    mixed_BHSD = scores_BHSS.softmax(3).to(v_BHSD.dtype) @ v_BHSD
+    mixed_BHSD: torch.Tensor = scores_BHSS.softmax(3).to(v_BHSD.dtype) @ v_BHSD
     if sinks_H is None:
         return mixed_BHSD
     share_BHS = torch.sigmoid(scores_BHSS.logsumexp(3) - sinks_H.float()[:, None])
-    return mixed_BHSD * share_BHS.unsqueeze(3).to(mixed_BHSD.dtype)
+    scaled_BHSD: torch.Tensor = mixed_BHSD * share_BHS.unsqueeze(3).to(mixed_BHSD.dtype)
+    return scaled_BHSD
 
 
 class DecoderAttention(nn.Module):
@@ -71,8 +73,9 @@ class DecoderAttention(nn.Module):
 
     def _heads(self, x_BSM: torch.Tensor, norm: nn.Module | None) -> torch.Tensor:
         """(B, S, heads · D) -> (B, heads, S, D), each head through `norm`."""
-        x_BSHD = x_BSM.unflatten(2, (-1, self.head))
-        return (x_BSHD if norm is None else norm(x_BSHD)).transpose(1, 2)
+        x_BSHD = x_BSM.view(*x_BSM.shape[:2], -1, self.head)
+        normed_BSHD: torch.Tensor = x_BSHD if norm is None else norm(x_BSHD)
+        return normed_BSHD.transpose(1, 2)
 
 
 class LatentAttention(nn.Module):
@@ -108,4 +111,4 @@ class LatentAttention(nn.Module):
 
     def _heads(self, x_BSM: torch.Tensor) -> torch.Tensor:
         """(B, S, H · D) -> (B, H, S, D)."""
-        return x_BSM.unflatten(2, (self.heads, -1)).transpose(1, 2)
+        return x_BSM.view(*x_BSM.shape[:2], self.heads, -1).transpose(1, 2)

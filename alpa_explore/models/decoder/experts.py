@@ -50,7 +50,7 @@ class SigmoidGate(nn.Module):
         scores_TE = F.linear(x_TM.float(), self.router.weight.float()).sigmoid()
         ranked_TE = (scores_TE + self.correction.float()).detach()
         if self.config.groups > 1:
-            grouped = ranked_TE.unflatten(1, (self.config.groups, -1))
+            grouped = ranked_TE.view(ranked_TE.shape[0], self.config.groups, -1)
             best_TG = grouped.topk(2, dim=2).values.sum(2)
             last_T1 = best_TG.topk(self.config.chosen_groups, dim=1).values[:, -1:]
             ranked_TE = grouped.masked_fill((best_TG < last_T1).unsqueeze(2), -torch.inf).flatten(1)
@@ -78,6 +78,6 @@ class Experts(nn.Module):
         """(B, S, M) -> (B, S, M)."""
         x_TM = x_BSM.flatten(0, 1)
         chosen_TK, weights_TK = self.gate(x_TM)
-        y_TM = routed_experts(x_TM, chosen_TK, weights_TK, self.matrices, self.biases, gate=self.swiglu)
+        y_TM = routed_experts(x_TM, chosen_TK, weights_TK, [*self.matrices], [*self.biases], gate=self.swiglu)
         y_BSM = y_TM.view(x_BSM.shape)
         return y_BSM if self.shared is None else y_BSM + self.shared(x_BSM)

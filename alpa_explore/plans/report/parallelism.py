@@ -97,7 +97,7 @@ def _of_tokens(stage: PlanStage, forward: Sequence[PlanOperator], axis: int) -> 
     for factor in factors:
         for start, name in _CONTEXT.items():
             if factor.startswith(start):
-                return f"context parallel ({name})"
+                return f"context parallel ({name}{', zig-zag' if factor.endswith('zigzag') else ''})"
     stored = {role: _stored_share(stage, role, axis) for role in ("weight", "accumulator")}
     if stored["weight"] > 0.5:
         return "FSDP (ZeRO-3)"

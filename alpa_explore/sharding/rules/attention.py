@@ -85,8 +85,8 @@ def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor
     placed = zip((*inputs, *outputs), (*split.inputs, *split.outputs), strict=True)
     moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2] if split.factor != RING else []
     exchanges = (*ring, *(Exchange(kind, sent) for sent in moved))
-    nested = "heads" if split.factor == ULYSSES else ""
-    return replace(split, exchanges=exchanges, only_with=("batch", "heads"), nested=nested)
+    inside = "heads" if split.factor == ULYSSES else ""
+    return replace(split, exchanges=exchanges, only_with=("batch", "heads"), inside=inside)
 
 
 RULES = {

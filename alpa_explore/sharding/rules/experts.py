@@ -21,6 +21,8 @@ from alpa_explore.sharding.rules.factors import Splits
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
+DIVIDE_EXPERTS = frozenset({"experts", "exchange"})
+"""Factors under which devices hold different experts, and one of them may be busier than others."""
 _WHOLE, _SUMMED = (REPLICATE,) * 3, (PARTIAL,) * 2
 
 

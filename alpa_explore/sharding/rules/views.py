@@ -45,7 +45,7 @@ def _inner(source: tuple[int, ...], target: tuple[int, ...]) -> Splits:
     for two, one, merges in ((source, target, True), (target, source, False)):
         if len(two) == len(one) + 1 and min(two[:2], default=0) > 1 and (two[0] * two[1], *two[2:]) == one:
             ins, outs = ((1,), (0,)) if merges else ((0,), (1,))
-            return (Split("inner dim1", two[1], ins, outs, inner_of="dim0"),)
+            return (Split("inner-dim1", two[1], ins, outs, inner_of="dim0"),)
     return ()
 
 

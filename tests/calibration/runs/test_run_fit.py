@@ -125,6 +125,28 @@ def test_a_figure_stops_at_its_bound_and_one_that_no_run_tells_stays_at_its_star
     assert found.values["megatron.send_seconds"] == pytest.approx(1e-4), "there is no pipeline"
 
 
+def test_only_the_figures_that_move_are_fitted(runs: list[RunWork]) -> None:
+    true = {"h100.matmul_efficiency": 0.6, "megatron.microbatch_seconds": 4e-3}
+    figures = chosen(*true)
+    predicted = PredictedRuns(figures, runs)
+    start = at_start(tuple(figures))
+    spreads = np.full(len(runs), 0.02)
+    held = fit_figures(
+        predicted, predicted.seconds(true), spreads, start, moves=lambda f: f.field != "matmul_efficiency"
+    )
+    assert held.values["h100.matmul_efficiency"] == start["h100.matmul_efficiency"]
+    assert held.values["megatron.microbatch_seconds"] != start["megatron.microbatch_seconds"]
+
+
+def test_earlier_releases_share_all_figures_but_those_of_experts() -> None:
+    shared = {f.field for f in FIGURES if f.scope == "megatron" and f.concerns("h100", "megatron-2025")}
+    own = {f.field for f in FIGURES if f.scope == "megatron-2025"}
+    assert own == {"expert_host_seconds", "expert_rack_host_seconds", "expert_overlap"}
+    assert own | shared == {f.field for f in FIGURES if f.scope == "megatron"}
+    assert not own & shared
+    assert all(f.of_experts for f in FIGURES if f.field in own)
+
+
 def test_runs_of_one_device_do_not_decide_on_another(runs: list[RunWork]) -> None:
     true = {"a100.matmul_efficiency": 0.7, "h100.matmul_efficiency": 0.6}
     found = fit(chosen(*true), [run for run in runs if run.machine.device == "h100"], true)
@@ -179,7 +201,7 @@ def test_values_are_written_into_files_that_keep_everything_else(tmp_path: Path)
     written = write_figures(figures, values, presets, profiles)
     assert {path.name for path in written} == {
         *("b300.json", "gb300.json"),
-        *("megatron.json", "torchtitan.json", "compiled.json"),
+        *("megatron.json", "megatron-2025.json", "torchtitan.json", "compiled.json"),
     }
     after = json.loads((presets / "gb300.json").read_text())
     assert after["device"].pop("matmul_efficiency") == 0.6123

@@ -56,7 +56,7 @@ def test_levels_that_do_not_multiply_are_refused_in_a_file(tmp_path: Path) -> No
     path = tmp_path / "p.plan.json"
     plan.save(str(path))
     path.write_text(path.read_text().replace('"of": 2', '"of": 3', 1))
-    with pytest.raises(PlanFileError, match=r"cluster.levels: 3 × 2 × 2 = 12"):
+    with pytest.raises(PlanFileError, match=r"cluster\.levels: 3 × 2 × 2 = 12"):
         load_plan(path)
 
 

@@ -16,15 +16,15 @@ def aten(kind, *arguments, factors, **keywords):
 ALL = "dim0 dim1 dim2 sum"
 CALLS = (
     # a sharding follows the leading dim of each group
-    aten("view.default", x, [32, 16], factors="dim0 dim2 sum"),
+    aten("view.default", x, [32, 16], factors="dim0 dim2 inner-dim1 sum"),
     aten("view.default", x, [4, 8, 4, 4], factors=ALL),
     aten("view.default", x, [4, 128], factors="dim0 dim1 sum"),
     aten("view.default", x, [8, 64], factors="dim0 sum"),
     aten("view.default", real(1, 8, 4), [8, 1, 4], factors="dim1 dim2 sum"),
     aten("view.default", real(6, 4), [4, 6], factors="dim0 sum"),
-    aten("view.default", whole_numbers, [-1], factors="dim0"),
+    aten("view.default", whole_numbers, [-1], factors="dim0 inner-dim1"),
     aten("view.default", real(0, 4), [4, 0], factors="sum"),
-    aten("_unsafe_view.default", x, [32, 16], factors="dim0 dim2 sum"),
+    aten("_unsafe_view.default", x, [32, 16], factors="dim0 dim2 inner-dim1 sum"),
     aten("reshape.default", x, [4, -1], factors="dim0 dim1 sum"),
     aten("unsqueeze.default", x, 1, factors=ALL),
     aten("unbind.int", x, factors="dim1 dim2 sum"),

@@ -34,6 +34,21 @@ def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str
     assert software_name(framework) == profile
 
 
+@pytest.mark.parametrize(
+    ("note", "profile"),
+    [
+        ("container 25.11 NeMo Container; Pre-Training Performance", "megatron-2025"),
+        ("DGXC release 25.05; LLAMA4 maverick 400b BF16", "megatron-2025"),
+        ("container 26.04.01 NeMo Container", "megatron-2025"),
+        ("container 26.06 NeMo Container", "megatron"),
+        ("", "megatron"),
+    ],
+)
+def test_a_release_that_the_note_names_has_its_own_profile(note: str, profile: str) -> None:
+    assert software_name("Megatron-Bridge/NeMo (Megatron-Core)", note) == profile
+    assert software_name("nanotron", note) == "nanotron"
+
+
 def test_unknown_names_are_errors_with_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"'H900'.*Did you mean .*'h[12]00'"):
         device_name("H900")

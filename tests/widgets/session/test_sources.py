@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from alpa_explore_widgets.session.sources import Sources, UserModel, user_model
 import alpa_explore as ax
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError, UnknownNameError
-from alpa_explore.models.catalog import build
+from alpa_explore.models.catalog import build, entry
 
 
 class Module:
@@ -99,6 +100,31 @@ def test_another_precision_is_another_capture_and_the_default_is_the_models_own(
     names = [name for name, _, _ in sources.precisions("gpt-tiny")]
     assert names == ["", "float16", "bfloat16", "float32"]
     assert sources.precisions("wide-resnet-2b")[0][1] == "float32 (default)"
+
+
+def test_another_sequence_is_another_capture_of_the_same_model(with_settings: Callable[..., Settings]) -> None:
+    captures: list[Any] = []
+    sources = Sources(lambda name, _: captures.append(name) or len(captures))  # type: ignore[arg-type, func-returns-value]  # a fake graph
+    first = sources.graph(with_settings())
+    assert sources.graph(with_settings(sequence=16)) != first == sources.graph(with_settings(sequence=None))
+    assert captures == ["gpt-tiny", "gpt-tiny@16"]
+    assert sources.default_sequence("gpt-tiny") == 32
+    assert sources.default_sequence("wide-resnet-2b") is None
+    with pytest.raises(OptionError, match="no sequence"):
+        sources.graph(with_settings(model="mlp-tiny", sequence=16))
+
+
+def test_a_model_from_a_config_is_in_the_list_and_captured_from_its_text(
+    tmp_path: Path, with_settings: Callable[..., Settings]
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "vocab_size": 64}')
+    captures: list[Any] = []
+    config = entry(str(tmp_path / "config.json"))
+    sources = Sources(lambda name, _: captures.append(name) or "graph", config=config)  # type: ignore[arg-type, func-returns-value, return-value]  # a fake graph
+    assert sources.model_choices()[0] == ["llama", "llama", "Your model"]
+    assert sources.initial_batch("llama", None) == (8, 16)
+    sources.graph(with_settings(model="llama", sequence=256))
+    assert captures == ['hf@256:{"model_type":"llama","vocab_size":64}']
 
 
 def test_the_precision_of_a_graph_is_fixed_and_a_module_is_captured_in_any(

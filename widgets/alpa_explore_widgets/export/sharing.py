@@ -46,6 +46,7 @@ def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = 
     options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
     options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
     options += [f"precision={s.precision!r}"] if s.precision is not None and not user_model else []
+    options += [f"sequence={s.sequence}"] if s.sequence is not None else []
     options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
@@ -60,6 +61,7 @@ def explore_code(settings: Settings) -> str:
     options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
     options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
     options += "" if s.precision is None else f", precision={s.precision!r}"
+    options += "" if s.sequence is None else f", sequence={s.sequence}"
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)

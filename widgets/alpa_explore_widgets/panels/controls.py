@@ -19,6 +19,7 @@ from alpa_explore_widgets.session.state import State
 B_STOPS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
 DELTA_STOPS = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0]
 LAYER_STOPS = [*range(1, 17), 18, 20, 24, 28, 32, 40, 48, 64]
+SEQUENCE_STOPS = [2**n for n in range(9, 21)]
 DEVICES_PER_NODE = [1, 2, 3, 4, 6, 8, 12, 16, 72]
 MEMORY_STOPS = [4, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 192, 256]
 """GiB."""
@@ -67,6 +68,7 @@ class ControlsPanel:
                     "Training",
                     "The work of one iteration.",
                     pair(self["microbatch"], self["precision"]),
+                    self["sequence"],
                     pair(self["schedule"], self["rematerialization"]),
                 ),
                 *fold("Planner", "How layers are made.", self["num_layers"]),
@@ -101,6 +103,8 @@ class ControlsPanel:
             if precisions != self["precision"].choices:
                 self["precision"].choices = precisions
             self["precision"].disabled = len(precisions) == 2
+            tokens = sources.default_sequence(settings.model)
+            self["sequence"].default, self["sequence"].disabled = tokens, tokens is None
             devices = sources.device_choices()
             if devices != self["device"].choices:
                 self["device"].choices = devices
@@ -229,6 +233,14 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
             "",
             lambda value: value or "",
             lambda value: value or None,
+        ),
+        "sequence": integer(
+            "Sequence",
+            "Tokens of a sample. Empty: the model's own. Press Plan after a change.",
+            SEQUENCE_STOPS,
+            1,
+            2**27,
+            optional=True,
         ),
         "schedule": choice(
             "Schedule",

@@ -33,6 +33,7 @@ _NAMES = {
     "between_bandwidth": "network",
     "rematerialization": "recompute",
     "precision": "precision",
+    "sequence": "sequence",
     "solver": "solver",
     "submesh_space": "submeshes",
 }
@@ -123,7 +124,7 @@ def _busy(state: State) -> bool:
 def _text(name: str, value: object) -> str:
     """The value of a setting for people."""
     if value is None:
-        return "default" if name in _FORMATS or name in ("rematerialization", "precision") else "auto"
+        return "default" if name in _FORMATS or name in ("rematerialization", "precision", "sequence") else "auto"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):

@@ -20,6 +20,7 @@ MODEL_SETTINGS = (
     "num_layers",
     "rematerialization",
     "precision",
+    "sequence",
     "spec_constraints",
 )
 """Settings that do not carry over to another model."""
@@ -56,6 +57,8 @@ class Settings:
     """None: the default of the model; 'auto': only in the stages that need it."""
     precision: str | None = None
     """The dtype of the weights; None: the default of the model."""
+    sequence: int | None = None
+    """Tokens of a sample; None: the default of the model."""
     solver: str = "auto"
     schedule: str = "1f1b"
     communication: bool = False
@@ -97,10 +100,15 @@ class Settings:
 def settings_of(plan: Plan) -> Settings:
     """The settings that `plan` was made with."""
     model, precision = plan.model.recipe or plan.model.name, plan.model.precision
-    has_default_precision = model in catalog.names() and catalog.entry(model).precision == precision
+    sequence, has_default_precision = None, False
+    if catalog.is_reference(model):
+        entry = catalog.entry(model)
+        model, _, tokens = entry.name.partition("@")
+        sequence, has_default_precision = int(tokens) if tokens else None, entry.precision == precision
     return Settings(
         model=model,
         precision=None if has_default_precision else precision,
+        sequence=sequence,
         microbatch=plan.model.samples,
         nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node,

@@ -10,14 +10,26 @@ from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import PRECISIONS, TrainingGraph
-from alpa_explore.models import catalog
+from alpa_explore.models import CatalogEntry, catalog
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.settings import Settings
 
-_FAMILIES = {"gpt": "GPT", "llama": "Llama", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
+_FAMILIES = {
+    "gpt": "GPT",
+    "llama": "Llama",
+    "qwen3": "Qwen3",
+    "mixtral": "Mixtral",
+    "deepseek": "DeepSeek",
+    "gpt-oss": "GPT-OSS",
+    "vit": "ViT",
+    "dit": "DiT",
+    "moe": "GShard-MoE",
+    "wide-resnet": "Wide-ResNet",
+    "mlp": "MLP",
+}
 HALF = "float16"
 """The dtype whose peak rate is a setting."""
 
@@ -42,15 +54,20 @@ class Sources:
     """Turns the names in the settings into a graph and a cluster, and lists what the controls offer."""
 
     def __init__(
-        self, capture: Callable[..., TrainingGraph], model: UserModel | None = None, cluster: Cluster | None = None
+        self,
+        capture: Callable[..., TrainingGraph],
+        model: UserModel | None = None,
+        cluster: Cluster | None = None,
+        config: CatalogEntry | None = None,
     ) -> None:
-        self.user_model, self._capture = model, capture
+        """`config`: a model from a Hugging Face config, offered beside those of the catalogue."""
+        self.user_model, self._capture, self._config = model, capture, config
         self._user_clusters = {} if cluster is None else {cluster.device.name: cluster}
-        self._graphs: dict[tuple[str, int, str | None], TrainingGraph] = {}
+        self._graphs: dict[tuple[str, int, str | None, int | None], TrainingGraph] = {}
 
     def graph(self, settings: Settings) -> TrainingGraph:
         """The captured model. Capturing takes seconds; the last few graphs are kept."""
-        key = (settings.model, settings.microbatch, settings.precision)
+        key = (settings.model, settings.microbatch, settings.precision, settings.sequence)
         if key not in self._graphs:
             precision = {} if settings.precision is None else {"precision": settings.precision}
             model = self.user_model if self._is_user_model(settings.model) else None
@@ -60,8 +77,15 @@ class Sources:
                     found=f"{settings.precision} for {model.name} in {model.precision}",
                     remedy="Give explore the module with example_inputs, or capture it with precision=… again.",
                 )
+            if model is not None and settings.sequence is not None:
+                raise OptionError(
+                    "The sequence of your own model is that of its inputs",
+                    found=f"sequence {settings.sequence:,} for {model.name}",
+                    remedy="Empty the field, or give explore example_inputs of that length.",
+                )
             if model is None:
-                graph = self._capture(settings.model, settings.microbatch, **precision)
+                reference = catalog.entry(self._entry(settings.model).reference, settings.sequence).reference
+                graph = self._capture(reference, settings.microbatch, **precision)
             else:
                 graph = model.capture(**({} if model.precision else precision))
             self._graphs = dict(list(self._graphs.items())[-(tuning.KEPT_GRAPHS - 1) :]) | {key: graph}
@@ -80,7 +104,8 @@ class Sources:
     def model_choices(self) -> list[list[str]]:
         """[name, text, group] for the list of models, the user's model first."""
         model = self.user_model
-        listed = [[model.name, model.name, "Your model"]] if model is not None else []
+        yours = [m.name for m in (model, self._config) if m is not None]
+        listed = [[name, name, "Your model"] for name in yours]
         entries = [catalog.entry(name) for name in catalog.names() if not self._is_user_model(name)]
         small = "Small, for trying"
         return listed + [[e.name, e.name, small if e.name.endswith("-tiny") else _FAMILIES[e.family]] for e in entries]
@@ -104,7 +129,7 @@ class Sources:
         """[dtype, text, group] of the precisions of `model`; the dtype '' stands for its default."""
         dtypes: Sequence[str]
         if not self._is_user_model(model):
-            default, dtypes = f"{catalog.entry(model).precision} (default)", PRECISIONS
+            default, dtypes = f"{self._entry(model).precision} (default)", PRECISIONS
         elif self.user_model is not None and self.user_model.precision:
             default, dtypes = f"{self.user_model.precision}, as captured", (self.user_model.precision,)
         else:
@@ -127,7 +152,7 @@ class Sources:
             model is not None
             and model.launch_arguments
             and model.name == plan.model.name
-            and recipe not in catalog.names()
+            and not catalog.is_reference(recipe)
         ):
             return model.launch_arguments
         if recipe is None:
@@ -144,20 +169,20 @@ class Sources:
         number of the user's model."""
         if self.user_model is not None and model == self.user_model.name:
             return [self.user_model.samples]
-        batch = catalog.entry(model).global_batch
+        batch = self._entry(model).global_batch
         return [m for m in range(1, batch + 1) if batch % m == 0]
 
     def describe(self, model: str) -> str:
         """One line about the model."""
         if self.user_model is not None and model == self.user_model.name:
             return f"captured with {self.user_model.samples} samples per microbatch"
-        return catalog.entry(model).description
+        return self._entry(model).description
 
     def initial_batch(self, model: str, num_microbatches: int | None) -> tuple[int, int]:
         """(samples in a microbatch, B) to begin with; B is the paper's unless it is given."""
         if self.user_model is not None and model == self.user_model.name:
             return self.user_model.samples, num_microbatches or 32
-        entry = catalog.entry(model)
+        entry = self._entry(model)
         count = num_microbatches or entry.num_microbatches
         return catalog.microbatch_size(entry, count), count
 
@@ -170,8 +195,16 @@ class Sources:
             "num_layers": None,
             "rematerialization": None,
             "precision": None,
+            "sequence": None,
             "spec_constraints": (),
         }
+
+    def default_sequence(self, model: str) -> int | None:
+        """Tokens of a sample; None where the model has no such setting."""
+        return None if self._is_user_model(model) else self._entry(model).sequence
+
+    def _entry(self, name: str) -> CatalogEntry:
+        return self._config if self._config is not None and name == self._config.name else catalog.entry(name)
 
     def _is_user_model(self, name: str) -> bool:
         return self.user_model is not None and name == self.user_model.name
@@ -214,7 +247,7 @@ def _device_figures(cluster: Cluster) -> dict[str, float]:
 def model_of_plan(plan: Plan) -> UserModel | None:
     """The model of a finished plan: None for one of the catalogue, else a UserModel that cannot be captured."""
     name = plan.model.recipe or plan.model.name
-    if name in catalog.names():
+    if catalog.is_reference(name):
         return None
 
     def capture() -> TrainingGraph:
@@ -225,6 +258,15 @@ def model_of_plan(plan: Plan) -> UserModel | None:
         )
 
     return UserModel(name=name, samples=plan.model.samples, capture=capture, precision=plan.model.precision)
+
+
+def config_of_plan(plan: Plan) -> CatalogEntry | None:
+    """The model of a plan whose recipe is a Hugging Face config; None for any other."""
+    recipe = plan.model.recipe
+    if recipe is None or not catalog.is_reference(recipe):
+        return None
+    found = catalog.entry(recipe)
+    return found if found.family == catalog.CONFIG_FAMILY else None
 
 
 def user_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> UserModel:

@@ -1,0 +1,125 @@
+"""Prices of routed experts: bytes of the all-to-alls, few rows an expert, the busiest device, a capacity."""
+
+from dataclasses import replace
+
+import pytest
+
+from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.cost.collectives import axis_seconds
+from alpa_explore.cost.model import CostModel
+from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind, TrainingGraph
+from alpa_explore.graph.counts import bytes_accessed, flops
+from alpa_explore.sharding.reshard import StepKind
+
+M, F = 4096, 8192
+DEVICE = Cluster.parse("1x8:h100").device
+
+
+def graph_of(tokens, experts, chosen=2):
+    """One operator of routed experts in bfloat16, its tensors as a capture makes them."""
+    shapes = {
+        "tokens": (tokens, M),
+        "chosen": (tokens, chosen),
+        "weights": (tokens, chosen),
+        "gate": (experts, M, F),
+        "up": (experts, M, F),
+        "down": (experts, F, M),
+        "combined": (tokens, M),
+        "rows": (tokens, experts, chosen * M // experts),
+        "hidden": (tokens, experts, chosen * 2 * F // experts),
+    }
+    kinds = {"rows": TensorKind.ROUTED, "hidden": TensorKind.ROUTED}
+    tensors = tuple(
+        Tensor(
+            index=i,
+            name=name,
+            shape=shape,
+            dtype="int64" if name == "chosen" else "bfloat16",
+            kind=kinds.get(name, TensorKind.VALUE),
+            producer=0 if i > 5 else None,
+        )
+        for i, (name, shape) in enumerate(shapes.items())
+    )
+    kind, options = "alpa_explore.experts.default", ("silu", "separate", True, 0.0, 1.0, 0.0, 0, experts, True)
+    arguments = (Ref(0), Ref(1), Ref(2), (Ref(3), Ref(4), Ref(5)), (), *options)
+    return TrainingGraph(
+        name="experts",
+        tensors=tensors,
+        operators=(
+            Operator(
+                index=0,
+                name="experts",
+                kind=kind,
+                phase=Phase.FORWARD,
+                inputs=(0, 1, 2, 3, 4, 5),
+                outputs=(6, 7, 8),
+                arguments=arguments,
+                flops=flops(kind, tensors[:6], tensors[6:], arguments),
+                bytes_accessed=bytes_accessed(kind, tensors[:6], tensors[6:], arguments),
+            ),
+        ),
+        inputs=(0, 1, 2),
+        parameters=(),
+        loss=6,
+        samples=1,
+        tokens=tokens,
+        precision="bfloat16",
+        optimizer="adam",
+        rematerialization=False,
+        recipe=None,
+        warnings=(),
+    )
+
+
+def priced(graph, mesh=(8,), **figures):
+    """({factors: strategy}, {factors: seconds}, mesh, the priced operator)."""
+    logical = LogicalMesh(mesh, (4e11,) * len(mesh), (2e-6,) * len(mesh))
+    found = CostModel(replace(DEVICE, **figures), logical).operator(graph, 0)
+    seconds = dict(zip((s.factors for s in found.strategies), found.seconds.tolist(), strict=True))
+    return {s.factors: s for s in found.strategies}, seconds, logical, found
+
+
+def test_flops_are_those_of_every_tokens_experts():
+    assert graph_of(512, 8).operators[0].flops == 512 * 2 * 3 * 2 * M * F
+
+
+def test_an_all_to_all_carries_every_row_there_and_back():
+    graph = graph_of(8192, 8)
+    strategies, _, _, _ = priced(graph)
+    exchanges = strategies["exchange",].exchanges[0]
+    # tokens of a device × top-k × hidden × bytes, twice.
+    assert [(e.kind, e.bytes) for e in exchanges] == [(StepKind.ALL_TO_ALL, 8192 // 8 * 2 * M * 2)] * 2
+    on_two_axes = priced(graph, (2, 4))[0]
+    assert on_two_axes["tokens", "exchange"].exchanges[1][0].bytes == 8192 // 8 * 2 * M * 2
+    # A device with a part of the inner width of its experts needs all of each row.
+    assert on_two_axes["inner", "exchange"].exchanges[1][0].bytes == 8192 // 4 * 2 * M * 2
+
+
+def test_rows_that_travel_cost_their_all_to_alls():
+    graph = graph_of(8192, 8)
+    strategies, seconds, mesh, _ = priced(graph)
+    sent = strategies["exchange",].exchanges[0][0].bytes
+    travel = 2 * axis_seconds(StepKind.ALL_TO_ALL, sent, mesh, 0)
+    assert seconds["exchange",] == pytest.approx(seconds["experts",] + travel, rel=0.1)
+
+
+def test_few_rows_an_expert_are_less_efficient():
+    few, many = (priced(graph_of(4096, experts))[1]["tokens",] for experts in (256, 8))
+    assert few > 1.5 * many
+
+
+def test_the_busiest_device_decides_where_devices_hold_different_experts():
+    graph = graph_of(2**16, 8)  # arithmetic is the limit
+    even, busy = (priced(graph, expert_imbalance=x) for x in (1.0, 1.5))
+    for factors in (("experts",), ("exchange",)):
+        assert busy[1][factors] == pytest.approx(1.5 * even[1][factors], rel=0.05)
+    assert busy[1]["tokens",] == even[1]["tokens",]
+    place = [s.factors for s in busy[3].strategies].index(("experts",))
+    assert busy[3].output_bytes[1][place] == 1.5 * even[3].output_bytes[1][place]
+
+
+def test_a_capacity_is_computed_whatever_is_routed():
+    graph = graph_of(2**16, 8)
+    free, bounded = priced(graph), priced(graph, expert_capacity=1.25, expert_imbalance=3.0)
+    for factors in (("tokens",), ("exchange",)):
+        assert bounded[1][factors] == pytest.approx(1.25 * free[1][factors], rel=0.05)

@@ -1,0 +1,118 @@
+"""A model by name, with another sequence, and from a Hugging Face config."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from alpa_explore.errors import OptionError, RecipeError, UnknownNameError
+from alpa_explore.models import build, entry
+from alpa_explore.models.catalog import is_reference
+from alpa_explore.models.configs.huggingface import MOST_BYTES
+from alpa_explore.models.recipe import check_recipe
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64},
+    **{"num_key_value_heads": 2, "max_position_embeddings": 128, "torch_dtype": "bfloat16"},
+}
+
+
+def config(tmp_path, **changes):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, **changes}))
+    return str(path)
+
+
+def test_a_sequence_behind_the_name_or_beside_it_changes_the_model():
+    long = entry("llama-3-8b@131072")
+    assert long == entry("llama-3-8b", 131072) == entry(long.reference)
+    assert (long.sequence, long.name) == (131072, "llama-3-8b@131072")
+    assert long.parameter_count == entry("llama-3-8b").parameter_count, "positions are rotary"
+    assert entry("llama-3-8b", 8192) is entry("llama-3-8b"), "its own sequence"
+    _, (tokens, _) = build("qwen3-tiny@48", 2)
+    assert tokens.shape == (2, 48)
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b@", "llama-3-8b@0", "llama-3-8b@long", "llama-3-8b@9999999999"])
+def test_a_sequence_that_is_none_is_an_error(name):
+    with pytest.raises(OptionError, match="number of tokens"):
+        entry(name)
+
+
+def test_images_have_no_sequence():
+    with pytest.raises(OptionError, match="no sequence of tokens"):
+        entry("vit-tiny", 16)
+
+
+def test_a_config_file_is_a_model_whose_reference_holds_the_file(tmp_path):
+    found = entry(config(tmp_path, _name_or_path="meta/llama"))
+    assert (found.name, found.precision, found.sequence) == ("LlamaForCausalLM", "bfloat16", 128)
+    assert "meta" not in found.reference
+    assert is_reference(found.reference)
+    assert check_recipe(found.reference, allow_import=False) == found.reference
+    again = entry(found.reference)
+    assert again == found
+    assert entry(config(tmp_path), 16).sequence == entry(config(tmp_path) + "@16").sequence == 16
+
+
+def test_a_plan_file_may_not_name_a_path(tmp_path):
+    path = config(tmp_path)
+    assert not is_reference(path)
+    with pytest.raises(RecipeError, match="not a model of the catalogue"):
+        check_recipe(path, allow_import=False)
+
+
+def test_code_and_weights_from_the_internet_are_refused(tmp_path):
+    with pytest.raises(RecipeError, match=r"never run: .*config.json: auto_map"):
+        entry(config(tmp_path, text_config={"auto_map": {"AutoModel": "someone/model--modeling.Model"}}))
+    with pytest.raises(RecipeError, match="use_pretrained_backbone"):
+        entry(config(tmp_path, use_pretrained_backbone=True))
+    with pytest.raises(RecipeError, match="auto_map"):
+        entry("hf@16:" + json.dumps({**LLAMA, "auto_map": {}}))
+
+
+def test_files_that_are_no_configs_are_errors(tmp_path):
+    for text in ("{", "[]", '{"model_type": 3}', "{}", "[" * 100_000, '{"a": "' + "x" * MOST_BYTES + '"}'):
+        (tmp_path / "a.json").write_text(text)
+        with pytest.raises(RecipeError, match="not the config of a Hugging Face model"):
+            entry(str(tmp_path / "a.json"))
+    with pytest.raises(RecipeError, match="cannot be read"):
+        entry(str(tmp_path / "missing.json"))
+
+
+def test_an_unknown_architecture_is_named_with_the_nearest(tmp_path):
+    pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    with pytest.raises(UnknownNameError, match=r"model_type 'lama'.*'llama'"):
+        build(config(tmp_path, model_type="lama"), 1)
+    with pytest.raises(RecipeError, match=r"refuses the config.*hidden_size"):
+        build(config(tmp_path, hidden_size="wide"), 1)
+    with pytest.raises(RecipeError, match="returns a loss"):
+        build(config(tmp_path, model_type="sam", architectures=["SamModel"]), 1)
+
+
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL},
+        {"model_type": "vit", "architectures": None, "image_size": 32, "patch_size": 8, **SMALL},
+        {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b"}},
+    ],
+    ids=["llama", "masked", "images", "classified"],
+)
+def test_a_model_from_a_config_returns_its_loss_and_has_its_parameters(tmp_path, changes):
+    pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    path = config(tmp_path, **changes)
+    module, inputs = build(path, 2, device="cpu")
+    loss = module(**inputs).loss
+    assert loss.isfinite()
+    assert sum(p.numel() for p in module.parameters()) == entry(path).parameter_count
+    again, same = build(path, 2, device="cpu")
+    assert all((a == b).all() for a, b in zip(module.parameters(), again.parameters(), strict=True))
+    assert all((inputs[name] == same[name]).all() for name in inputs)

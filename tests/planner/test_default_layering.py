@@ -1,0 +1,64 @@
+"""The layers where the user gives no boundaries: their number, and that none does next to nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import alpa_explore as ax
+from alpa_explore.layering import cluster_operators
+from alpa_explore.planner.default_layering import clustered, default_layering
+
+
+class Tabled(nn.Module):
+    """An embedding and a table that all blocks read, as masks and rotary tables are."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(64, 16)
+        self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(blocks))
+
+    def forward(self, tokens_BS: torch.Tensor) -> torch.Tensor:
+        x_BSH = self.tokens(tokens_BS)
+        table_S1 = torch.arange(tokens_BS.shape[1])[:, None].cos()
+        for block in self.blocks:
+            x_BSH = x_BSH + block(x_BSH * table_S1).relu()
+        return x_BSH.square().mean()
+
+
+def graph_of(blocks: int) -> ax.TrainingGraph:
+    return ax.capture(Tabled(blocks), (torch.zeros(4, 8, dtype=torch.int64),))
+
+
+@pytest.mark.parametrize(("blocks", "layers"), [(9, 9), (12, 12), (16, 16), (24, 12), (32, 16), (23, 16)])
+def test_the_default_number_of_layers_follows_from_the_blocks(blocks, layers) -> None:
+    graph = graph_of(blocks)
+    layering = default_layering(graph, 0.5)
+    assert len(layering.layers) == layers
+    mean = sum(layer.flops for layer in layering.layers) / len(layering.layers)
+    assert min(layer.flops for layer in layering.layers) >= 0.25 * mean
+
+
+def test_what_precedes_the_first_block_goes_with_it_and_eq_6_alone_may_part_them() -> None:
+    graph = graph_of(16)
+    alone, together = cluster_operators(graph, 8, delta=0.5), clustered(graph, 8, 0.5)
+    assert alone.layers[0].flops == 0
+    assert "blocks.0" in {graph.forward_operators[place].module for place in together.layers[0].operators}
+    assert all(layer.flops > 0 for layer in together.layers)
+
+
+def test_more_layers_than_can_all_do_something_are_given_where_they_are_asked_for() -> None:
+    graph = graph_of(2)
+    assert len(clustered(graph, 6, 3.0).layers) == 6
+
+
+def test_the_layers_of_the_papers_models_are_those_of_eq_6(monkeypatch) -> None:
+    from alpa_explore.planner import default_layering as module
+
+    asked = []
+    monkeypatch.setattr(module, "cluster_operators", lambda *_, **options: asked.append(options))
+    graph = graph_of(2)
+    monkeypatch.setattr(module, "_in_the_paper", lambda _graph: True)
+    clustered(graph, 2, 0.5)
+    assert asked == [{"delta": 0.5}]
