@@ -18,10 +18,25 @@ MeshShape: TypeAlias = tuple[int, ...]
 """A logical mesh without axes of size 1; () for one device."""
 Subject: TypeAlias = tuple[NodeKind, int]
 """A node of a sharding problem, whatever the stage is that it falls to: its kind, and its `Node.subject`."""
-Pick: TypeAlias = tuple[Spec, ...]
-"""The specs that one choice for a node reads and writes; of a tensor node, its one spec."""
-Picks: TypeAlias = Mapping[Subject, Pick]
+Picks: TypeAlias = Mapping[Subject, "Pick"]
 """The choices that are not the plainest (`choose.plainness`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One choice for a node."""
+
+    specs: tuple[Spec, ...]
+    """Those that it reads and writes; of a tensor node, its one spec."""
+    factors: tuple[str, ...] = ()
+    """What each mesh axis divides, of an operator: a ring and gathered keys have the same specs."""
+
+    def without(self, axis: int) -> Pick:
+        """The same on a mesh without this axis."""
+        return Pick(
+            tuple((*spec[:axis], *spec[axis + 1 :]) for spec in self.specs),
+            (*self.factors[:axis], *self.factors[axis + 1 :]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

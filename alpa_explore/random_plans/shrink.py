@@ -139,10 +139,7 @@ def _with_mesh(draft: Draft, place: int, mesh: MeshShape, dropped: int | None) -
         if stage.submesh != place:
             continue
         if dropped is not None:
-            picks[number] = {
-                subject: tuple((*spec[:dropped], *spec[dropped + 1 :]) for spec in pick)
-                for subject, pick in draft.picks[number].items()
-            }
+            picks[number] = {subject: pick.without(dropped) for subject, pick in draft.picks[number].items()}
         elif len(stage.mesh) != len(mesh):
             picks[number] = {}
     return replace(

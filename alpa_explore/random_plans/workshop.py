@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -158,14 +158,15 @@ class Workshop:
             problem = self.problem(draft, stage)
             tensors = problem.stage.layered.graph.tensors
             for node in problem.nodes:
-                if subject_of(node) in picks:
+                if (pick := picks.get(subject_of(node))) is not None:
                     read, written = tensors_of(problem, node)
                     specs = [
                         render(spec, len(tensors[t].shape))
-                        for spec, t in zip(picks[subject_of(node)], (*read, *written), strict=True)
+                        for spec, t in zip(pick.specs, (*read, *written), strict=True)
                     ]
                     shown = f"{' '.join(specs[: len(read)])} → " if read else ""
-                    name = f"stage {number}, {node_name(problem, node)} ({node.kind.value})"
+                    factors = f", {'·'.join(pick.factors)}" if pick.factors else ""
+                    name = f"stage {number}, {node_name(problem, node)} ({node.kind.value}{factors})"
                     lines.append(f"{name}: {shown}{' '.join(specs[len(read) :])}")
         return tuple(lines)
 
@@ -191,7 +192,7 @@ class Workshop:
 
 def cluster_of(draft: Draft) -> Cluster:
     """CPUs, each a node of its own: only so may submeshes have any number of devices."""
-    return Cluster.parse(f"{draft.devices}x1:cpu")
+    return _cluster(draft.devices, draft.family)
 
 
 def logical(mesh: MeshShape) -> LogicalMesh:
@@ -199,6 +200,13 @@ def logical(mesh: MeshShape) -> LogicalMesh:
     shape = mesh or (1,)
     devices = int(np.prod(shape))
     return logical_mesh(Cluster.parse(f"{devices}x1:cpu"), Submesh(devices, 1), shape)
+
+
+def _cluster(devices: int, family: str) -> Cluster:
+    cluster = Cluster.parse(f"{devices}x1:cpu")
+    if family not in families.SEQUENCES:
+        return cluster
+    return cluster.with_changes(software=replace(cluster.software, context_positions=1))
 
 
 def whole_stages(submeshes: tuple[DraftSubmesh, ...]) -> list[DraftStage]:
