@@ -213,7 +213,8 @@ class Cluster:
         return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels, others=others)
 
     def with_changes(self, **changes: object) -> Cluster:
-        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name."""
+        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name. Of
+        unlike nodes, fields of the device and `inside_node` are replaced for every kind."""
         if isinstance(changes.get("software"), str):
             changes |= {"software": load_software(str(changes["software"]))}
         cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
@@ -232,8 +233,10 @@ class Cluster:
                     remedy=nearest_names(name, names),
                 )
         changed = replace(self, **cluster_changes)  # type: ignore[arg-type]  # `changes` holds objects; __post_init__ checks them
-        others = tuple(replace(kind, device=replace(kind.device, **device_changes)) for kind in changed.others)  # type: ignore[arg-type]  # as above
-        return replace(changed, device=replace(changed.device, **device_changes), others=others)  # type: ignore[arg-type]  # as above
+        others = [replace(kind, device=replace(kind.device, **device_changes)) for kind in changed.others]  # type: ignore[arg-type]  # as above
+        if "inside_node" in changes:
+            others = [replace(kind, inside_node=changed.inside_node) for kind in others]
+        return replace(changed, device=replace(changed.device, **device_changes), others=tuple(others))  # type: ignore[arg-type]  # as above
 
     @property
     def devices(self) -> int:
@@ -250,6 +253,11 @@ class Cluster:
         """Devices that one operating system has: of a rack of trays those of a tray, else those of a node."""
         trays = inside(self.levels, self.devices_per_node) or 1
         return self.levels[0].of if trays > 1 else self.devices_per_node
+
+    @property
+    def device_name(self) -> str:
+        """'h100'; of unlike nodes 'h100+a100'."""
+        return "+".join(kind.device.name for kind in self.kinds)
 
     @property
     def software(self) -> Software:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from alpa_explore.cluster import SUBMESH_SPACES, Cluster, Submesh, submeshes
+from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
 from alpa_explore.schedules.catalog import DUAL_PIPE
@@ -218,11 +218,11 @@ def _check_submeshes(options: PipelineOptions, cluster: Cluster, num_layers: int
     shapes = submeshes(cluster, options.submesh_space)
     devices_at: dict[int, int] = {}
     for stage, nodes, devices in options.stage_submeshes:
-        if Submesh(nodes, devices) not in shapes:
+        if (nodes, devices) not in {(s.nodes, s.devices_per_node) for s in shapes}:
             raise OptionError(
                 "No stage can have this submesh",
                 found=f"{nodes}x{devices} on {cluster}",
-                remedy=f"Use one of: {', '.join(f'{s.nodes}x{s.devices_per_node}' for s in shapes)}.",
+                remedy=f"Use one of: {', '.join(dict.fromkeys(f'{s.nodes}x{s.devices_per_node}' for s in shapes))}.",
             )
         most = num_layers if options.num_stages is None else options.num_stages
         if most is not None and not -most <= stage < most:

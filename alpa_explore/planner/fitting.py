@@ -39,6 +39,8 @@ class FittingCluster:
     def __str__(self) -> str:
         """'Needs 16 × v100: 2 nodes of 8'."""
         cluster = self.cluster
+        if cluster.others:
+            return f"{'Fits on' if self.found else 'Needs at least'} {cluster.devices} devices of these kinds"
         nodes = "1 node" if cluster.nodes == 1 else f"{cluster.nodes} nodes"
         verb = ("Needs" if self.least else "Fits on") if self.found else "Needs at least"
         return f"{verb} {cluster.devices} × {cluster.device.name}: {nodes} of {cluster.devices_per_node}"
@@ -52,7 +54,7 @@ def fitting_cluster(
     weights, least = least_weight_bytes(graph), True
     stop = _Deadline(cancel, tuning.FIT_SECONDS)
     for cluster in larger_clusters(request.cluster):
-        if weights > cluster.device.memory_bytes * cluster.devices:
+        if weights > sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds):
             continue
         fit = fits(graph, replace(request, cluster=cluster), stop=stop)
         if fit:
@@ -119,6 +121,10 @@ def larger_clusters(cluster: Cluster) -> Iterator[Cluster]:
     """Clusters of the same devices, each twice as large as the one before: a single node is enlarged to a usual one,
     then there are more nodes of this size."""
     nodes, per_node = cluster.nodes, cluster.devices_per_node
+    while cluster.others and 2 * cluster.devices <= MOST_DEVICES and 2 * cluster.nodes <= tuning.MOST_NODES:
+        doubled = tuple(replace(kind, nodes=2 * kind.nodes) for kind in cluster.others)
+        cluster = replace(cluster, nodes=2 * cluster.nodes, others=doubled)
+        yield cluster
     while not cluster.others:
         if nodes == 1 and 2 * per_node <= tuning.USUAL_NODE:
             per_node *= 2

@@ -68,6 +68,7 @@ def planned_stage(
         tensors=tensors,
         tied_seconds=tied_seconds,
         rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k <= last),
+        device=plan.cluster.kinds[submesh.kind].device.name if plan.cluster.others else "",
     )
 
 

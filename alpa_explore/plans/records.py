@@ -148,6 +148,8 @@ class PlanStage:
     """Sources, weights and accumulators; empty in a file of an earlier version."""
     tied_seconds: float = 0.0
     """Once an iteration: summing the gradients of weights that earlier stages read too; 0 unless that is counted."""
+    device: str = ""
+    """In a cluster of unlike nodes the name of its devices, which are of one kind; '' where all nodes are alike."""
 
     @property
     def activations_held_bytes(self) -> float:
@@ -170,6 +172,7 @@ class Predicted:
     bubble_fraction: float
     """Share of the iteration that the average stage idles: 1 − Σ_i B·t_i / (S·T)."""
     peak_bytes_per_device: float
+    """Of the device whose memory is fullest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,5 +182,6 @@ def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple
         there, back = f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}"
     # Beyond the nodes, a level is crossed where the stages are not in the same unit below it (a pod, below the spine).
     apart = [len({d // tier.devices for stage in (a, b) for d in stage.devices}) > 1 for tier in cluster.tiers[:-1]]
-    seconds = send_seconds(cluster, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
+    part = cluster if crosses else cluster.part_of(a.devices[0])
+    seconds = send_seconds(part, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
     return there, back, seconds

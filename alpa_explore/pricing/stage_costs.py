@@ -108,14 +108,13 @@ class StageCosts:
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
 
-    def memory_bytes(self, candidate: StageCandidate) -> int:
-        """Memory of one device of the kind that the candidate is for."""
-        kinds = self.memory_of_kinds
-        return kinds[candidate.logical_mesh.kind] if kinds else self.device_memory_bytes
+    def memory_of(self, mesh: Submesh | LogicalMesh) -> int:
+        """Memory of one device of a mesh, in bytes: of unlike nodes, of one of its kind."""
+        return self.memory_of_kinds[mesh.kind] if self.memory_of_kinds else self.device_memory_bytes
 
     def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits with `held` microbatches held; None when none fits."""
-        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.memory_bytes(c)]
+        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.memory_of(c.logical_mesh)]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
     def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
@@ -188,7 +187,7 @@ class StageCosts:
         """Of each candidate's device, where they differ."""
         if not self.memory_of_kinds:
             return self.device_memory_bytes
-        return np.array([self.memory_bytes(c) for of_cell in self.candidates.values() for c in of_cell])
+        return np.array([self.memory_of(c.logical_mesh) for of_cell in self.candidates.values() for c in of_cell])
 
     @cached_property
     def _fitting(self) -> dict[int, Flags]:

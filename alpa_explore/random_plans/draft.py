@@ -78,6 +78,8 @@ class Draft:
     """One of `inter_op.schedule_terms.SCHEDULES`."""
     num_microbatches: int
     submeshes: tuple[DraftSubmesh, ...]
+    unlike: bool = False
+    """Whether every second submesh is on nodes of another kind; only where each runs one stage."""
     picks: tuple[Picks, ...] = field(default=(), hash=False)
     """For each stage, in the order of `stages`; () before they are chosen."""
 
@@ -85,6 +87,10 @@ class Draft:
     def turns(self) -> int:
         """Stages of each submesh."""
         return len(self.submeshes[0].meshes)
+
+    def kind(self, submesh: int) -> int:
+        """The kind of nodes of a submesh: 0 or 1."""
+        return submesh % 2 if self.unlike else 0
 
     @property
     def devices(self) -> int:
@@ -114,6 +120,7 @@ class Draft:
         }
         return (
             exists.get(self.schedule, self.turns == 1)
+            and (not self.unlike or (self.turns == 1 and count > 1))
             and all(stage.first <= stage.last for stage in self.stages)
             and sum(submesh.layers for submesh in self.submeshes) == len(self.cuts) + 1
         )
@@ -131,7 +138,7 @@ class Draft:
     @property
     def size(self) -> tuple[int, ...]:
         """What shrinking makes smaller: stages, devices, microbatches, kinds of features, picks, layers."""
-        extras = (self.turns > 1) + (self.schedule != "1f1b") + bool(self.rematerialized)
+        extras = (self.turns > 1) + (self.schedule != "1f1b") + bool(self.rematerialized) + self.unlike
         axes = sum(len(stage.mesh) for stage in self.stages)
         picks = sum(map(len, self.picks))
         return len(self.stages), self.devices, axes, self.num_microbatches, extras, picks, len(self.cuts)
@@ -141,8 +148,9 @@ class Draft:
             f"{'x'.join(map(str, s.mesh)) or '1'}[{s.first}–{s.last}]" + (f"@{s.submesh}" if self.turns > 1 else "")
             for s in self.stages
         )
+        kinds = ", nodes of two kinds" if self.unlike else ""
         again = f", layers {','.join(map(str, self.rematerialized))} recomputed" if self.rematerialized else ""
         return (
-            f"{self.family} on {stages}, {self.schedule}, B = {self.num_microbatches}{again},"
+            f"{self.family} on {stages}, {self.schedule}, B = {self.num_microbatches}{kinds}{again},"
             f" {sum(map(len, self.picks))} sharded choices"
         )

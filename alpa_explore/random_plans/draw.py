@@ -48,8 +48,12 @@ def draw_draft(workshop: Workshop, seed: int, number: int, families: Sequence[st
     NoChoiceError where none of several draws has a legal choice for every node.
     """
     draw = random.Random(f"{seed}/{number}")
+    # A generator of its own: everything else stays what it was for this seed.
+    unlike = random.Random(f"{seed}/{number}/unlike").random() < tuning.UNLIKE_SHARE
     for attempt in range(tuning.ATTEMPTS):
         draft = _outline(workshop, draw, draw.choice(sorted(families or OPTIMIZER_OF)))
+        if draft.turns == 1 and len(draft.submeshes) > 1:
+            draft = replace(draft, unlike=unlike)
         try:
             return replace(draft, picks=tuple(_picks(workshop, draw, draft, stage) for stage in draft.stages))
         except NoChoiceError:

@@ -90,6 +90,8 @@ def _schedules(draft: Draft) -> Iterator[Draft]:
         yield replace(draft, schedule="1f1b")
     if draft.rematerialized:
         yield replace(draft, rematerialized=())
+    if draft.unlike:
+        yield replace(draft, unlike=False)
 
 
 def _stages(draft: Draft) -> Iterator[Draft]:
@@ -111,6 +113,7 @@ def _regrouped(draft: Draft, submeshes: Sequence[DraftSubmesh], schedule: str) -
         draft,
         submeshes=tuple(submeshes),
         schedule=schedule,
+        unlike=draft.unlike and len(submeshes) > 1,
         num_microbatches=len(submeshes) if interleaved else draft.num_microbatches,
     )
     return replace(changed, picks=tuple(picks.get(len(stage.mesh), {}) for stage in changed.stages))

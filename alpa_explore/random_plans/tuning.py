@@ -25,3 +25,5 @@ NEAR = 3
 """In a cheap plan, from how many of the cheapest strategies one is drawn."""
 MOST_SHRUNK = 8
 """Failures of one campaign that are shrunk: many failures of one campaign mostly have one cause."""
+UNLIKE_SHARE = 0.3
+"""Of the plans with a stage a submesh, those whose nodes are of two kinds."""

@@ -11,6 +11,7 @@ import torch
 
 from alpa_explore.baselines.dims import DimLabels, dim_labels
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
+from alpa_explore.cluster.topology import Kind
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult, Stage
@@ -93,22 +94,24 @@ class Workshop:
 
     def problem(self, draft: Draft, stage: DraftStage) -> StageProblem:
         """The sharding problem of one stage of a draft."""
-        return self._problem(draft, stage.first, stage.last, logical(stage.mesh))
+        return self._problem(draft, stage.first, stage.last, logical(stage.mesh, draft.kind(stage.submesh)))
 
     def plan(self, draft: Draft) -> Plan:
         """The plan of a draft. NoChoiceError where its picks leave a node of a stage no legal choice."""
-        cut, shapes = self._cut_of(draft), sorted({Submesh(s.devices, 1) for s in draft.submeshes})
+        submeshes = [Submesh(s.devices, 1, draft.kind(place)) for place, s in enumerate(draft.submeshes)]
+        cut, shapes = self._cut_of(draft), sorted(set(submeshes))
         choices: dict[str, tuple[int, ...]] = {}
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
 
         def shape_of(stage: DraftStage) -> int:
-            return shapes.index(Submesh(draft.submeshes[stage.submesh].devices, 1))
+            return shapes.index(submeshes[stage.submesh])
 
         def add(stage: DraftStage, picks: Picks, name: str) -> None:
             problem = self.problem(draft, stage)
             choices[name] = choose_nodes(problem, after(problem, picks))
             totals = asdict(problem.totals(choices[name]))
-            candidate = StageCandidate(logical_mesh=logical(stage.mesh), solution_key=name, **totals)
+            mesh = logical(stage.mesh, draft.kind(stage.submesh))
+            candidate = StageCandidate(logical_mesh=mesh, solution_key=name, **totals)
             candidates[stage.first, stage.last, shape_of(stage)] = (candidate,)
 
         for number, (stage, picks) in enumerate(zip(draft.stages, draft.picks, strict=True)):
@@ -122,6 +125,7 @@ class Workshop:
             num_layers=len(draft.cuts) + 1,
             submeshes=tuple(shapes),
             device_memory_bytes=cluster.device.memory_bytes,
+            memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
             candidates=candidates,
             layer_flops=tuple(layer.flops for layer in cut.layering.layers),
             received_bytes=received_bytes(cut.layered),
@@ -171,7 +175,7 @@ class Workshop:
         return tuple(lines)
 
     def _problem(self, draft: Draft, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
-        device = cluster_of(draft).device
+        device = cluster_of(draft).kinds[mesh.kind].device
         return build_stage_problem(self._cut_of(draft).slicer(first, last), cost_model(device, mesh.squeezed()))
 
     def _cut_of(self, draft: Draft) -> _Cut:
@@ -191,15 +195,21 @@ class Workshop:
 
 
 def cluster_of(draft: Draft) -> Cluster:
-    """CPUs, each a node of its own: only so may submeshes have any number of devices."""
-    return _cluster(draft.devices, draft.family)
+    """CPUs, each a node of its own: only so may submeshes have any number of devices. Those of every second submesh are
+    of another kind where the draft says so."""
+    cluster = _cluster(draft.devices, draft.family)
+    if not draft.unlike:
+        return cluster
+    device = replace(cluster.device, name="other-cpu", memory_bandwidth=cluster.device.memory_bandwidth / 2)
+    nodes = sum(submesh.devices for place, submesh in enumerate(draft.submeshes) if draft.kind(place))
+    return replace(cluster, others=(Kind(nodes=nodes, device=device, inside_node=cluster.inside_node),))
 
 
-def logical(mesh: MeshShape) -> LogicalMesh:
+def logical(mesh: MeshShape, kind: int = 0) -> LogicalMesh:
     """The logical mesh of a stage; its bandwidths do not depend on the size of the cluster."""
     shape = mesh or (1,)
     devices = int(np.prod(shape))
-    return logical_mesh(Cluster.parse(f"{devices}x1:cpu"), Submesh(devices, 1), shape)
+    return replace(logical_mesh(Cluster.parse(f"{devices}x1:cpu"), Submesh(devices, 1), shape), kind=kind)
 
 
 def _cluster(devices: int, family: str) -> Cluster:

@@ -7,6 +7,7 @@ the stage's mesh, and indices must be in range.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -61,6 +62,7 @@ def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:
 def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> Iterator[str]:
     nodes, per_node = cluster["nodes"], cluster["devices_per_node"]
     yield from _layer_ranges("stages", stages, num_layers)
+    starts = _first_nodes(cluster)
     taken = set[int]()
     for index, stage in enumerate(stages):
         at = f"stages[{index}]"
@@ -71,11 +73,19 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
             yield f"{at}: submesh {stage['submesh']}, logical mesh {mesh} and {len(devices)} devices do not agree"
         if max(devices) >= nodes * per_node:
             yield f"{at}.devices: {max(devices)} is not one of the {nodes * per_node} devices"
+        if len({bisect_right(starts, device // per_node) for device in devices}) > 1:
+            yield f"{at}.devices: they are of more than one kind"
         if not taken.isdisjoint(devices):
             yield f"{at}.devices: another stage has {sorted(taken.intersection(devices))[0]}"
         taken.update(devices)
     if len(taken) != nodes * per_node:
         yield f"stages: they use {len(taken)} of {nodes * per_node} devices"
+
+
+def _first_nodes(cluster: Mapping[str, Any]) -> list[int]:
+    """The first node of every kind after the first."""
+    others = [kind["nodes"] for kind in cluster.get("others", ())]
+    return [cluster["nodes"] - sum(others[index:]) for index in range(len(others))]
 
 
 def _interleaved(runs: list[Any], stages: list[Any], num_layers: int, schedule: str) -> Iterator[str]:

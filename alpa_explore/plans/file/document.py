@@ -92,8 +92,8 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
         cluster=cluster,
         options=_options(document["options"]),
         layers=tuple(_record(PlanLayer, layer) for layer in document["layers"]),
-        stages=tuple(_stage(stage, costs) for stage in document["stages"]),
-        interleaved=tuple(_stage(stage, costs) for stage in document.get("interleaved", ())),
+        stages=tuple(_stage(stage, costs, cluster) for stage in document["stages"]),
+        interleaved=tuple(_stage(stage, costs, cluster) for stage in document.get("interleaved", ())),
         predicted=_record(Predicted, document["predicted"]),
         t_max_sweep=tuple(_record(SweepPoint, point) for point in document["t_max_sweep"]),
         statistics=_record(
@@ -106,19 +106,21 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
 
 
 def _stage_document(stage: PlanStage) -> Document:
-    return _record_document(
+    body = _record_document(
         stage,
         operators=[_record_document(o) for o in stage.operators],
         tensors=[_record_document(t) for t in stage.tensors],
     )
+    return body if stage.device else {name: value for name, value in body.items() if name != "device"}
 
 
-def _stage(body: Mapping[str, Any], costs: StageCosts) -> PlanStage:
+def _stage(body: Mapping[str, Any], costs: StageCosts, cluster: Cluster) -> PlanStage:
     stage: PlanStage = _record(
         PlanStage,
         {"rematerialized": _layers_of_stage(costs.versions[0], body), **body},
         operators=tuple(_record(PlanOperator, o) for o in body["operators"]),
         tensors=tuple(_record(PlanTensor, t) for t in body.get("tensors", ())),
+        device=cluster.part_of(body["devices"][0]).device.name if cluster.others else "",
     )
     return stage
 

@@ -10,6 +10,7 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
     from alpa_explore.plans.plan import Plan
 
 REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "communication")
@@ -112,7 +113,7 @@ def settings_of(plan: Plan) -> Settings:
         microbatch=plan.model.samples,
         nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node,
-        device=plan.cluster.device.name,
+        device=device_setting(plan.cluster),
         num_microbatches=plan.options.num_microbatches,
         delta=plan.options.delta,
         num_layers=plan.options.num_layers,
@@ -157,3 +158,20 @@ def change_in_words(before: Settings | None, after: Settings) -> str:
     if before.spec_constraints != after.spec_constraints:
         return "without spec constraints"
     return f"recomputation {'on' if after.rematerialization else 'off'}"
+
+
+def device_setting(cluster: Cluster) -> str:
+    """The name of its devices; a cluster of unlike nodes is named by its whole text, '1x8:h100+1x8:a100'."""
+    return str(cluster) if cluster.others else cluster.device.name
+
+
+def is_mixture(device: str) -> bool:
+    """Whether a device setting names a cluster of unlike nodes."""
+    return "+" in device and ":" in device
+
+
+def cluster_text(settings: Settings) -> str:
+    """'2x8:a100', as `Cluster.parse` reads it."""
+    if is_mixture(settings.device):
+        return settings.device
+    return f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
