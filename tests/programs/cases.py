@@ -25,6 +25,7 @@ from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.schedules.catalog import build_schedule, submeshes_in_turn
+from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.targets import with_counts
@@ -45,10 +46,12 @@ def captured(name, samples, seed, options):
 class Case:
     """A model in float64 with B microbatches of its own."""
 
-    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, context="", **options):
-        """`context` names the ways in which attention may be divided over the sequence."""
+    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, context="", parts=1, **options):
+        """`context` names the ways in which attention may be divided over the sequence; the program runs the graph in
+        zig-zag order for so many `parts`, one process the graph as it was captured."""
         self.context = context
-        self.graph, self.state = captured(name, samples, seed, tuple(options.items()))
+        self.captured, self.state = captured(name, samples, seed, tuple(options.items()))
+        self.graph = in_zigzag_order(self.captured, parts)
         layering = cluster_operators(self.graph, num_layers, delta=1.0)
         self.layer_of_forward = layering.layer_of_forward
         self.layered = assign_layers(self.graph, self.layer_of_forward)
@@ -97,14 +100,15 @@ class Case:
 
     def sequential(self, learning_rate=1e-3):
         """(losses, mean gradients, updated parameters) of one process."""
-        runs = [evaluate(self.graph, {**self.state, **one}) for one in with_counts(self.graph, self.microbatches)]
+        graph = self.captured
+        runs = [evaluate(graph, {**self.state, **one}) for one in with_counts(graph, self.microbatches)]
         gradients, parameters = {}, {}
-        for place, parameter in enumerate(self.graph.parameters):
+        for place, parameter in enumerate(graph.parameters):
             gradients[place] = sum(run[parameter.gradient] for run in runs) / len(runs)
             weight = self.state[parameter.tensor]
-            kind = self.graph.operators[parameter.update].kind
+            kind = graph.operators[parameter.update].kind
             parameters[place] = PieceOptimizer(kind, weight, learning_rate).step(gradients[place])
-        return [float(run[self.graph.loss]) for run in runs], gradients, parameters
+        return [float(run[graph.loss]) for run in runs], gradients, parameters
 
     def assert_equal(self, program):
         made = interpret(program, self.state, self.microbatches)

@@ -66,6 +66,13 @@ PROGRAMS = {
         following(Role.DATA, Role.CONTEXT),
         {"case": {"samples": 2, "context": "ring-zigzag"}},
     ),
+    "llama in zig-zag order, context": (
+        "tied llama of 1",
+        2,
+        [((0, 3), (4,))],
+        following(Role.CONTEXT),
+        {"case": {"samples": 1, "context": "ring-zigzag", "parts": 4}},
+    ),
     "fused attention 2+2, strategies at random": ("fused-attention", 2, TWO, at_random(0), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "routed experts tokens·exchange": ("routed-experts", 2, ONE, dividing("tokens", "exchange"), {}),
