@@ -17,6 +17,7 @@ from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
 from alpa_explore.layering import cluster_operators
@@ -68,16 +69,18 @@ class Case:
             return moved + 0.1 * torch.randn(moved.shape, generator=generator, dtype=moved.dtype)
         return torch.roll(moved, number, dims=-1)
 
-    def problem(self, first, last, mesh_shape, rematerialized=None):
-        """`rematerialized` names layers; as the graph says unless given."""
+    def problem(self, first, last, mesh_shape, recomputed=None):
+        """`recomputed` are layers, or a kind of recomputation; as the graph says unless given."""
         device = Cluster.parse("1x4:v100").device
         if self.context:
             offered = replace(device.software, context_positions=1, context_factors=self.context)
             device = replace(device, software=offered)
         mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
         stage = self.stage
-        if rematerialized is not None:
-            stage = slice_stages(assign_layers(self.graph, self.layer_of_forward, rematerialized))
+        if recomputed is not None:
+            named = isinstance(recomputed, str)
+            recomputation = Recomputation.parse(recomputed) if named else Recomputation.of_layers(recomputed)
+            stage = slice_stages(assign_layers(self.graph, self.layer_of_forward, recomputation))
         return build_stage_problem(stage(first, last), CostModel(device, mesh))
 
     def program(self, stages, choose, schedule="1f1b", turns=1):

@@ -71,7 +71,7 @@ def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
     assert all(draft.possible and draft.devices <= 8 for draft in drafts)
     assert {draft.schedule for draft in drafts} == set(SCHEDULES)
     assert {draft.devices for draft in drafts} > {1, 5, 8}
-    assert any(draft.rematerialized for draft in drafts)
+    assert {"none", "layers"} < {draft.recomputation.name for draft in drafts}
     assert any(draft.unlike for draft in drafts)
     assert any(len({s.devices for s in draft.submeshes}) > 1 for draft in drafts)
     sharded = sum(

@@ -73,6 +73,13 @@ PROGRAMS = {
         following(Role.CONTEXT),
         {"case": {"samples": 1, "context": "ring-zigzag", "parts": 4}},
     ),
+    "llama 2+2, parts of blocks computed again": (
+        "llama-tiny",
+        2,
+        [((0, 1), (2,), "norms+attention"), ((2, 3), (2,), "mlp")],
+        optimal,
+        {"schedule": "zb-h1"},
+    ),
     "fused attention 2+2, strategies at random": ("fused-attention", 2, TWO, at_random(0), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "routed experts tokens·exchange": ("routed-experts", 2, ONE, dividing("tokens", "exchange"), {}),
