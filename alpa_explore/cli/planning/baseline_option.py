@@ -78,7 +78,7 @@ def _by_hand(
     num_microbatches: int,
     global_batch: int,
     precision: str | None,
-    rematerialization: bool | None,
+    rematerialization: bool | str | None,
     kind: str,
     exchange: str | None,
     degrees: Mapping[str, Any],
@@ -87,7 +87,17 @@ def _by_hand(
     from alpa_explore.baselines.baseline import baseline
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
+    whole = rematerialization if isinstance(rematerialization, bool) else None
     graph = microbatch_graph(
-        model, num_microbatches, rematerialization=rematerialization, precision=precision, global_batch=global_batch
+        model, num_microbatches, rematerialization=whole, precision=precision, global_batch=global_batch
     )
-    return baseline(graph, cluster, kind, num_microbatches=num_microbatches, exchange=exchange, **degrees, **options)
+    return baseline(
+        graph,
+        cluster,
+        kind,
+        num_microbatches=num_microbatches,
+        exchange=exchange,
+        rematerialization=rematerialization,
+        **degrees,
+        **options,
+    )
