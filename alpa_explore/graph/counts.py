@@ -86,6 +86,7 @@ MOVEMENT = frozenset(
         "aten.where",
         "aten.zeros",
         "aten.zeros_like",
+        "alpa_explore.zigzag",
         "constant.literal",
     }
 )

@@ -90,7 +90,7 @@ def best_pipeline(
 
 def schedule_terms(costs: StageCosts, options: PipelineOptions, num_microbatches: int) -> ScheduleTerms:
     """The schedule of `options` at this B."""
-    return options.terms(num_microbatches, recomputes=any(costs.versions))
+    return options.terms(num_microbatches, recomputes=costs.recomputes)
 
 
 def stage_table(

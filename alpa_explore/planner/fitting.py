@@ -16,12 +16,11 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.topology import MOST_DEVICES
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.planner import tuning
 from alpa_explore.planner.plan import layers_of
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
-from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.lazy_pricing import a_pipeline_fits
 from alpa_explore.search.pipeline_query import PipelineQuery
 
@@ -74,15 +73,14 @@ def fits(graph: TrainingGraph, request: PlanRequest, *, stop: threading.Event | 
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     flops = tuple(layer.flops for layer in layering.layers)
     answers = set()
-    # The last version rematerialises most.
-    for rematerialized in reversed(rematerialized_layers(request.rematerialization, len(layering.layers))):
-        layered = assign_layers(
-            graph,
-            layering.layer_of_forward,
-            rematerialized,
-            request.spec_constraints,
-            software=request.cluster.software,
-        )
+    versions = layered_versions(
+        graph,
+        layering.layer_of_forward,
+        request.rematerialization,
+        request.spec_constraints,
+        software=request.cluster.software,
+    )
+    for layered in reversed(versions):  # the last one recomputes most
         answer = a_pipeline_fits(layered, query, layer_flops=flops, cancel=stop)
         if answer:
             return True

@@ -57,7 +57,7 @@ def nothing_fits(
         advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node}:{enough}"]
     else:
         advice = [f"No device of the presets has the {units.bytes_(needed.peak_bytes)} that each of so few must hold"]
-    if not any(costs.versions):
+    if not costs.recomputes:
         advice.append("rematerialization=True holds fewer activations")
     if query.options.schedule != "1f1b":
         advice.append("the schedule 1f1b holds fewer microbatches")

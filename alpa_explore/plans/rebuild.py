@@ -125,11 +125,11 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
         assign_layers(
             graph,
             layering.layer_of_forward,
-            layers,
+            version,
             plan.options.spec_constraints,
             software=plan.cluster.software,
         )
-        for layers in plan.costs.versions
+        for version in plan.costs.versions
     ]
 
 

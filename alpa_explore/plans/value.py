@@ -51,7 +51,7 @@ class PlanValue:
     @property
     def terms(self) -> ScheduleTerms:
         """The bubble and the microbatches held under the schedule that the plan was made for."""
-        terms = self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+        terms = self.options.pipeline.terms(self.options.num_microbatches, recomputes=self.costs.recomputes)
         return replace(terms, num_stages=max(len(self.stages), 1))
 
     @property

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from alpa_explore.cluster import LogicalMesh, Submesh
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
@@ -57,7 +58,7 @@ class StageCandidate:
     """Key of the solve, by which the choice of every operator can be looked up."""
     provenance: Provenance = Provenance.UNKNOWN
     version: int = 0
-    """Which layers are rematerialised: an index into `StageCosts.versions`."""
+    """What is recomputed: an index into `StageCosts.versions`."""
     paced_seconds: float = -1.0
     """A microbatch at the pace of the slower of host and device; by default that of the device."""
 
@@ -99,14 +100,19 @@ class StageCosts:
     received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
     """(first, last layer) -> bytes that such a stage receives from other stages for a microbatch: activations from
     earlier ones, gradients from later ones. Empty where not known."""
-    versions: tuple[tuple[int, ...], ...] = ((),)
-    """For each version of the stages the layers that are rematerialised (`LayeredGraph.rematerialized`)."""
+    versions: tuple[Recomputation, ...] = (Recomputation(),)
+    """For each version of the stages what is recomputed."""
     tied_weights: tuple[tuple[tuple[int, ...], float], ...] = ()
     """(layers that read it, bytes of its gradient) of every weight that several layers read."""
     memory_of_kinds: tuple[int, ...] = ()
     """Of a cluster of unlike nodes: the bytes of one device of each kind, the first of them `device_memory_bytes`."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether some version recomputes."""
+        return any(version.recomputes for version in self.versions)
 
     def memory_of(self, mesh: Submesh | LogicalMesh) -> int:
         """Memory of one device of a mesh, in bytes: of unlike nodes, of one of its kind."""

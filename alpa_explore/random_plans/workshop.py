@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -12,10 +13,12 @@ import torch
 from alpa_explore.baselines.dims import DimLabels, dim_labels
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cluster.topology import Kind
+from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult, Stage
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.recomputation import FULL, HALF, PARTS, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageSlicer, received_bytes, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.layering.layers import Layering, make_layers
@@ -50,6 +53,16 @@ class Family:
     def labels(self) -> DimLabels:
         """What the dims of its tensors are, for roles."""
         return dim_labels(self.graph)
+
+    @functools.cached_property
+    def recomputations(self) -> tuple[str, ...]:
+        """The kinds of recomputation for which it has operators."""
+        found, layers = [], (0,) * len(self.graph.forward_operators)
+        for name in (*PARTS, "norms+attention", HALF, FULL):
+            with suppress(OptionError):
+                if assign_layers(self.graph, layers, Recomputation.parse(name)).recomputed:
+                    found.append(name)
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +142,7 @@ class Workshop:
             candidates=candidates,
             layer_flops=tuple(layer.flops for layer in cut.layering.layers),
             received_bytes=received_bytes(cut.layered),
-            versions=(draft.rematerialized,),
+            versions=(draft.recomputation,),
             tied_weights=tied_weights(cut.layered),
         )
         options = PlanOptions(
@@ -139,7 +152,7 @@ class Workshop:
             solver="none: at random",
             boundaries=tuple(map(str, draft.cuts)),
             pipeline=PipelineOptions(schedule=draft.schedule, stages_per_submesh=max(draft.turns, 2)),
-            rematerialization="auto" if draft.rematerialized else "",
+            rematerialization="auto" if draft.recomputation.recomputes else "",
         )
         profile = StageProfile(
             costs=costs,
@@ -162,14 +175,15 @@ class Workshop:
             problem = self.problem(draft, stage)
             tensors = problem.stage.layered.graph.tensors
             for node in problem.nodes:
-                if subject_of(node) in picks:
+                if (pick := picks.get(subject_of(node))) is not None:
                     read, written = tensors_of(problem, node)
                     specs = [
                         render(spec, len(tensors[t].shape))
-                        for spec, t in zip(picks[subject_of(node)], (*read, *written), strict=True)
+                        for spec, t in zip(pick.specs, (*read, *written), strict=True)
                     ]
                     shown = f"{' '.join(specs[: len(read)])} → " if read else ""
-                    name = f"stage {number}, {node_name(problem, node)} ({node.kind.value})"
+                    factors = f", {'·'.join(pick.factors)}" if pick.factors else ""
+                    name = f"stage {number}, {node_name(problem, node)} ({node.kind.value}{factors})"
                     lines.append(f"{name}: {shown}{' '.join(specs[len(read) :])}")
         return tuple(lines)
 
@@ -179,7 +193,7 @@ class Workshop:
 
     def _cut_of(self, draft: Draft) -> _Cut:
         """The layers of a draft; those of the last draft are kept."""
-        key = (draft.family, draft.cuts, draft.rematerialized)
+        key = (draft.family, draft.cuts, draft.recomputation)
         if self._cut is None or self._cut[0] != key:
             graph = self.family(draft.family).graph
             layers = make_layers(graph, draft.cuts)
@@ -187,7 +201,7 @@ class Workshop:
                 layers=layers, delta=None, objective_bytes=max(k.cut_bytes for k in layers), flops_limit=None
             )
             layered = assign_layers(
-                graph, layering.layer_of_forward, draft.rematerialized, software=cluster_of(draft).software
+                graph, layering.layer_of_forward, draft.recomputation, software=cluster_of(draft).software
             )
             self._cut = key, _Cut(layering, layered, slice_stages(layered))
         return self._cut[1]
@@ -196,7 +210,7 @@ class Workshop:
 def cluster_of(draft: Draft) -> Cluster:
     """CPUs, each a node of its own: only so may submeshes have any number of devices. Those of every second submesh are
     of another kind where the draft says so."""
-    cluster = Cluster.parse(f"{draft.devices}x1:cpu")
+    cluster = _cluster(draft.devices, draft.family)
     if not draft.unlike:
         return cluster
     device = replace(cluster.device, name="other-cpu", memory_bandwidth=cluster.device.memory_bandwidth / 2)
@@ -209,6 +223,13 @@ def logical(mesh: MeshShape, kind: int = 0) -> LogicalMesh:
     shape = mesh or (1,)
     devices = int(np.prod(shape))
     return replace(logical_mesh(Cluster.parse(f"{devices}x1:cpu"), Submesh(devices, 1), shape), kind=kind)
+
+
+def _cluster(devices: int, family: str) -> Cluster:
+    cluster = Cluster.parse(f"{devices}x1:cpu")
+    if family not in families.SEQUENCES:
+        return cluster
+    return cluster.with_changes(software=replace(cluster.software, context_positions=1))
 
 
 def whole_stages(submeshes: tuple[DraftSubmesh, ...]) -> list[DraftStage]:

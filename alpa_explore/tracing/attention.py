@@ -14,6 +14,9 @@ Memory-Efficient Exact Attention with IO-Awareness", 2022 (arXiv 2205.14135). Qu
 keys and values. On CUDA, 16-bit calls that torch's flash kernel takes run there; all others run as written above, in
 fp32 or wider.
 
+With `chunks`, queries and keys are in zig-zag order of so many chunks (`zigzag`), and a causal mask goes by their
+natural order.
+
 `first` are the positions of the first sample, query head and query of a shard among all: a causal mask needs the last
 of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
 in 0 … 1), so that forward and backward pass agree however each is divided.
@@ -27,6 +30,7 @@ from typing import Any
 import torch
 
 from alpa_explore.tracing.attention_sinks import sink_gradient, with_sink
+from alpa_explore.tracing.zigzag import zigzag, zigzag_places
 
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
 """Head sizes of torch's flash kernel: multiples of the first, up to the second."""
@@ -38,7 +42,7 @@ _GAMMA, _FIRST_FACTOR, _SECOND_FACTOR = (
 """The constants of SplitMix64, as signed numbers."""
 _OPTIONS = (
     "bool causal, float scale, float dropout=0., Tensor? seed=None, int[3] first=[0, 0, 0], int window=0,"
-    " float softcap=0."
+    " float softcap=0., int chunks=0"
 )
 
 
@@ -59,6 +63,7 @@ def attention(
     first: Sequence[int] = (0, 0, 0),
     window: int = 0,
     softcap: float = 0.0,
+    chunks: int = 0,
     sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(output [b, hq, sq, dv], logsumexp [b, hq, sq] in fp32 or wider).
@@ -67,13 +72,19 @@ def attention(
     keys 0 … first[2] + i, with `window` only so many of them, the last ones. A query that sees no key has output 0.
     `dropout` is the share of p that is dropped, below 1; where it is not 0, `seed` is a scalar.
     """
-    if not window and not softcap and _fits_flash(query, key, value, mask, causal, dropout, first):
+    if _ordered_whole(query, key, mask, seed, chunks):
+        natural = _natural(query.shape[-2], chunks, query.device)
+        given = (t.index_select(2, natural) for t in (query, key, value))
+        made = attention(*given, None, causal, scale, window=window, softcap=softcap, sink=sink)
+        output, logsumexp = (zigzag(t, 2, chunks) for t in made)
+        return rows_of_heads(output), logsumexp
+    if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
         found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)
         output, logsumexp = found[0], found[1]
         if sink is not None:
             output, logsumexp = with_sink(output, logsumexp, sink)
         return rows_of_heads(output.to(query.dtype)), logsumexp
-    scores = _masked(_products(query, key, scale, softcap), mask, causal, first[2], window)
+    scores = _masked(_products(query, key, scale, softcap), mask, causal, first[2], window, chunks)
     logsumexp = scores.logsumexp(-1)
     shares = torch.exp(scores - _finite(logsumexp))
     if seed is not None:
@@ -105,15 +116,22 @@ def attention_backward(
     first: Sequence[int] = (0, 0, 0),
     window: int = 0,
     softcap: float = 0.0,
+    chunks: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none.
 
     A sink is in `output` and `logsumexp`.
     """
-    if not window and not softcap and _fits_flash(query, key, value, mask, causal, dropout, first):
+    if _ordered_whole(query, key, mask, seed, chunks):
+        natural = _natural(query.shape[-2], chunks, query.device)
+        dy, q, k, v, y, sums = (t.index_select(2, natural) for t in (gradient, query, key, value, output, logsumexp))
+        made = attention_backward(dy, q, k, v, None, y, sums, causal, scale, window=window, softcap=softcap)
+        dq, dk, dv = (rows_of_heads(zigzag(t, 2, chunks)) for t in made)
+        return dq, dk, dv
+    if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
         return _flash_backward(gradient, query, key, value, output, logsumexp, causal, scale)
     products = _products(query, key, scale, softcap)
-    scores = _masked(products, mask, causal, first[2], window)
+    scores = _masked(products, mask, causal, first[2], window, chunks)
     shares = torch.exp(scores - _finite(logsumexp.to(scores.dtype)))
     dy, y, q = (t.to(scores.dtype) for t in (gradient, output, query))
     k, v = (_for_each_query_head(t, query).to(scores.dtype) for t in (key, value))
@@ -151,15 +169,15 @@ def _backward_shapes(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    query, key, value, mask, causal, scale, dropout, seed, first, window, softcap, sink = inputs
-    ctx.causal, ctx.scale, ctx.dropout, ctx.last = causal, scale, dropout, (first, window, softcap)
+    query, key, value, mask, causal, scale, dropout, seed, first, *more, sink = inputs
+    ctx.causal, ctx.scale, ctx.dropout, ctx.last = causal, scale, dropout, (first, *more)
     ctx.save_for_backward(query, key, value, mask, *output, seed, sink)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
-    nothing = (None,) * 8
+    nothing = (None,) * 9
     if gradient is None:
         return (None, None, None, *nothing, None)
     *tensors, seed, sink = ctx.saved_tensors
@@ -188,6 +206,18 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def _ordered_whole(
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, seed: torch.Tensor | None, chunks: int
+) -> bool:
+    """Whether all of a sequence in zig-zag order is there: in natural order a fused kernel may compute it."""
+    return chunks > 0 and query.shape[-2] == key.shape[-2] and mask is None and seed is None
+
+
+def _natural(length: int, chunks: int, device: torch.device) -> torch.Tensor:
+    """[length]: the place in zig-zag order of each place in natural order."""
+    return zigzag_places(length, chunks, device).argsort()
+
+
 def _products(query: torch.Tensor, key: torch.Tensor, scale: float, softcap: float) -> torch.Tensor:
     """[b, hq, sq, sk], before any mask."""
     dtype = wide(query.dtype)
@@ -196,16 +226,21 @@ def _products(query: torch.Tensor, key: torch.Tensor, scale: float, softcap: flo
 
 
 def _masked(
-    scores: torch.Tensor, mask: torch.Tensor | None, causal: bool, first_query: int, window: int
+    scores: torch.Tensor, mask: torch.Tensor | None, causal: bool, first_query: int, window: int, chunks: int
 ) -> torch.Tensor:
     """[b, hq, sq, sk], −∞ where a query does not see a key."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(first_query)
-        if window:
-            seen = seen.triu(first_query + 1 - window)
-        scores = scores.masked_fill(~seen, -torch.inf)
+        rows, columns = scores.shape[-2:]
+        seen = torch.arange(columns, device=scores.device)
+        seeing = torch.arange(first_query, first_query + rows, device=scores.device)
+        if chunks:
+            seen = zigzag_places(columns, chunks, scores.device)
+            seeing = seen[first_query : first_query + rows]
+        distance = seeing[:, None] - seen
+        hidden = (distance < 0) | (distance >= window) if window else distance < 0
+        scores = scores.masked_fill(hidden, -torch.inf)
     return scores
 
 
@@ -259,6 +294,7 @@ def _fits_flash(
     causal: bool,
     dropout: float,
     first: Sequence[int],
+    chunks: int,
 ) -> bool:
     """Whether torch's flash kernel computes exactly this call. With causal its queries must be as many as its keys."""
     size = query.shape[-1]
@@ -268,6 +304,7 @@ def _fits_flash(
         and torch.cuda.get_device_capability(query.device) >= _FLASH_CAPABILITY
         and mask is None
         and not dropout
+        and not chunks
         and not (causal and (first[2] or query.shape[-2] != key.shape[-2]))
         and all(t.stride(-1) == 1 for t in (query, key, value))
         and size == value.shape[-1]

@@ -26,6 +26,8 @@ from alpa_explore.random_plans.workshop import shared_workshop
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import is_legal
 
+FIRST = tuple(OPTIMIZER_OF)[:11]
+"""The families that there were when the numbers below were drawn."""
 QUICK = ("mlp", "tied_mlp", "scores", "small_net")
 
 
@@ -69,7 +71,7 @@ def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
     assert all(draft.possible and draft.devices <= 8 for draft in drafts)
     assert {draft.schedule for draft in drafts} == set(SCHEDULES)
     assert {draft.devices for draft in drafts} > {1, 5, 8}
-    assert any(draft.rematerialized for draft in drafts)
+    assert {"none", "layers"} < {draft.recomputation.name for draft in drafts}
     assert any(draft.unlike for draft in drafts)
     assert any(len({s.devices for s in draft.submeshes}) > 1 for draft in drafts)
     sharded = sum(
@@ -77,7 +79,7 @@ def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
         for d in drafts
         for picks in d.picks
         for pick in picks.values()
-        for spec in pick
+        for spec in pick.specs
         for placement in spec
     )
     assert sharded > 1000
@@ -93,7 +95,7 @@ def test_the_stored_specs_of_a_draft_divide_their_tensors() -> None:
             chosen = plan.details.choices[f"stage {stage}"]
             for node, choice in zip(problem.nodes, chosen, strict=True):
                 if node.kind.value == "weight":
-                    (spec,) = choices_of(problem, node)[choice]
+                    (spec,) = choices_of(problem, node)[choice].specs
                     assert is_legal(spec, graph.tensors[graph.parameters[node.subject].tensor].shape, run.mesh)
 
 
@@ -212,7 +214,7 @@ def test_no_plan_differs_that_differed_once() -> None:
     """Numbers of seed 0 that found the faults listed in the changelog."""
     workshop = shared_workshop()
     for number in (27, 192, 271, 392):
-        draft = draw_draft(workshop, 0, number)
+        draft = draw_draft(workshop, 0, number, FIRST)
         assert draft.family in QUICK, "no other family is captured here"
         verdict = try_draft(workshop, draft)
         assert verdict.passed, verdict

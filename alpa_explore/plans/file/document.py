@@ -12,6 +12,7 @@ from alpa_explore.cluster.levels import Level
 from alpa_explore.cluster.topology import Kind
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE, Recomputation
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.records import (
     ModelSummary,
@@ -115,14 +116,22 @@ def _stage_document(stage: PlanStage) -> Document:
 
 
 def _stage(body: Mapping[str, Any], costs: StageCosts, cluster: Cluster) -> PlanStage:
+    again = body.get("rematerialized", _layers_of_stage(costs.versions[0].layers, body))
     stage: PlanStage = _record(
         PlanStage,
-        {"rematerialized": _layers_of_stage(costs.versions[0], body), **body},
-        operators=tuple(_record(PlanOperator, o) for o in body["operators"]),
+        {"rematerialized": again, **body},
+        operators=tuple(_operator(o, again) for o in body["operators"]),
         tensors=tuple(_record(PlanTensor, t) for t in body.get("tensors", ())),
         device=cluster.part_of(body["devices"][0]).device.name if cluster.others else "",
     )
     return stage
+
+
+def _operator(body: Mapping[str, Any], recomputed_layers: Sequence[int]) -> PlanOperator:
+    """An operator; in an older file, each forward operator of these layers runs again."""
+    again = body["phase"] == "forward" and body["layer"] in recomputed_layers
+    operator: PlanOperator = _record(PlanOperator, {"recomputed": "input" if again else "", **body})
+    return operator
 
 
 def _layers_of_stage(layers: Sequence[int], stage: Mapping[str, Any]) -> list[int]:
@@ -225,7 +234,7 @@ def _costs_document(costs: StageCosts) -> Document:
         **({"submesh_kinds": [m.kind for m in costs.submeshes]} if costs.memory_of_kinds else {}),
         "device_memory_bytes": costs.device_memory_bytes,
         "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
-        "versions": [list(layers) for layers in costs.versions],
+        "versions": [list(v.layers) if v.name in (NONE, LAYERS) else v.name for v in costs.versions],
         "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
         "complete": costs.complete,
         "columns": list(COLUMNS),
@@ -235,6 +244,10 @@ def _costs_document(costs: StageCosts) -> Document:
             for c in candidates
         ],
     }
+
+
+def _version(body: str | Sequence[int]) -> Recomputation:
+    return Recomputation.parse(body) if isinstance(body, str) else Recomputation.of_layers(body)
 
 
 def _costs(
@@ -265,7 +278,7 @@ def _costs(
         candidates={key: tuple(of_cell) for key, of_cell in candidates.items()},
         layer_flops=tuple(layer["flops"] for layer in layers),
         received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
-        versions=tuple(map(tuple, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
+        versions=tuple(map(_version, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
         tied_weights=tuple((tuple(readers), float(size)) for readers, size in body.get("tied_weights", ())),
         memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
         complete=body.get("complete", True),

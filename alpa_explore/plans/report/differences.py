@@ -28,6 +28,12 @@ def differences(old: PlanValue, new: PlanValue) -> tuple[Difference, ...]:
     return tuple(pair for pair in pairs if pair.old != pair.new)
 
 
+def recompute_word(plan: PlanValue) -> str:
+    """What a plan was asked to recompute, in a word: 'on', 'off', a name, or 'where needed'."""
+    asked = plan.options.rematerialization
+    return {"auto": "where needed", "": "on" if plan.model.rematerialization else "off"}.get(asked, asked)
+
+
 def settings_in_words(plan: PlanValue) -> dict[str, str]:
     """Setting -> its value, for people; options of the pipeline only where they are not the paper's."""
     o, model, cluster = plan.options, plan.model, plan.cluster
@@ -38,7 +44,7 @@ def settings_in_words(plan: PlanValue) -> dict[str, str]:
         "B": f"{o.num_microbatches:,}",
         "precision": model.precision,
         "optimizer": model.optimizer,
-        "recompute": {"auto": "where needed"}.get(o.rematerialization, "on" if model.rematerialization else "off"),
+        "recompute": recompute_word(plan),
         "cluster": str(cluster),
         "memory of a device": " or ".join(units.bytes_(device.memory_bytes) for device in devices),
         "peak of a device": " or ".join(units.flops_per_second(device.peak(model.precision)) for device in devices),

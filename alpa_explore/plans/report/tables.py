@@ -240,7 +240,8 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "errors": bands_summary(plan),
         },
         "stages": [
-            row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)
+            row | {"rematerialized": s.rematerialized, "recomputation": s.recomputation}
+            for row, s in zip(stages_table(plan), plan.stages, strict=True)
         ],
         "layers": layers_table(plan),
         "statistics": {

@@ -8,6 +8,7 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
@@ -131,12 +132,26 @@ def _stages_on_devices(plan: PlanValue) -> str:
     return f"{len(plan.stages)} stages ({', '.join(f'{stages} on {devices}' for stages, devices in counted)})"
 
 
-def rematerialized_sentence(plan: PlanValue) -> str:
-    """Which layers are recomputed in the backward pass."""
-    layers = [layer for s in plan.stages for layer in s.rematerialized]
-    if not layers:
-        return "No layer is recomputed: memory suffices."
-    return f"To save memory, layer{'' if len(layers) == 1 else 's'} {ranges(layers)} {_is_are(layers)} recomputed."
+def recomputed_sentence(plan: PlanValue) -> str:
+    """What is recomputed in the backward pass, and in which stages."""
+    stages_of: dict[str, list[int]] = {}
+    for stage in plan.stages:
+        if words := recomputed_words(stage):
+            stages_of.setdefault(words, []).append(stage.index)
+    if not stages_of:
+        return "Nothing is recomputed."
+    if len(stages_of) == 1 and len(next(iter(stages_of.values()))) == len(plan.stages):
+        return f"To save memory, the backward pass recomputes {next(iter(stages_of))}."
+    parts = [f"{words} in stage{'' if len(s) == 1 else 's'} {ranges(s)}" for words, s in stages_of.items()]
+    return f"To save memory, the backward pass recomputes {'; '.join(parts)}."
+
+
+def recomputed_words(stage: PlanStage) -> str:
+    """What one stage recomputes: 'norms and activations'; '' for nothing."""
+    if stage.recomputation:
+        return Recomputation.parse(stage.recomputation).words
+    layers = stage.rematerialized
+    return f"layer{'' if len(layers) == 1 else 's'} {ranges(layers)}" if layers else ""
 
 
 def _is_are(items: Sequence[object]) -> str:

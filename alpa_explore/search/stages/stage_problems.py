@@ -39,6 +39,6 @@ def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tup
         candidates={},
         layer_flops=layer_flops,
         received_bytes=received_bytes(layered),
-        versions=(layered.rematerialized,),
+        versions=(layered.recomputation,),
         tied_weights=tied_weights(layered),
     )

@@ -4,7 +4,8 @@
                       on, while the keys pass from neighbour to neighbour; backwards their gradients travel along
                       (Liu et al., arXiv 2310.01889). With a causal mask the last device has the most to do
     ring-zigzag       the same for a causal mask, balanced: of 2 p chunks device i has i and 2 p − 1 − i while the
-                      operator runs. Megatron-LM orders the whole model so; here the chunks change places and return
+                      operator runs. The chunks change places and return, unless the whole model is in that order
+                      (`sharding.zigzag`), as Megatron-LM has it
     queries-zigzag    queries alone in that order, beside all keys and values (Llama 3, arXiv 2407.21783, §3.3.2)
     ulysses           an all-to-all from positions to heads, whole sequences for some heads, and back (Jacobs et al.,
                       DeepSpeed-Ulysses, arXiv 2309.14509)
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from alpa_explore.graph import Argument, Ref
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, StepWriter, accumulator
-from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, ULYSSES, Options
+from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES, Options
 
 _HEADS, _POSITIONS = 1, 2
 """Dims of queries, keys, values and outputs."""
@@ -118,6 +119,7 @@ class _Context:
     def __init__(self, shard: Shard, steps: StepWriter, axis: int, options: Options) -> None:
         self.steps, self.axis, self.causal = steps, axis, options.causal is True
         self.window = options.window if isinstance(options.window, int) else 0
+        self.chunks = options.chunks if isinstance(options.chunks, int) else 0
         self.factor = shard.strategy.factors[axis]
         self.size, self.own = shard.mesh_shape[axis], shard.coordinate[axis]
         first = len(shard.outputs) - 2  # the gradient of the output comes first in the backward pass
@@ -128,11 +130,11 @@ class _Context:
 
     def queries(self, value: Argument, *, back: bool = False) -> Ref:
         """A tensor of the queries in the order in which they are computed, or back from it."""
-        return self._ordered(value, back) if self.factor != RING else _made(value)
+        return self._ordered(value, back) if self.factor != RING and not self.chunks else _made(value)
 
     def keys(self, value: Argument, *, back: bool = False) -> Ref:
         """The same for a tensor of the keys."""
-        return self._ordered(value, back) if self.factor not in (RING, QUERIES_ZIGZAG) else _made(value)
+        return self._ordered(value, back) if self.factor == RING_ZIGZAG and not self.chunks else _made(value)
 
     def _ordered(self, value: Argument, back: bool) -> Ref:
         order = [chunk for i in range(self.size) for chunk in (i, 2 * self.size - 1 - i)]
@@ -157,6 +159,8 @@ class _Context:
                 blocks += [_Block(rows, (0, start)), _Block(rows, (start, start + half), diagonal=True)]
             return blocks
         source = (self.own - visit) % self.size
+        if self.chunks and (self.window or self.chunks > 2 * self.size):
+            return self._between_chunks(source)
         rows, columns = (0, self.rows), (0, self.columns)
         if self.factor == RING:
             before = (self.own - source) * self.columns
@@ -170,6 +174,26 @@ class _Context:
             return (_Block(rows, columns, diagonal=True),)
         # Of the keys' two chunks the earlier one is before all queries, or both are before the later queries alone.
         return (_Block(rows, (0, half)) if source < self.own else _Block((half, self.rows), columns),)
+
+    def _between_chunks(self, source: int) -> Sequence[_Block]:
+        """Each chunk of the queries with each of the keys of `source`, where both are in zig-zag order."""
+        each = self.chunks // self.size
+        length = self.rows // each
+        blocks = []
+        for i, own in enumerate(_chunks(self.chunks, self.own, each)):
+            for j, other in enumerate(_chunks(self.chunks, source, each)):
+                before = (own - other) * length
+                seen = before >= 0 and (not self.window or before - length + 1 < self.window)
+                rows = (i * length, (i + 1) * length) if seen else (0, 0)
+                edge = before == 0 or self.window > 0
+                columns = (j * length, (j + 1) * length)
+                blocks.append(_Block(rows, columns, edge, before if edge else 0))
+        return blocks
+
+
+def _chunks(chunks: int, device: int, each: int) -> Sequence[int]:
+    """The chunks of a sequence in zig-zag order that a device has, by their natural numbers."""
+    return [k // 2 if k % 2 == 0 else chunks - 1 - k // 2 for k in range(device * each, (device + 1) * each)]
 
 
 def _made(value: Argument) -> Ref:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from alpa_explore.graph import Argument, Operator, Ref, Tensor
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.rules.factors import Splits, broadcast_dim, from_factors
+from alpa_explore.sharding.rules.factors import Splits, broadcast_dim, elementwise, from_factors
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
@@ -41,6 +41,7 @@ class Options(NamedTuple):
     first: Argument = (0, 0, 0)
     window: Argument = 0
     softcap: Argument = 0.0
+    chunks: Argument = 0
     sink: Argument = None
     """Of the forward operator alone."""
 
@@ -65,6 +66,13 @@ def sink_gradient(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple
     return from_factors("bhsd,bhsd,bhs,h->h", inputs, outputs)
 
 
+def zigzag(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(tensor in natural order, dim, chunks) -> tensor in zig-zag order: every other dim."""
+    dim = operator.arguments[1]
+    assert isinstance(dim, int)
+    return elementwise(inputs, outputs, uncut=(dim,))
+
+
 def _splits(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], causal: int) -> Splits:
     backward = causal == _BACKWARD_CAUSAL
     query, key = inputs[backward : backward + 2]
@@ -85,36 +93,44 @@ def _splits(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
         of_sink = (0 if dim == 1 else REPLICATE,) * sinks
         return Split(factor, size, (*read, *seeds, *of_sink), (dim, dim), ramp=ramp)
 
+    chunks = options.chunks if isinstance(options.chunks, int) else 0
     heads, shared_heads, rows, columns = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
     window = options.window if isinstance(options.window, int) else 0
     ramp = min(window / rows, 1.0) if is_causal and window and rows == columns else float(is_causal)
+    parts, ring = rows, RING
+    if chunks:  # parts of the sequence in zig-zag order have the same to do, and no tensor changes its order
+        parts, ring, ramp = chunks // 2, RING_ZIGZAG, 0.0
     splits = [
         split("batch", query.shape[0], 0, 0, 0),
         split("heads", shared_heads, 1, 1, 1),
         split("query-heads", heads if heads > shared_heads else 1, 1, REPLICATE, PARTIAL),
-        split(QUERIES, rows, 2, REPLICATE, PARTIAL, ramp=ramp),
+        split(QUERIES, parts, 2, REPLICATE, PARTIAL, ramp=ramp),
     ]
     size = math.gcd(rows, columns)
     if not seeds and (rows == columns or not is_causal):  # what dropout drops depends on the positions of keys
-        splits.append(split(RING, size, 2, 2, 2, ramp=ramp))
+        splits.append(split(ring, math.gcd(size, parts), 2, 2, 2, ramp=ramp))
     # With a window zig-zag order balances nothing: all rows but the first have as much to do.
-    if not seeds and not mask and not window and is_causal and rows == columns and rows % 2 == 0:
+    if not seeds and not mask and not window and not chunks and is_causal and rows == columns and rows % 2 == 0:
         splits.append(split(RING_ZIGZAG, rows // 2, 2, 2, 2))
         splits.append(split(QUERIES_ZIGZAG, rows // 2, 2, REPLICATE, PARTIAL))
     splits.append(split(ULYSSES, math.gcd(size, shared_heads), 2, 2, 2))
-    return tuple(_exchanging(s, inputs, outputs) if s.factor in CONTEXT else s for s in splits if s.size > 1)
+    return tuple(
+        _exchanging(s, inputs, outputs, ordered=chunks > 0) if s.factor in CONTEXT else s for s in splits if s.size > 1
+    )
 
 
-def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Split:
+def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, ordered: bool) -> Split:
     """A split with what its devices exchange. In a ring, gradients of keys and values travel with them. Tensors that
-    change their places (zig-zag) or their sharded dim (Ulysses) do so once."""
+    change their places (zig-zag, unless they are `ordered` so) or their sharded dim (Ulysses) do so once."""
     backward = len(outputs) == 3
     of_keys = sum(t.bytes for t in inputs[1 + backward : 3 + backward])
     passing = Exchange(StepKind.RING, of_keys * (1 + backward), beside=True)
     ring = (passing,) if split.factor in (RING, RING_ZIGZAG) else ()
     kind = StepKind.ALL_TO_ALL if split.factor == ULYSSES else StepKind.PERMUTE
     placed = zip((*inputs, *outputs), (*split.inputs, *split.outputs), strict=True)
-    moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2] if split.factor != RING else []
+    moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2]
+    if split.factor == RING or (ordered and split.factor == RING_ZIGZAG):
+        moved = []
     exchanges = (*ring, *(Exchange(kind, sent) for sent in moved))
     inside = "heads" if split.factor == ULYSSES else ""
     return replace(split, exchanges=exchanges, only_with=("batch", "heads"), inside=inside)
@@ -124,5 +140,6 @@ RULES = {
     "alpa_explore.attention.default": attention,
     "alpa_explore.attention_backward.default": attention_backward,
     "alpa_explore.sink_gradient.default": sink_gradient,
+    "alpa_explore.zigzag.default": zigzag,
 }
-HEAVY = frozenset(RULES) - {"alpa_explore.sink_gradient.default"}
+HEAVY = frozenset({"alpa_explore.attention.default", "alpa_explore.attention_backward.default"})

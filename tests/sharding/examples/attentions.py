@@ -6,6 +6,7 @@ from tests.sharding.call import Call, mask, real
 
 ALL = "batch heads queries ring ulysses"
 CAUSAL = "batch heads queries ring ring-zigzag queries-zigzag ulysses"
+ORDERED = "batch heads queries ring-zigzag ulysses"
 GROUPED = CAUSAL.replace("heads", "heads query-heads")
 
 
@@ -20,11 +21,11 @@ def forward(
     dtype=torch.float64,
     factors=ALL,
 ):
-    """`more`: dropout, seed, first, window, softcap."""
+    """`more`: dropout, seed, first, window, softcap, chunks."""
     tensors = (real(*shape, dtype=dtype) for shape in (q, k, k if v is None else v))
     options = (*(masks or (None,)), causal, 0.3, *more)
     if sink:
-        options = (*options, *(0.0, None, (0, 0, 0), 0, 0.0)[len(more) :], real(q[1], dtype=dtype))
+        options = (*options, *(0.0, None, (0, 0, 0), 0, 0.0, 0)[len(more) :], real(q[1], dtype=dtype))
     return Call("alpa_explore.attention.default", *tensors, *options, factors=factors)
 
 
@@ -77,6 +78,10 @@ _SETTINGS = (
     *({**windowed(w), "factors": ALL} for w in (1, 2, 3, 5, 8, 20)),
     {**windowed(3, 0.7), "q": (4, 8, 8, 4), "sink": True, "factors": ALL.replace("heads", "heads query-heads")},
     {"q": (2, 8, 4, 4), "k": (2, 2, 4, 4), "causal": True, "sink": True, "factors": GROUPED},
+    # In zig-zag order of 8 and of 4 chunks.
+    {"causal": True, "more": (0.0, None, (0, 0, 0), 0, 0.0, 8), "factors": ORDERED},
+    {"causal": True, "more": (0.0, None, (0, 0, 0), 0, 0.5, 4), "sink": True, "factors": ORDERED},
+    {"causal": True, "more": (0.0, None, (0, 0, 0), 3, 0.0, 8), "factors": ORDERED},
     {"more": (*_DROPOUT, (0, 0, 0), 0, 1.5), "sink": True, "factors": "batch heads queries ulysses"},
 )
 _MASKS = (mask(8, 8), mask(4, 1, 8, 8), mask(4, 1, 1, 8), real(1, 4, 8, 8), real(4, 4, 8, 1), mask(4, 4, 8, 8))
@@ -86,6 +91,7 @@ CALLS = (
     *(call(given) for given in _MASKS for call in (forward, backward)),
     *(call(_MASKS[0], sink=True) for call in (forward, backward)),
     of_sink(),
+    Call("alpa_explore.zigzag.default", real(4, 8, 4), 1, 4, factors="dim0 dim2"),
     *(call(_MASKS[3], more=_DROPOUT, factors="batch heads queries ulysses") for call in (forward, backward)),
 )
 

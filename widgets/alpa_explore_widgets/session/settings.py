@@ -55,7 +55,8 @@ class Settings:
     between_bandwidth: float | None = None
     """Bytes per second of the network of one node."""
     rematerialization: bool | str | None = None
-    """None: the default of the model; 'auto': only in the stages that need it."""
+    """None: the default of the model; False: nothing; else the name of what is recomputed, True for 'full', 'auto' for
+    what each stage needs."""
     precision: str | None = None
     """The dtype of the weights; None: the default of the model."""
     sequence: int | None = None
@@ -117,7 +118,8 @@ def settings_of(plan: Plan) -> Settings:
         num_microbatches=plan.options.num_microbatches,
         delta=plan.options.delta,
         num_layers=plan.options.num_layers,
-        rematerialization=plan.options.rematerialization or plan.model.rematerialization,
+        # A model that recomputes by itself does so by layers: its default.
+        rematerialization=plan.options.rematerialization or (None if plan.model.rematerialization else False),
         solver=plan.options.solver,
         schedule=plan.options.pipeline.schedule,
         communication=plan.options.pipeline.communication,
@@ -142,7 +144,7 @@ def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
     return (
         *(replace(fixed_layers, delta=value) for value in (smaller_delta, larger_delta) if value is not None),
         *(replace(fixed_layers, num_layers=count) for count in layer_counts),
-        replace(fixed_layers, rematerialization=not plan.model.rematerialization),
+        replace(fixed_layers, rematerialization=not (plan.options.rematerialization or plan.model.rematerialization)),
         *([replace(fixed_layers, spec_constraints=())] if fixed_layers.spec_constraints else []),
     )
 
