@@ -76,7 +76,11 @@ def baseline(
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
     check_degrees(kind, degrees, exchange)
-    check_like_nodes(cluster, "Manual parallelism divides a model equally")
+    check_like_nodes(
+        cluster,
+        "Manual parallelism divides a model equally",
+        f"Plan, which gives each kind its stages, or take one of: {', '.join(map(str, cluster.kinds))}.",
+    )
     started = time.perf_counter()
     with cancelled_by(cancel):
         whole = rematerialization if isinstance(rematerialization, bool) else None

@@ -82,7 +82,7 @@ def test_what_needs_like_nodes_is_refused_with_the_reason(plan: ax.Plan) -> None
     for schedule in ("interleaved-1f1b", "zb-v"):
         with pytest.raises(OptionError, match=f"{schedule} needs like stages.*unlike"):
             ax.replan(plan, pipeline=ax.PipelineOptions(schedule=schedule))
-    with pytest.raises(OptionError, match=r"divides a model equally.*unlike"):
+    with pytest.raises(OptionError, match=r"divides a model equally.*unlike.*1x2:v100"):
         ax.baseline("mlp-tiny", cluster, "data-parallel", num_microbatches=2, num_layers=2)
 
 

@@ -61,8 +61,8 @@ def add(commands: Any) -> None:
         "--cluster",
         required=True,
         metavar="NxM:DEVICE",
-        help="the cluster, as in 2x8:a100, or a JSON or TOML file; attached: the hosts of --scheduler, whose links are "
-        "measured (see `alpa-explore nodes`)",
+        help="the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML file; attached: the "
+        "hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)",
     )
     argument("--hosts", metavar="H1,H2", help="of the attached hosts only these, by name or address")
     argument("--devices-per-node", type=int, metavar="M", help="devices of an attached host to plan for")

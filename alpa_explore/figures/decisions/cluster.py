@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -41,6 +42,8 @@ _HEAD, _EDGE = 17, 5
 """Height of a heading, and the edge round the boxes below it, in pixels."""
 _NARROW, _CHARACTER = 440, 6.5
 """Width of the nodes in a narrow window, and of a character of a heading, in pixels."""
+_NAMED_STAGES = 6
+"""Stages whose nodes the sentence names one by one."""
 _WIDTH = 0.86
 """Of the box of a device, which has a place of 1."""
 _PARTS = (("weights, gradients, optimizer state", ""), ("activations held", "/"), ("workspace", "x"))
@@ -126,9 +129,13 @@ def cluster_sentence(plan: Plan) -> str:
 
 
 def _kinds_phrase(plan: Plan) -> str:
-    """Of unlike nodes, which stages are on which: ': 0 on 1×8 h100, 1 on 1×8 a100'."""
+    """Of unlike nodes, which stages are on which: ': 0 on 1×8 h100, 1 on 1×8 a100'; of many, how many: ': 6 on h100,
+    2 on a100'."""
     if not plan.cluster.others:
         return ""
+    if len(plan.stages) > _NAMED_STAGES:
+        counts = Counter(safe(stage.device) for stage in plan.stages)
+        return ": " + ", ".join(f"{count} on {device}" for device, count in counts.items())
     return ": " + ", ".join(f"{s.index} on {submesh_phrase(s.submesh, s.device)}" for s in plan.stages)
 
 
