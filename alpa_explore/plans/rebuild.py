@@ -47,7 +47,9 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     slices = [slice_stages(layered) for layered in layered_graphs(plan, graph)]
 
     def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
-        return build_stage_problem(slices[version](first, last), cost_model(plan.cluster.device, mesh.squeezed()))
+        return build_stage_problem(
+            slices[version](first, last), cost_model(plan.cluster.kinds[mesh.kind].device, mesh.squeezed())
+        )
 
     details = StageDetails(problem_of, choices := _Choices(), graph)
     for stage in (*plan.stages, *plan.interleaved):
@@ -123,11 +125,11 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
         assign_layers(
             graph,
             layering.layer_of_forward,
-            layers,
+            version,
             plan.options.spec_constraints,
             software=plan.cluster.software,
         )
-        for layers in plan.costs.versions
+        for version in plan.costs.versions
     ]
 
 

@@ -48,6 +48,22 @@ def test_plans_of_every_family_equal_one_process(family, tmp_path) -> None:
     assert campaign.passed, campaign.failures
 
 
+def test_plans_on_unlike_nodes_equal_one_process_and_are_read_back(tmp_path) -> None:
+    workshop, seen = shared_workshop(), 0
+    for number in range(40):
+        draft = draw_draft(workshop, 18, number, ("mlp", "tied_mlp"))
+        if not draft.unlike or seen == 3:
+            continue
+        seen += 1
+        plan, graph = workshop.plan(draft), workshop.family(draft.family).graph
+        assert {stage.device for stage in plan.stages} == {"cpu", "other-cpu"}
+        plan.save(tmp_path / "p.json")
+        again = load_plan(tmp_path / "p.json")
+        assert [s.devices for s in again.stages] == [s.devices for s in plan.stages]
+        assert ax.verify_interpreted(plan, steps=1, graph=graph, allow_import=True).passed
+    assert seen == 3
+
+
 def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
     workshop = shared_workshop()
     drafts = [draw_draft(workshop, 0, number, QUICK) for number in range(40)]
@@ -56,7 +72,8 @@ def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
     assert all(draft.possible and draft.devices <= 8 for draft in drafts)
     assert {draft.schedule for draft in drafts} == set(SCHEDULES)
     assert {draft.devices for draft in drafts} > {1, 5, 8}
-    assert any(draft.rematerialized for draft in drafts)
+    assert {"none", "layers"} < {draft.recomputation.name for draft in drafts}
+    assert any(draft.unlike for draft in drafts)
     assert any(len({s.devices for s in draft.submeshes}) > 1 for draft in drafts)
     sharded = sum(
         placement != -1

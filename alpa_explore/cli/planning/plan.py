@@ -38,7 +38,8 @@ exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would
 
 ATTACHED = "attached"
 """The cluster that is made of the hosts of a Dask scheduler."""
-_REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
+_REMATERIALIZATION: dict[str | None, bool | str | None] = {"all": True, "none": False}
+"""Names for `rematerialization`, where they are not its own."""
 
 _OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
 """Options that are figures of the device."""
@@ -216,8 +217,11 @@ def _add_beyond_the_paper(group: Any) -> None:
     remat = group.add_mutually_exclusive_group().add_argument
     remat(
         "--remat",
-        choices=("all", "none", "auto"),
-        help="recompute activations in all layers, in none, or where a stage needs it (default: the paper's)",
+        "--rematerialization",
+        metavar="NAME",
+        help="what the backward pass computes again: none, norms, attention, mlp, parts joined by + as "
+        "norms+attention, half or full (every second block, every block; all is full), layers (every layer, as in the "
+        "paper), auto (what each stage needs); by default as the model says",
     )
     remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
 
@@ -259,7 +263,7 @@ def run(options: argparse.Namespace) -> int:
             "delta": options.delta,
             "num_layers": options.layers,
             "precision": options.precision,
-            "rematerialization": _REMATERIALIZATION[options.remat],
+            "rematerialization": _REMATERIALIZATION.get(options.remat, options.remat),
             "cancel": cancel,
         }
         try:
@@ -351,7 +355,7 @@ def _with_fitting_cluster(
     from alpa_explore.planner.request import PlanRequest
     from alpa_explore.planner.resources import solve_cache
 
-    rematerialization = _REMATERIALIZATION[options.remat]
+    rematerialization = _REMATERIALIZATION.get(options.remat, options.remat)
     graph = microbatch_graph(
         model,
         microbatches,
