@@ -82,7 +82,7 @@ class Campaign:
     tolerance: float
     failures: tuple[Failure, ...]
     worst: tuple[float, int, str]
-    """(largest relative error of a plan that passed, its number, where)."""
+    """(largest relative error of a plan that passed, its number, where); above the tolerance where float64 agrees."""
     worst_launched: float
     """Largest relative error of a launched plan that passed; 0 where there is none."""
     counts: dict[str, dict[str, int]]
@@ -133,7 +133,8 @@ def verify_random(
         failures = [home.failure(one, small) for one, small in zip(failed, smallest, strict=False)]
         failures += [home.failure(one, None) for one in failed[tuning.MOST_SHRUNK :]]
     passed = [one for one in tried if one.verdict.passed]
-    share = [passed[k * len(passed) // launched] for k in range(min(launched, len(passed)))]
+    within = [one for one in passed if one.verdict.relative_error <= tolerance]
+    share = [within[k * len(within) // launched] for k in range(min(launched, len(within)))]
     errors = list(_counted("launched", (_launched(one, tolerance, home) for one in share), len(share), progress))
     worst = max(passed, key=lambda one: one.verdict.relative_error, default=None)
     return Campaign(

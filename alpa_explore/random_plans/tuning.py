@@ -4,6 +4,10 @@ from __future__ import annotations
 
 TOLERANCE = 1e-5
 """Largest relative error of a plan in float32 (`runtime.one_process`), as for `verify`."""
+MOST_ROUNDING = 1e-4
+"""A relative error above the tolerance and up to this may be rounding: the same plan is run in float64."""
+TOLERANCE_IN_FLOAT64 = 1e-10
+"""Largest relative error of a gradient or weight there. Rounding is 1e-9 of what it is in float32, a fault as large."""
 STEPS = 2
 """Optimizer steps of a plan: the second one shows wrong weights and wrong optimizer state of the first."""
 MOST_DEVICES = 8

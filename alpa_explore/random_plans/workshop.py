@@ -20,9 +20,9 @@ from alpa_explore.inter_op.result import PipelineResult, Stage
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.recomputation import FULL, HALF, PARTS, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageSlicer, received_bytes, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.layering.layers import Layering, make_layers
-from alpa_explore.models.recipe import build_from_recipe
+from alpa_explore.models.recipe import RecipeModel, build_from_recipe
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.describe import node_name
 from alpa_explore.plans.plan import Plan
@@ -32,7 +32,7 @@ from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.random_plans import families
 from alpa_explore.random_plans.choose import after, choose_nodes, subject_of, tensors_of
-from alpa_explore.random_plans.draft import Draft, DraftStage, DraftSubmesh, MeshShape, Picks
+from alpa_explore.random_plans.draft import Draft, DraftStage, DraftSubmesh, MeshShape, Picks, Subject
 from alpa_explore.runtime.training import Microbatches
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
@@ -77,7 +77,8 @@ class _Cut:
 class Workshop:
     """Makes plans of drafts. One of each process: what it keeps grows with the number of families."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_float64: bool = False) -> None:
+        self._in_float64 = in_float64
         self._families: dict[str, Family] = {}
         self._cut: tuple[object, _Cut] | None = None
 
@@ -86,13 +87,15 @@ class Workshop:
         if name not in self._families:
             recipe = f"{families.__name__}:{name}"
             made = build_from_recipe(recipe, 0, allow_import=True)
+            if self._in_float64:
+                made = _in_float64(made)
             with torch.random.fork_rng(devices=()):
                 graph = capture(
                     made.model,
                     made.example_inputs,
                     made.loss,
                     optimizer=families.OPTIMIZER_OF.get(name, "adam"),
-                    precision="float32",
+                    precision=None if self._in_float64 else "float32",
                     rematerialization=False,
                     name=f"random-{name.replace('_', '-')}",
                     recipe=recipe,
@@ -257,6 +260,39 @@ def _pipeline(
         evaluations=0,
         candidates=np.array(sorted(set(latencies))),
         runs=(),
+    )
+
+
+def _in_float64(made: RecipeModel) -> RecipeModel:
+    """The same model, weights and data."""
+
+    def cast(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return tuple(t.double() if t.is_floating_point() else t for t in inputs)
+
+    microbatch = made.microbatch
+    assert microbatch is not None, "families have data"
+    return replace(
+        made,
+        model=made.model.double(),
+        example_inputs=cast(made.example_inputs),
+        microbatch=lambda number: cast(microbatch(number)),
+    )
+
+
+def moved(draft: Draft, graph: TrainingGraph, other: TrainingGraph) -> Draft:
+    """A draft of `graph` for `other`, which has all of its operators by name, and may have casts beside them."""
+    names = [o.name for o in graph.operators]
+    place = {o.name: number for number, o in enumerate(other.operators)}
+    forward = {o.name: number for number, o in enumerate(other.forward_operators)}
+
+    def subject(of: Subject) -> Subject:
+        kind, number = of
+        return (kind, place[names[number]]) if kind is NodeKind.OPERATOR else of
+
+    return replace(
+        draft,
+        cuts=tuple(forward[graph.forward_operators[cut].name] for cut in draft.cuts),
+        picks=tuple({subject(of): pick for of, pick in picks.items()} for picks in draft.picks),
     )
 
 

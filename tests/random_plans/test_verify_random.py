@@ -18,6 +18,7 @@ from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.execution import interpret
 from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.writer import StageWriter
+from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.choose import choices_of
 from alpa_explore.random_plans.draw import draw_draft
 from alpa_explore.random_plans.families import OPTIMIZER_OF
@@ -218,3 +219,25 @@ def test_no_plan_differs_that_differed_once() -> None:
         assert draft.family in QUICK, "no other family is captured here"
         verdict = try_draft(workshop, draft)
         assert verdict.passed, verdict
+
+
+@pytest.mark.slow
+def test_rounding_above_the_tolerance_is_told_from_a_fault_in_float64(monkeypatch) -> None:
+    """Plan 690 of seed 18: batch norms over six devices."""
+    workshop = shared_workshop()
+    draft = draw_draft(workshop, 18, 690, FIRST)
+    verdict = try_draft(workshop, draft)
+    assert verdict.passed, verdict
+    assert tuning.TOLERANCE < verdict.relative_error < tuning.MOST_ROUNDING
+    assert verdict.where.endswith("in float64")
+
+    right = interpret._collective
+
+    def a_little_wrong(instruction, pieces, place):
+        result = right(instruction, pieces, place)
+        return result * (1 + 1e-6) if instruction.kind is StepKind.ALL_REDUCE else result
+
+    monkeypatch.setattr(interpret, "_collective", a_little_wrong)
+    verdict = try_draft(workshop, draft)
+    assert not verdict.passed
+    assert verdict.relative_error < tuning.MOST_ROUNDING, "so it was tried in float64 as well"
