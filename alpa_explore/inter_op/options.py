@@ -141,10 +141,22 @@ def check_options(
     What depends on `num_layers` or on B is only checked where they are given.
     """
     _check_schedule(options)
+    if options.terms(1).turns > 1:
+        check_like_nodes(cluster, f"The schedule {options.schedule} needs like stages")
     _check_stages(options, num_layers)
     if options.num_stages is not None and num_microbatches is not None:
         options.terms(num_microbatches).check_depth(options.num_stages)
     _check_submeshes(options, cluster, num_layers)
+
+
+def check_like_nodes(cluster: Cluster, reason: str) -> None:
+    """OptionError, which begins with `reason`, for a cluster of unlike nodes."""
+    if cluster.others:
+        raise OptionError(
+            f"{reason}, and the nodes of this cluster are unlike",
+            found=str(cluster),
+            remedy="Use 1f1b, gpipe or zb-h1, plan anew, or take nodes of one kind.",
+        )
 
 
 def _check_schedule(options: PipelineOptions) -> None:

@@ -119,7 +119,7 @@ def larger_clusters(cluster: Cluster) -> Iterator[Cluster]:
     """Clusters of the same devices, each twice as large as the one before: a single node is enlarged to a usual one,
     then there are more nodes of this size."""
     nodes, per_node = cluster.nodes, cluster.devices_per_node
-    while True:
+    while not cluster.others:
         if nodes == 1 and 2 * per_node <= tuning.USUAL_NODE:
             per_node *= 2
         else:

@@ -31,6 +31,12 @@ def nothing_fits(
     `samples` are those of a microbatch.
     """
     cluster = query.cluster
+    if cluster.others:
+        return InfeasiblePlanError(
+            "No plan fits in memory",
+            found=f"{costs.num_layers} layers on the unlike nodes of {cluster}",
+            remedy="Use smaller microbatches, rematerialization or more nodes; for what is missing, plan on one kind.",
+        )
     free = replace(
         query, options=replace(query.options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
     )

@@ -10,7 +10,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import PipelineOptions, check_options
+from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.planner.clock import Clock
@@ -66,6 +66,7 @@ def replan(
             raise OptionError(
                 "B must be a number when delta changes", found="'auto'", remedy="Replan for another B afterwards."
             )
+        check_like_nodes(plan.cluster, "Another delta asks for other layers")
         return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), anew)
     plan = replace(plan, options=options, microbatches=())
     if b == "auto":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, Device
 from alpa_explore.errors import PlanFileError
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
@@ -86,14 +86,24 @@ class PlanValue:
         return total / self.predicted.iteration_seconds / self.cluster.devices
 
     @property
+    def peak_flops_per_second(self) -> float:
+        """Peak of a device in the model's precision; of unlike devices the mean."""
+        peaks = [kind.devices * kind.device.peak(self.model.precision) for kind in self.cluster.kinds]
+        return sum(peaks) / self.cluster.devices
+
+    @property
     def flops_utilization(self) -> float:
-        """MFU: the share of the device's peak in the model's precision."""
-        return self.flops_per_second_per_device / self.cluster.device.peak(self.model.precision)
+        """MFU: the share of the peak of a device, of unlike devices of their mean peak."""
+        return self.flops_per_second_per_device / self.peak_flops_per_second
 
     @property
     def global_batch(self) -> int:
         """Samples of one iteration."""
         return self.model.samples * self.options.num_microbatches
+
+    def device_of(self, stage: PlanStage) -> Device:
+        """A device of a stage: in a cluster of unlike nodes, of the kind on which the stage runs."""
+        return self.cluster.part_of(stage.devices[0]).device
 
     def candidate_of(self, stage: PlanStage) -> StageCandidate:
         """The candidate that was chosen for a stage. PlanFileError where `costs` does not hold it."""

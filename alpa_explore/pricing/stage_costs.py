@@ -103,12 +103,19 @@ class StageCosts:
     """For each version of the stages the layers that are rematerialised (`LayeredGraph.rematerialized`)."""
     tied_weights: tuple[tuple[tuple[int, ...], float], ...] = ()
     """(layers that read it, bytes of its gradient) of every weight that several layers read."""
+    memory_of_kinds: tuple[int, ...] = ()
+    """Of a cluster of unlike nodes: the bytes of one device of each kind, the first of them `device_memory_bytes`."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
 
+    def memory_bytes(self, candidate: StageCandidate) -> int:
+        """Memory of one device of the kind that the candidate is for."""
+        kinds = self.memory_of_kinds
+        return kinds[candidate.logical_mesh.kind] if kinds else self.device_memory_bytes
+
     def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits with `held` microbatches held; None when none fits."""
-        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
+        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.memory_bytes(c)]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
     def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
@@ -173,8 +180,15 @@ class StageCosts:
         """For each candidate whether it fits with so many microbatches held; cached, as it is the same at every B."""
         if held not in self._fitting:
             _, _, (_, _, weight, activation, workspace) = self._columns
-            self._fitting[held] = weight + held * activation + workspace <= self.device_memory_bytes
+            self._fitting[held] = weight + held * activation + workspace <= self._memory
         return self._fitting[held]
+
+    @cached_property
+    def _memory(self) -> int | Ints:
+        """Of each candidate's device, where they differ."""
+        if not self.memory_of_kinds:
+            return self.device_memory_bytes
+        return np.array([self.memory_bytes(c) for of_cell in self.candidates.values() for c in of_cell])
 
     @cached_property
     def _fitting(self) -> dict[int, Flags]:

@@ -77,14 +77,18 @@ def _used_candidates(plan: Plan, cluster: Cluster) -> dict[RangeKey, tuple[Stage
     """The candidates of the plan's own stages, on logical meshes with the links of `cluster`."""
     used: dict[RangeKey, dict[str, StageCandidate]] = {}
     for stage in (*plan.stages, *plan.interleaved):
-        mesh = logical_mesh(cluster, Submesh(*stage.submesh), stage.logical_mesh)
+        mesh = logical_mesh(cluster, _submesh(plan, stage), stage.logical_mesh)
         candidate = replace(plan.candidate_of(stage), logical_mesh=mesh)
         used.setdefault(_key(plan, stage), {})[stage.solution_key] = candidate
     return {key: tuple(candidates.values()) for key, candidates in used.items()}
 
 
+def _submesh(plan: Plan, stage: PlanStage) -> Submesh:
+    return Submesh(*stage.submesh, plan.cluster.kind_of(stage.devices[0]))
+
+
 def _key(plan: Plan, stage: PlanStage) -> RangeKey:
-    return (*stage.layers, plan.costs.submeshes.index(Submesh(*stage.submesh)))
+    return (*stage.layers, plan.costs.submeshes.index(_submesh(plan, stage)))
 
 
 def _priced(plan: Plan, key: RangeKey, candidate: StageCandidate) -> StageCandidate:

@@ -121,7 +121,7 @@ class LazyPricing:
         self.layered, self.query, self.cancel = layered, query, cancel
         self.inverse_b, self.memory = 1.0 / query.num_microbatches, known.device_memory_bytes
         self.counts = query.held_counts(layered.num_layers)
-        self._problems = StageProblems(layered, query.cluster.device)
+        self._problems = StageProblems(layered, query.cluster)
         self._unpriced = replace(unpriced_costs(layered, query, layer_flops), complete=False)
         self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
         self._lower_bounds = LowerBounds(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
   alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
+  alpa-explore plan llama-tiny --cluster 1x4:cpu -B 2 --global-batch 4 --baseline megatron cp=2 exchange=ring
   alpa-explore plan gpt-tiny --cluster attached --scheduler tcp://127.0.0.1:8786 -B 4
 
 exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
@@ -100,6 +102,7 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
+    add_baseline(parser.add_argument)
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
     argument(
         "--precision",
@@ -230,6 +233,7 @@ def run(options: argparse.Namespace) -> int:
         if path is not None:
             check_target(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
+    by_hand = chosen_baseline(options, pipeline, mappings(spec_constraints))
     model = chosen_model(options)
     microbatches = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch
@@ -249,31 +253,37 @@ def run(options: argparse.Namespace) -> int:
         line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import interface
 
+        common = {
+            "num_microbatches": microbatches,
+            "global_batch": batch,
+            "delta": options.delta,
+            "num_layers": options.layers,
+            "precision": options.precision,
+            "rematerialization": _REMATERIALIZATION[options.remat],
+            "cancel": cancel,
+        }
         try:
-            plan = interface.plan(
-                model.reference,
-                cluster,
-                num_microbatches=microbatches,
-                global_batch=batch,
-                delta=options.delta,
-                num_layers=options.layers,
-                solver=options.solver,
-                precision=options.precision,
-                scheduler=options.scheduler if options.cluster != ATTACHED else None,
-                cache=not options.no_cache,
-                progress=line,
-                cancel=cancel,
-                pipeline=pipeline,
-                rematerialization=_REMATERIALIZATION[options.remat],
-                **mappings(spec_constraints),
-            )
+            if by_hand is not None:
+                plan = by_hand(model.reference, cluster, **common)
+            else:
+                plan = interface.plan(
+                    model.reference,
+                    cluster,
+                    solver=options.solver,
+                    scheduler=options.scheduler if options.cluster != ATTACHED else None,
+                    cache=not options.no_cache,
+                    progress=line,
+                    pipeline=pipeline,
+                    **common,
+                    **mappings(spec_constraints),
+                )
         except CancelledError as error:
             if not cancel.is_set():
                 raise
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
         except InfeasiblePlanError as error:
-            if error.over_bytes is None or microbatches == "auto":
+            if error.over_bytes is None or microbatches == "auto" or by_hand is not None:
                 raise
             line.say(f"looking for more {cluster.device.name} on which it fits; Ctrl-C stops this")
             raise _with_fitting_cluster(

@@ -187,7 +187,7 @@ def _regions(plan: Plan, boxes: list[_Box], theme: str) -> dict[str, Any]:
 def _heading(plan: Plan, stage: PlanStage, devices: int) -> str:
     """As much as fits above so many devices of a node."""
     room = devices * _NARROW / plan.cluster.devices_per_node / _CHARACTER
-    share = units.percent(round(stage.peak_bytes / plan.cluster.device.memory_bytes, 2))
+    share = units.percent(round(stage.peak_bytes / plan.device_of(stage).memory_bytes, 2))
     parts = (f"stage {stage.index}", layers_phrase(stage.layers), f"{units.bytes_(stage.peak_bytes)} ({share})")
     shorter = (f"{stage.index}: {share}", str(stage.index))
     headings = (" · ".join(parts), " · ".join([*parts[:2], share]), f"{parts[0]} · {share}", *shorter)
@@ -216,11 +216,10 @@ def _memories(plan: Plan, boxes: list[_Box], bottom: float, height: float, theme
 def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> list[dict[str, Any]]:
     """The parts of each device's peak, beside each other from the left edge of its box."""
     used = [(b, b.stage) for b in boxes if b.stage is not None]
-    memory = plan.cluster.device.memory_bytes
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     traces = []
     for part, (name, pattern) in enumerate(_PARTS):
-        widths = [_WIDTH * _parts(stage)[part] / memory for _, stage in used]
+        widths = [_WIDTH * _parts(stage)[part] / plan.device_of(stage).memory_bytes for _, stage in used]
         traces.append(
             {
                 "type": "bar",
@@ -275,7 +274,7 @@ def _place(cluster: Cluster, device: int) -> str:
 
 
 def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
-    memory = plan.cluster.device.memory_bytes
+    memory = plan.device_of(stage).memory_bytes
     share = units.percent(stage.peak_bytes / memory)
     return (
         stage_phrase(stage),

@@ -36,6 +36,8 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _topology(cluster: Mapping[str, Any]) -> Iterator[str]:
+    if sum(kind["nodes"] for kind in cluster.get("others", ())) >= max(cluster["nodes"], 1):
+        yield "cluster.others: they have all nodes"
     sizes = [level["of"] for level in cluster.get("levels", ())]
     devices = [math.prod(sizes[: number + 1]) for number in range(len(sizes))]
     if sizes and (devices[-1] != cluster["nodes"] * cluster["devices_per_node"]):
@@ -146,6 +148,9 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
     for index, shape in enumerate(submeshes):
         if not (0 < shape[0] <= nodes and 0 < shape[1] <= per_node):
             yield f"costs.submeshes[{index}]: {shape} is no submesh of a cluster of {nodes} × {per_node}"
+    kinds = costs.get("submesh_kinds", [0] * len(submeshes))
+    if len(kinds) != len(submeshes) or max(kinds) > len(cluster.get("others", ())):
+        yield f"costs.submesh_kinds: {len(kinds)} for {len(submeshes)} submeshes, or a kind that is not there"
     for index, (first, last, submesh, shape, *figures) in enumerate(costs["candidates"]):
         at = f"costs.candidates[{index}]"
         if len(figures) + 4 != len(costs["columns"]):

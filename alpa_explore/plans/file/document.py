@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Software, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.levels import Level
+from alpa_explore.cluster.topology import Kind
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.iteration_time import iteration_time
@@ -66,6 +67,7 @@ def to_document(plan: PlanValue) -> Document:
             "device_figures": figures,
             "inside_node": asdict(cluster.inside_node),
             "between_nodes": asdict(cluster.between_nodes),
+            **({"others": [_kind_document(kind) for kind in cluster.others]} if cluster.others else {}),
             **({"levels": [asdict(level) for level in cluster.levels]} if cluster.levels else {}),
         },
         "options": asdict(plan.options),
@@ -174,24 +176,38 @@ def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:
     return options
 
 
-def _cluster(body: Mapping[str, Any]) -> Cluster:
+def _device(body: Mapping[str, Any]) -> Device:
     figures = body["device_figures"]
     # A file of a version without software profiles has the figures of an ideal one.
     software = _record(Software, figures.get("software", {}))
     kernels = None if figures.get("kernels") is None else KernelFigures(**figures["kernels"])
+    device: Device = _record(Device, figures, name=body["device"], software=software, kernels=kernels)
+    return device
+
+
+def _kind_document(kind: Kind) -> Document:
+    figures = asdict(kind.device)
+    return {
+        "nodes": kind.nodes,
+        "device": figures.pop("name"),
+        "device_figures": figures,
+        "inside_node": asdict(kind.inside_node),
+    }
+
+
+def _kind(body: Mapping[str, Any]) -> Kind:
+    return Kind(nodes=body["nodes"], device=_device(body), inside_node=_record(Link, body["inside_node"]))
+
+
+def _cluster(body: Mapping[str, Any]) -> Cluster:
     return Cluster(
         nodes=body["nodes"],
         devices_per_node=body["devices_per_node"],
-        device=_record(
-            Device,
-            figures,
-            name=body["device"],
-            software=software,
-            kernels=kernels,
-        ),
+        device=_device(body),
         inside_node=_record(Link, body["inside_node"]),
         between_nodes=_record(Link, body["between_nodes"]),
         levels=tuple(_level(level) for level in body.get("levels", ())),
+        others=tuple(_kind(kind) for kind in body.get("others", ())),
     )
 
 
@@ -204,6 +220,7 @@ def _level(body: Mapping[str, Any]) -> Level:
 def _costs_document(costs: StageCosts) -> Document:
     return {
         "submeshes": [[m.nodes, m.devices_per_node] for m in costs.submeshes],
+        **({"submesh_kinds": [m.kind for m in costs.submeshes]} if costs.memory_of_kinds else {}),
         "device_memory_bytes": costs.device_memory_bytes,
         "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
         "versions": [list(layers) for layers in costs.versions],
@@ -225,7 +242,10 @@ def _costs(
 
     IndexError or AssertionError where a row names a submesh that does not exist, or a shape that does not fill it.
     """
-    submeshes = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
+    kinds = body.get("submesh_kinds", [0] * len(body["submeshes"]))
+    submeshes = tuple(
+        Submesh(nodes, devices, kind) for (nodes, devices), kind in zip(body["submeshes"], kinds, strict=True)
+    )
     meshes: dict[tuple[int, tuple[int, ...]], LogicalMesh] = {}
     candidates: dict[RangeKey, list[StageCandidate]] = {}
     for first, last, submesh, shape, *figures in body["candidates"]:
@@ -245,5 +265,6 @@ def _costs(
         received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
         versions=tuple(map(tuple, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
         tied_weights=tuple((tuple(readers), float(size)) for readers, size in body.get("tied_weights", ())),
+        memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
         complete=body.get("complete", True),
     )

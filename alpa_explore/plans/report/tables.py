@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 def stages_table(plan: PlanValue) -> list[Row]:
     """One row per stage: where it runs, how long a microbatch takes, and what fills the memory of a device."""
-    memory = plan.cluster.device.memory_bytes
+    memory = [plan.cluster.kinds[plan.cluster.kind_of(s.devices[0])].device.memory_bytes for s in plan.stages]
     return [
         {
             "stage": s.index,
@@ -37,9 +37,9 @@ def stages_table(plan: PlanValue) -> list[Row]:
             "microbatches_held": s.microbatches_held,
             "workspace_bytes": s.workspace_bytes,
             "peak_bytes": s.peak_bytes,
-            "memory_fraction": s.peak_bytes / memory,
+            "memory_fraction": s.peak_bytes / of_device,
         }
-        for s in plan.stages
+        for s, of_device in zip(plan.stages, memory, strict=True)
     ]
 
 

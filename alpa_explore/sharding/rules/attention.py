@@ -23,7 +23,7 @@ from alpa_explore.sharding.rules.factors import Splits, broadcast_dim, elementwi
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
-RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES = "ring", "ring-zigzag", "queries-zigzag", "ulysses"
+QUERIES, QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES = "queries", "queries-zigzag", "ring", "ring-zigzag", "ulysses"
 CONTEXT = frozenset((RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES))
 """The factors under which devices exchange something inside the operator."""
 
@@ -104,7 +104,7 @@ def _splits(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
         split("batch", query.shape[0], 0, 0, 0),
         split("heads", shared_heads, 1, 1, 1),
         split("query-heads", heads if heads > shared_heads else 1, 1, REPLICATE, PARTIAL),
-        split("queries", parts, 2, REPLICATE, PARTIAL, ramp=ramp),
+        split(QUERIES, parts, 2, REPLICATE, PARTIAL, ramp=ramp),
     ]
     size = math.gcd(rows, columns)
     if not seeds and (rows == columns or not is_causal):  # what dropout drops depends on the positions of keys
