@@ -12,6 +12,8 @@ MOST_STAGES = 4
 """Submeshes of a plan."""
 MOST_MICROBATCHES = 6
 """More than the deepest pipeline, so that every schedule has a steady phase."""
+RECOMPUTED_LAYERS, RECOMPUTED_BLOCKS = 0.2, 0.3
+"""Shares of the plans that recompute some of their layers, and parts of their blocks."""
 MOST_STRATEGIES = 600
 """Largest product of mesh axes' choices of an operator: a mesh of three axes is drawn only for models whose operators
 have fewer strategies than that, because the matrices of an edge grow with its square."""
@@ -25,3 +27,5 @@ NEAR = 3
 """In a cheap plan, from how many of the cheapest strategies one is drawn."""
 MOST_SHRUNK = 8
 """Failures of one campaign that are shrunk: many failures of one campaign mostly have one cause."""
+UNLIKE_SHARE = 0.3
+"""Of the plans with a stage a submesh, those whose nodes are of two kinds."""

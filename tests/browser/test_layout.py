@@ -310,7 +310,7 @@ def _view(lab: LabPage) -> Box:
 
 
 def _show_tab(lab: LabPage, name: str) -> None:
-    """Select a tab, wait for its figure, and scroll to the top of the output."""
+    """Select a tab, wait for its figure, scroll to the top of the output, and wait until nothing moves."""
     explorer = _explorer(lab)
     tab(explorer, name).click()
     lab.wait_until(lambda: tab(explorer, name).get_attribute("aria-selected") == "true", f"{name} is chosen")
@@ -318,6 +318,14 @@ def _show_tab(lab: LabPage, name: str) -> None:
     lab.figure(explorer.locator(".alpa-panel:visible"))
     lab.wait_until(lambda: _fills(explorer), f"{name} has the width of its place")
     explorer.evaluate(SHOW_TOP)
+    tops = [_figure(explorer).top]
+
+    def rests() -> bool:
+        lab.page.wait_for_timeout(100)
+        tops.append(_figure(explorer).top)
+        return tops[-1] == tops[-2]
+
+    lab.wait_until(rests, f"the figure of {name} rests")
 
 
 def _resize(lab: LabPage, size: tuple[int, int]) -> None:

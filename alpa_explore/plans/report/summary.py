@@ -14,7 +14,7 @@ from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import (
     overlaps,
-    rematerialized_sentence,
+    recomputed_sentence,
     render_table,
     run_sentence,
     sentence,
@@ -44,7 +44,7 @@ def plan_report(plan: PlanValue) -> str:
         f"{sentence(plan)} {plan_bands_sentence(plan)}",
         *([run_sentence(plan)] if plan.cluster.software.low_precision else []),
         *(["\n".join(lines)] if (lines := parallelism_lines(plan)) else []),
-        *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *([recomputed_sentence(plan)] if options.rematerialization else []),
         *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),

@@ -64,13 +64,14 @@ def offers_text(offers: Offers | None) -> str:
 def fault_html(
     fault: Fault, more: str = "", *, found: str = "", details: str = "Details", unfolded: bool = False
 ) -> str:
-    """What failed, what was `found` to help, what to do, and `more`. Its detail folds under the title `details`."""
+    """What failed, what was `found` to help, what to do, and `more`. Its detail folds under the title `details`;
+    `unfolded` is for a log: it is open, and shows its end."""
     detail = ""
     if fault.detail:
-        is_open = " open" if unfolded else ""
+        is_open, kind = (" open", ' class="alpa-log"') if unfolded else ("", "")
         detail = (
             f"<details{is_open}><summary>{escape(details)}</summary>"
-            f'<pre tabindex="0">{escape(fault.detail)}</pre></details>'
+            f'<pre tabindex="0"{kind}><span>{escape(fault.detail)}</span></pre></details>'
         )
     return (
         f'<div class="alpa-message" role="alert"><p><b>{escape(fault.what)}:</b> {escape(fault.found)}.</p>'
