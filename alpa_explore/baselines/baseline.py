@@ -73,7 +73,7 @@ def baseline(
     selective recomputation repeats what 'attention' does, its full one what 'full' does. InfeasiblePlanError where none
     fits in memory, OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
     """
-    cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
+    cluster = (cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)).in_precision(precision)
     kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
     check_degrees(kind, degrees, exchange)
     check_like_nodes(

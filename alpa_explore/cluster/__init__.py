@@ -2,6 +2,7 @@
 
 In the order to read them:
 
+    precisions   low precisions of matrix products: formats, casts, which devices have them
     software     a framework: fusion, host time, overlap, precision policy, memory reserve
     kernel_figures  how the kernels of a device depend on their local sizes
     software_profiles/  frameworks with their figures, one JSON file each

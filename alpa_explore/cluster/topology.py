@@ -13,6 +13,7 @@ from numbers import Integral
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.files import ClusterParts, is_file_name, read_cluster, read_device
 from alpa_explore.cluster.levels import Level, Tier, check_levels, inside, tiers_of
+from alpa_explore.cluster.precisions import recipe_of
 from alpa_explore.cluster.presets import default_software, load_preset, preset_names, rack_of
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software
@@ -216,7 +217,10 @@ class Cluster:
         """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name. Of
         unlike nodes, fields of the device and `inside_node` are replaced for every kind."""
         if isinstance(changes.get("software"), str):
-            changes |= {"software": load_software(str(changes["software"]))}
+            software = load_software(str(changes["software"]))
+            if self.software.low_precision:  # a choice of the user, not a figure of a profile
+                software = replace(software, low_precision=self.software.low_precision)
+            changes |= {"software": software}
         cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
         if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):
             sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
@@ -237,6 +241,12 @@ class Cluster:
         if "inside_node" in changes:
             others = [replace(kind, inside_node=changed.inside_node) for kind in others]
         return replace(changed, device=replace(changed.device, **device_changes), others=tuple(others))  # type: ignore[arg-type]  # as above
+
+    def in_precision(self, precision: str | None) -> Cluster:
+        """The same cluster, whose software computes linear layers in a low precision (`precisions`) where `precision`
+        names one. ClusterError for devices without it, with the nearest that they have."""
+        recipe = recipe_of(precision)
+        return self.with_changes(software=replace(self.software, low_precision=recipe)) if recipe else self
 
     @property
     def devices(self) -> int:

@@ -49,7 +49,8 @@ class PlanRequest:
     """What is recomputed (`intra_op.stage.recomputation`): a name, all blocks (True) or nothing (False), chosen for
     each stage ('auto'), or as the model says (None)."""
     precision: str | None = None
-    """The dtype of a catalogue model, also as bf16; None: its own."""
+    """The dtype of a catalogue model, also as bf16, or that of its products, as fp8; None: its own. Afterwards a low
+    precision is part of the cluster's software, too."""
     sequence: int | None = None
     """Tokens of a sample of a catalogue model; None: its own. Afterwards it is part of the model's name."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
@@ -72,6 +73,7 @@ class PlanRequest:
                 found=f"sequence={self.sequence} with a captured model",
                 remedy="Capture the model with inputs of that length, or give the name of a model.",
             )
+        object.__setattr__(self, "cluster", self.cluster.in_precision(self.precision))
         check_solver(self.solver)
         check_options(self.pipeline, self.cluster)
         kinds_of(self.rematerialization, 1)

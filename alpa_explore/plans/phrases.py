@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 from alpa_explore import units
-from alpa_explore.plans.records import PlanStage
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.precisions import RECIPES
+from alpa_explore.plans.records import ModelSummary, PlanStage
 
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 
@@ -42,6 +44,12 @@ def stage_phrase(stage: PlanStage) -> str:
 def logical_mesh_phrase(shape: Sequence[int]) -> str:
     """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
     return f"logical mesh {units.shape(shape)}"
+
+
+def precision_phrase(model: ModelSummary, cluster: Cluster) -> str:
+    """'bfloat16', or 'bfloat16, linear layers priced in FP8': a program computes in the dtype of tensors."""
+    recipe = cluster.software.low_precision
+    return f"{model.precision}, linear layers priced in {RECIPES[recipe].label}" if recipe else model.precision
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -107,8 +107,9 @@ def add(commands: Any) -> None:
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
     argument(
         "--precision",
-        metavar="DTYPE",
-        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's)",
+        metavar="NAME",
+        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, fp8-current, mxfp8 or "
+        "nvfp4: bf16, with linear layers and experts priced in this precision, and the casts that they need",
     )
     argument(
         "--scheduler",
@@ -253,6 +254,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _check_not_attached(options)
         cluster = Cluster.parse(options.cluster, **changes)
+    cluster = cluster.in_precision(options.precision)
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import interface

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.value import PlanValue
 
 
@@ -42,7 +43,7 @@ def settings_in_words(plan: PlanValue) -> dict[str, str]:
         "model": model.name,
         "samples per microbatch": f"{model.samples:,}",
         "B": f"{o.num_microbatches:,}",
-        "precision": model.precision,
+        "precision": precision_phrase(model, cluster),
         "optimizer": model.optimizer,
         "recompute": recompute_word(plan),
         "cluster": str(cluster),

@@ -209,6 +209,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
         "model": model.name,
         "parameters": model.parameters,
         "precision": model.precision,
+        "low_precision": plan.cluster.software.low_precision,
         "optimizer": model.optimizer,
         "rematerialization": model.rematerialization,
         "cluster": str(plan.cluster),

@@ -8,6 +8,7 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
+from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
@@ -105,7 +106,7 @@ def sentence(plan: PlanValue) -> str:
     rate = (
         f"{time_with_band(plan, p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
         f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
-        f"({units.percent(plan.flops_utilization)} of peak)"
+        f"({units.percent(plan.flops_utilization)} of {peak_words(plan)})"
     )
     memory = f"memory is {units.percent(full.peak_bytes / plan.device_of(full).memory_bytes)} full"
     if len(plan.stages) == 1:
@@ -116,6 +117,20 @@ def sentence(plan: PlanValue) -> str:
         f"{_stages_on_devices(plan)}: {rate}. "
         f"Stage {slow.index} is slowest: {units.seconds(slow.latency_seconds)} per microbatch; {whose} "
         f"{memory}."
+    )
+
+
+def peak_words(plan: PlanValue) -> str:
+    """Of which peak the MFU is a share, where the device has two for the plan."""
+    return f"its {printable(plan.model.precision)} peak" if plan.cluster.software.low_precision else "peak"
+
+
+def run_sentence(plan: PlanValue) -> str:
+    """In which precision linear layers are priced, and in which a program runs them."""
+    label, dtype = RECIPES[plan.cluster.software.low_precision].label, printable(plan.model.precision)
+    return (
+        f"Linear layers and experts are priced in {label}, with the casts of their operands; "
+        f"`launch` and `verify` run them in {dtype}."
     )
 
 

@@ -33,7 +33,7 @@ import numpy as np
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.cost.compute import least_seconds
-from alpa_explore.cost.kernels import Kernel, kernel_kind
+from alpa_explore.cost.kernels import Kernel, kernel_dtype, kernel_kind
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -118,10 +118,11 @@ class LowerBounds:
         graph = self.layered.graph
         seconds_of: dict[int, float] = {}
         for signature, operator in self._distinct.items():
+            inputs, outputs = ([graph.tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
             kernel = Kernel(
                 flops=operator.flops / devices,
                 bytes_accessed=operator.bytes_accessed / devices,
-                dtype=graph.tensors[(*operator.outputs, *operator.inputs)[0]].dtype,
+                dtype=kernel_dtype(operator, inputs, outputs),
                 matrix=(heavy := splits_for(operator, graph.tensors).heavy),
                 kind=kernel_kind(operator, heavy),
             )
