@@ -27,6 +27,7 @@ from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.pricing.tuning import TIE_SECONDS
@@ -56,7 +57,7 @@ def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, ten
 
     OptionError where the blocks of the model are not found.
     """
-    layered = assign_layers(graph, _parts_of(graph), (), software=device.software)
+    layered = assign_layers(graph, _parts_of(graph), Recomputation(), software=device.software)
     model = CostModel(device, mesh.squeezed())
     problem = build_stage_problem(slice_stages(layered)(0, 3), model)
     # Among equally fast choices the leanest: a weight that is stored in shards costs no time.

@@ -52,8 +52,10 @@ def plan(
     the B with the highest throughput: among the divisors of the global batch if there is one, where this is the least
     T; otherwise with microbatches of the size that `model` has. `scheduler` says where solves run: 'serial', 'tcp://…'
     or a dask Client; None decides by the amount of work. `rematerialization` recomputes activations in place of holding
-    them: True or False for all layers, 'auto' where a stage needs it (three versions of the stage costs in place of
-    one), None as the model says. `pipeline` has constraints, the schedule and more; the default is the paper's. `pin`
+    them: 'norms', 'attention', 'mlp' or parts joined as in 'norms+attention', 'half' or 'full' (every second block,
+    every block; True is 'full'), 'layers' (every layer, as Alpa does), False for nothing, 'auto' for what each stage
+    needs (up to four versions of the stage costs in place of one), None as the model says. `pipeline` has constraints,
+    the schedule and more; the default is the paper's. `pin`
     maps operators to the spec that the output of each must have ({"addmm": "S0R"}), or parameters to the spec in which
     each is stored ({"fc.weight": "S0R"}); `forbid` maps them to specs that they must not have
     (`sharding/spec_constraint.py`).

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.plans.records import PlanStage
+
+_NOT_IN_NAMES = re.compile(r"[^\w.-]")
 
 
 def run_of_layers(layers: Sequence[int]) -> str:
@@ -19,14 +22,21 @@ def layers_phrase(layers: Sequence[int]) -> str:
     return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
 
 
-def on_submesh(layers: Sequence[int], submesh: Sequence[int]) -> str:
-    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh, n nodes × m devices of each."""
-    return f"{layers_phrase(layers)} on {units.shape(submesh)}"
+def submesh_phrase(submesh: Sequence[int], device: str = "") -> str:
+    """(1, 8) -> '1×8': n nodes × m devices of each; with the name of the devices of unlike nodes '1×8 h100'."""
+    # A name may come from a stranger's plan file, and this text stands in HTML.
+    name = _NOT_IN_NAMES.sub("?", device)
+    return f"{units.shape(submesh)} {name}" if name else units.shape(submesh)
+
+
+def on_submesh(layers: Sequence[int], submesh: Sequence[int], device: str = "") -> str:
+    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh (`submesh_phrase`)."""
+    return f"{layers_phrase(layers)} on {submesh_phrase(submesh, device)}"
 
 
 def stage_phrase(stage: PlanStage) -> str:
     """'stage 0: layers 0–1 on 1×8': how a stage is named wherever people read about it."""
-    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh)}"
+    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh, stage.device)}"
 
 
 def logical_mesh_phrase(shape: Sequence[int]) -> str:

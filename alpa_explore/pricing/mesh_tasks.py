@@ -100,7 +100,7 @@ def warm_up() -> None:
     contraction = contract(PricedProblem.of((cost,) * 4, edges, (matrix,) * 4, prices=1), (2, 3))
     assert contraction is not None, "a small problem can be contracted"
     contraction.complete(np.zeros(1, dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
-    table, costs = contraction.table, np.zeros((1, size))
+    table, costs = contraction.table.reshape(1, size, size), np.zeros((1, size))
     backpointers = np.empty((1, size), dtype=np.int64)
     kernels.extend_right(costs, table, np.empty((1, size)), backpointers)
     kernels.extend_left(costs, table, np.empty((1, size)), backpointers)

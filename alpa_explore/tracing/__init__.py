@@ -12,6 +12,8 @@ order to read them:
     catalogue      captured graphs of catalogue models, kept on disk
     attention, experts, rms_norm   attention, routed experts and RMS norm as one operator each: forward and backward
     attention_blocks   attention to a block of the keys at a time, merged
+    zigzag             tensors in zig-zag order of a sequence
+    attention_sinks    logits of heads that join in the softmax of attention and have no value
     aten           ATen calls as Operators and back; running an Operator on real tensors
     evaluate       running a whole graph on real tensors
     targets        mean losses over targets that are counted over all microbatches

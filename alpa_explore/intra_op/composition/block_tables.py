@@ -5,7 +5,8 @@ A *state* of a separator is one combination of strategies of its nodes, numbered
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -44,7 +45,8 @@ class BlockTable:
         shape = tuple(states.shape[1] for states in self._states)
         table = contraction.table
         if len(contraction.keep) < sum(map(len, sides)):
-            table = _with_repeated_nodes(table, contraction.keep, sides, self._states)
+            sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in contraction.keep]
+            table = _with_repeated_nodes(table, dict(zip(contraction.keep, sizes, strict=True)), sides, self._states)
         self.shared_costs: Floats = table.reshape(-1, *shape)
         """[prices, shared states, left, right]; inf where no choice is legal."""
         self._requested: dict[tuple[int, State], int] = {}
@@ -123,19 +125,26 @@ class BlockTables:
 def _states(block: BlockSubproblem, nodes: Sequence[int]) -> Ints:
     """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
     sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in nodes]
-    return np.array(np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), dtype=np.int64)[: len(nodes)]
+    left = np.arange(math.prod(sizes), dtype=np.int64)
+    strategies = np.empty((len(sizes), len(left)), dtype=np.int64)
+    for place in reversed(range(len(sizes))):  # np.unravel_index takes no more than 64 nodes
+        left, strategies[place] = np.divmod(left, sizes[place])
+    return strategies
 
 
 def _with_repeated_nodes(
-    table: Floats, keep: Sequence[int], sides: Sequence[Sequence[int]], states: Sequence[Ints]
+    table: Floats, sizes: Mapping[int, int], sides: Sequence[Sequence[int]], states: Sequence[Ints]
 ) -> Floats:
-    """A table over `keep` as one over the states of the sides, where a node is on several sides: inf where the states
-    of the sides disagree on it."""
+    """A table over the nodes of `sizes` (node -> its strategies) as one over the states of the sides, where a node is
+    on several sides: inf where the states of the sides disagree on it."""
     strategy_of: dict[int, Ints] = {}
     agree = np.ones(tuple(s.shape[1] for s in states), dtype=np.bool_)
     for axis, (nodes, strategies) in enumerate(zip(sides, states, strict=True)):
         along = tuple(-1 if axis == i else 1 for i in range(len(states)))
         for v, strategy in zip(nodes, strategies, strict=True):
             agree &= strategy.reshape(along) == strategy_of.setdefault(v, strategy.reshape(along))
-    prices = np.arange(len(table)).reshape(-1, 1, 1, 1)
-    return np.where(agree, table[(prices, *(strategy_of[v] for v in keep))], np.inf)
+    entry: Ints = np.zeros((1,) * len(states), dtype=np.int64)
+    for v, size in sizes.items():
+        entry = entry * size + strategy_of[v]
+    costs: Floats = table[:, np.broadcast_to(entry, agree.shape)]
+    return np.where(agree, costs, np.inf)

@@ -12,6 +12,8 @@ import numpy as np
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
+from alpa_explore.intra_op.stage.segments import KEPT
 from alpa_explore.numerics.arrays import Flags, Ints
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
@@ -249,6 +251,9 @@ class StageSlicer:
         digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
         if self.layers_apart:
             digest.update((rows.layers[operators] - stage.first).tobytes())
+        if layered.recomputation.name not in (NONE, LAYERS):  # the workspace depends on where segments begin
+            segments = [s for o in stage.operators if (s := layered.segment_of[o]) != KEPT]
+            digest.update(_numbers(np.array(segments, dtype=np.int64), max(segments, default=0) + 1)[0].tobytes())
         digest.update(b"".join([self._digests[self._digest_of[o]] for o in stage.operators]))
         return digest.hexdigest()
 

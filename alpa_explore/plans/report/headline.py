@@ -56,9 +56,11 @@ class HeadlineFigure:
 
 def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     """Step time, samples/s, tokens/s, FLOP/s and their share of the peak, device-hours, bubble, memory, stages."""
-    p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
+    p, b, model = plan.predicted, plan.options.num_microbatches, plan.model
     full, second, byte = fullest(plan), units.seconds, units.bytes_
-    peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
+    peak, precision = units.flops_per_second(plan.peak_flops_per_second), printable(model.precision)
+    mean = ", the mean of its unlike devices" if plan.cluster.others else ""
+    memory = plan.device_of(full).memory_bytes
     step, utilization = second(p.iteration_seconds), plan.flops_utilization
     figures = [
         _iteration(plan),
@@ -83,7 +85,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             share=utilization,
             text=units.flops_per_second(plan.flops_per_second_per_device),
             beside=f"{units.percent(utilization)} of peak",
-            why=f"{units.percent(utilization)} of {peak} in {precision} (MFU); model FLOPs "
+            why=f"{units.percent(utilization)} of {peak} in {precision}{mean} (MFU); model FLOPs "
             f"{units.flops(model.model_flops)} per microbatch, recomputation not counted",
         ),
         _device_hours(plan),
@@ -97,12 +99,12 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
         ),
         HeadlineFigure(
             name="peak memory",
-            value=p.peak_bytes_per_device,
-            text=byte(p.peak_bytes_per_device),
+            value=full.peak_bytes,
+            text=byte(full.peak_bytes),
             good=-1,
-            beside=f"of {byte(device.memory_bytes)}",
-            share=p.peak_bytes_per_device / device.memory_bytes,
-            why=f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
+            beside=f"of {byte(memory)}",
+            share=full.peak_bytes / memory,
+            why=f"of {byte(memory)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
             f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}",
         ),
         HeadlineFigure(

@@ -11,7 +11,7 @@ from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import stages_table
-from alpa_explore.plans.report.text import overlaps, rematerialized_sentence, render_table, sentence, tied_sentences
+from alpa_explore.plans.report.text import overlaps, recomputed_sentence, render_table, sentence, tied_sentences
 from alpa_explore.plans.value import PlanValue
 
 
@@ -34,7 +34,7 @@ def plan_report(plan: PlanValue) -> str:
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         f"{sentence(plan)} {plan_bands_sentence(plan)}",
         *(["\n".join(lines)] if (lines := parallelism_lines(plan)) else []),
-        *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *([recomputed_sentence(plan)] if options.rematerialization else []),
         *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),

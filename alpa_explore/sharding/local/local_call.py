@@ -100,11 +100,15 @@ def _squeeze(shard: Shard, steps: StepWriter) -> LocalCall:
     return steps.finish([steps.call("aten.view.default", steps.arguments[0], shard.output_shape(0))])
 
 
+_SIZE_OF_RANDOM = {"aten.randint.default": 1, "aten.randint.low": 2}
+"""Where the size is among the arguments; 0 for other kinds."""
+
+
 def _random(shard: Shard, steps: StepWriter) -> LocalCall:
     """rand, dropout: the numbers depend on the coordinate along the axes that shard the output, and on no other."""
     arguments = steps.arguments
     if not shard.inputs:
-        arguments = replaced(arguments, 0, shard.output_shape(0))
+        arguments = replaced(arguments, _SIZE_OF_RANDOM.get(shard.operator.kind, 0), shard.output_shape(0))
     made = steps.call_all(shard.operator.kind, arguments, steps.keywords, len(shard.outputs))
     return steps.finish(made, draws=tuple(a for a, p in enumerate(shard.strategy.outputs[0]) if p >= 0))
 

@@ -16,7 +16,7 @@ def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
 
 
 def whole(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """arange, literals: small, and values depend on the index. Every device creates the whole tensor."""
+    """arange, eye, literals: small, and values depend on the index. Every device creates the whole tensor."""
     return ()
 
 
@@ -27,7 +27,7 @@ def batched_triangle(operator: Operator, inputs: tuple[Tensor, ...], outputs: tu
 
 
 def drawn(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """native_dropout, rand, bernoulli: entries are independent; each device draws the numbers of its own shard."""
+    """native_dropout, rand, uniform, …: entries are independent; each device draws the numbers of its own shard."""
     shape = outputs[0].shape
     return along(inputs, outputs, [((d,) * len(inputs), (d,) * len(outputs), size) for d, size in enumerate(shape)])
 
@@ -40,6 +40,11 @@ RANDOM = (
     "aten.rand_like.default",
     "aten.randn.default",
     "aten.randn_like.default",
+    "aten.randint.default",
+    "aten.randint.low",
+    "aten.exponential.default",
+    "aten.uniform.default",
+    "aten.normal_functional.default",
 )
 """Kinds that draw random numbers."""
 RULES = {
@@ -61,6 +66,8 @@ RULES = {
             "aten.arange.default",
             "aten.arange.start",
             "aten.arange.start_step",
+            "aten.eye.default",
+            "aten.eye.m",
             "aten.scalar_tensor.default",
             "constant.literal",
         ),

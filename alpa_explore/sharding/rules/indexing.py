@@ -1,4 +1,4 @@
-"""Lookups by index: embedding, gather, scatter, index.
+"""Lookups by index: embedding, gather, scatter, index, and by value: bucketize.
 
 A dim that indices point into is not sharded; the exception are the rows of an embedding table, whose lookup is masked.
 """
@@ -141,6 +141,22 @@ def index_put(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
     return along(inputs, outputs, rows)
 
 
+def bucket(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """bucketize(values, boundaries), searchsorted(boundaries, values): every value is looked up by itself, and each row
+    of boundaries is whole. Boundaries of rank 1 serve all values; others have a row for every row of values."""
+    values = 0 if operator.kind == "aten.bucketize.Tensor" else 1
+    if len(inputs) != 2 or not inputs[values].shape:
+        return ()
+    rank = len(inputs[values].shape)
+    shared = len(inputs[1 - values].shape) == 1
+    rows = []
+    for d, size in enumerate(inputs[values].shape):
+        if shared or d < rank - 1:
+            ins = (d, REPLICATE if shared else d)
+            rows.append((ins if values == 0 else ins[::-1], (d,), size))
+    return along(inputs, outputs, rows)
+
+
 RULES = {
     "aten.embedding.default": embedding,
     "aten.embedding_dense_backward.default": embedding_backward,
@@ -149,6 +165,7 @@ RULES = {
     ),
     "aten.index_select.default": index_select,
     "aten.index_add.default": index_add,
+    **dict.fromkeys(("aten.bucketize.Tensor", "aten.searchsorted.Tensor"), bucket),
     "aten.index.Tensor": index,
     "aten.index_put.default": index_put,
 }

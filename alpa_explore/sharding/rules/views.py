@@ -100,6 +100,14 @@ def stack(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor,
     return _with_sum(along(inputs, outputs, rows), inputs, outputs)
 
 
+def unbind(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """unbind(x, dim): the dim disappears, each of its indices is an output; it is not sharded."""
+    dim = _argument(operator, 1, 0) % len(inputs[0].shape)
+    count = len(outputs)
+    rows = [((d,), (d if d < dim else d - 1,) * count, size) for d, size in enumerate(inputs[0].shape) if d != dim]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
 def select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """The dim from which one index is taken disappears and is not sharded."""
     dim = _argument(operator, 1, 0) % len(inputs[0].shape)
@@ -171,6 +179,7 @@ RULES = {
     **dict.fromkeys(("aten.split.Tensor", "aten.split_with_sizes.default"), split),
     "aten.cat.default": cat,
     "aten.stack.default": stack,
+    "aten.unbind.int": unbind,
     "aten.select.int": select,
     "aten.select_backward.default": select_backward,
     "aten.slice.Tensor": slicing,

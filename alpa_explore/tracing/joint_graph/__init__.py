@@ -1,6 +1,8 @@
 """The joint graph of a model: one torch.fx graph of its forward and backward pass, traced by AOTAutograd.
 
     attention_calls   calls of torch's attention, replaced by the operator of `tracing.attention`
+    huggingface_attention   attention with windows, sinks or soft caps in models of transformers, by that operator
+    bag_calls         calls of torch's embedding_bag, written as a lookup and a sum
     norm_calls        calls of torch's RMS norm, replaced by the operator of `tracing.rms_norm`
     expert_calls      calls of routed experts, replaced by the operator of `tracing.experts`
     known_values      values that a model makes from constants alone, which it may read while it is traced

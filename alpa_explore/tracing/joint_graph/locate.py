@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint_graph import attention_calls, norm_calls
+from alpa_explore.tracing.joint_graph import attention_calls, bag_calls, norm_calls
 from alpa_explore.tracing.joint_graph.known_values import KnownValues
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
@@ -106,6 +106,8 @@ def _whole(function: Any) -> Any:
     """The function that makes one operator of a call, in place of torch's own; other functions are returned."""
     if function is attention_calls.CALL:
         return attention_calls.as_one_operator
+    if function is bag_calls.CALL:
+        return bag_calls.embedding_bag
     return norm_calls.rms_norm if function in (norm_calls.CALL, norm_calls.BUILTIN) else function
 
 

@@ -29,6 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.attention_calls import whole_attention
+from alpa_explore.tracing.joint_graph.bag_calls import summed_bags
 from alpa_explore.tracing.joint_graph.expert_calls import whole_experts
 from alpa_explore.tracing.joint_graph.norm_calls import whole_norms
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
@@ -46,6 +47,7 @@ DECOMPOSED = (
     aten.huber_loss_backward,
     aten.binary_cross_entropy,
     aten.binary_cross_entropy_backward,
+    aten.binary_cross_entropy_with_logits,
 )
 """Losses whose mean-reduced backward is wrong on a shard of the batch: it divides by the local number of elements.
 DTensor gives wrong gradients for them, without an error."""
@@ -98,6 +100,7 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
     with ExitStack() as stack:
         stack.enter_context(whole_attention())
         stack.enter_context(whole_norms())
+        stack.enter_context(summed_bags())
         stack.enter_context(whole_experts())
         stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())

@@ -113,6 +113,8 @@ CALLS = (
     aten("arange.default", 8, factors=""),
     aten("arange.start", 2, 8, factors=""),
     aten("arange.start_step", 0, 8, 2, factors=""),
+    aten("eye.default", 4, factors=""),
+    aten("eye.m", 4, 8, factors="", dtype=torch.float32),
     aten("scalar_tensor.default", 2.0, factors="", dtype=torch.float32),
     Call("constant.literal", [1, 2], [2], factors="", dtype=torch.int64),
     aten("tril.default", real(8, 4, 4), factors="dim0"),
@@ -131,4 +133,9 @@ RANDOM = (
     aten("rand_like.default", x),
     aten("randn.default", [4, 8]),
     aten("randn_like.default", x),
+    aten("randint.default", 1000000, [4, 8]),
+    aten("randint.low", -1000000, 1000000, [4, 8]),
+    aten("exponential.default", x),
+    aten("uniform.default", x, -1.0, 1.0),
+    aten("normal_functional.default", x),
 )

@@ -71,7 +71,8 @@ class Contraction:
     """The table over the kept nodes, and the backtracking to choices of every node."""
 
     table: Floats
-    """[prices, strategies of the first kept node, …]; inf where no choice is legal."""
+    """[prices, combinations of the strategies of the kept nodes, in C order]; inf where no choice is legal. Not an axis
+    for each kept node: an unrolled LSTM keeps more of them than the 64 axes that a NumPy array can have."""
     keep: tuple[int, ...]
     _problem: PricedProblem
     _program: Program
@@ -114,8 +115,8 @@ class Contraction:
 def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tuning.LIMITS) -> Contraction | None:
     """`problem` as a table over `keep`; None where that exceeds `limits`."""
     form, prices = problem.form, len(problem.priced_costs)
-    shape = tuple(form.sizes[v] for v in keep)
-    if math.prod(shape) > limits.largest_table or not limits.allow(contraction_order(form, frozenset(keep))):
+    entries = math.prod(form.sizes[v] for v in keep)
+    if entries > limits.largest_table or not limits.allow(contraction_order(form, frozenset(keep))):
         return None
     program = compile_program(form, keep)
     stored = None
@@ -124,7 +125,7 @@ def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tun
         table, stored = table.copy(), memory[: program.stored_entries(prices)].copy()
     else:
         table = np.concatenate([_run(program, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
-    return Contraction(table=table.reshape(-1, *shape), keep=keep, _problem=problem, _program=program, _memory=stored)
+    return Contraction(table=table.reshape(-1, entries), keep=keep, _problem=problem, _program=program, _memory=stored)
 
 
 def _run(program: Program, problem: PricedProblem, prices: slice) -> tuple[Floats, Floats]:

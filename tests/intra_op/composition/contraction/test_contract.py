@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -78,7 +79,7 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
     compile_program.cache_clear()
     assert contraction is not None
     shape = tuple(problem.node_costs[v].shape[1] for v in keep)
-    table = np.broadcast_to(contraction.table, (PRICES, *shape))
+    table = np.broadcast_to(contraction.table, (PRICES, math.prod(shape))).reshape(PRICES, *shape)
     for price in range(PRICES):
         best: dict[tuple[int, ...], float] = {}
         for choices in product(*(range(c.shape[1]) for c in problem.node_costs)):
@@ -93,6 +94,22 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
             assert table[(price, *at)] == pytest.approx(best[at], rel=1e-12)
             assert tuple(row[v] for v in keep) == at
             assert evaluate(problem, price, tuple(row)) == pytest.approx(best[at], rel=1e-12)
+
+
+def test_more_kept_nodes_than_an_array_has_axes() -> None:
+    rng = np.random.default_rng(0)
+    sizes = [3, 1, 4, *(1,) * 66, 2]
+    edges = [(v - 1, v) for v in range(1, len(sizes))]
+    node_costs = [rng.random((1, n)) for n in sizes]
+    edge_costs = [rng.random((1, sizes[a], sizes[b])) for a, b in edges]
+    keep = tuple(v for v in range(len(sizes)) if v != 1)
+    contraction = contract(PricedProblem.of(node_costs, edges, edge_costs, prices=1), keep)
+    assert contraction is not None
+    for entry, (a, b, c) in enumerate(product(range(3), range(4), range(2))):
+        choices = (a, 0, b, *(0,) * 66, c)
+        cost = sum(costs[0, k] for costs, k in zip(node_costs, choices, strict=True))
+        cost += sum(costs[0, choices[u], choices[v]] for costs, (u, v) in zip(edge_costs, edges, strict=True))
+        assert contraction.table[0, entry] == pytest.approx(cost, rel=1e-12)
 
 
 def test_a_problem_beyond_the_limits_is_not_contracted() -> None:
