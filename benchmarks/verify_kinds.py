@@ -36,8 +36,10 @@ class Case:
     how: str
     """Arguments of `alpa-explore plan`."""
     says: str
-    """Part of the plan's lines of parallelism, or its schedule."""
+    """Part of the plan's lines of parallelism, its schedule, what its stages recompute, or their devices."""
     processes: int = 4
+    cluster: str = ""
+    """By default the processes are CPUs of one node."""
     samples: int = 4
     """Of a microbatch."""
     microbatches: int = 2
@@ -82,6 +84,22 @@ CASES = (
     by_hand("llama-tiny", "zero-2", "data parallel (ZeRO-2)"),
     by_hand("llama-tiny", "zero-3", "FSDP (ZeRO-3)"),
     by_hand("llama-tiny", "hsdp replicas=2", "FSDP (ZeRO-3) over axis 1"),
+    *(
+        Case(model=model, how=f"--remat {name} --stages 2", says=name)
+        for model, name in (
+            ("llama-tiny", "norms"),
+            ("llama-tiny", "attention"),
+            ("llama-tiny", "mlp"),
+            ("llama-tiny", "norms+attention"),
+            ("llama-tiny", "half"),
+            ("gpt-tiny", "full"),
+            ("mixtral-tiny", "norms+attention"),
+        )
+    ),
+    by_hand("llama-tiny", "tp=2 dp=2 --remat norms+attention", "norms+attention"),
+    Case(model="llama-tiny", how="--remat attention --schedule zb-v --stages 2", says="attention", microbatches=4),
+    Case(model="llama-tiny", how="", says="a100", cluster="1x2:a100+1x2:v100"),
+    Case(model="gpt-tiny", how="--schedule zb-h1", says="a100", cluster="1x4:a100+1x4:v100", processes=8),
 )
 
 
@@ -94,7 +112,14 @@ def verified(case: Case, folder: Path) -> dict[str, Any]:
     """The row of a case: it is planned, written, read again, launched and compared."""
     file = str(folder / "a.plan.json")
     batch = str(case.samples * case.microbatches)
-    size = ["--cluster", f"1x{case.processes}:cpu", "-B", str(case.microbatches), "--global-batch", batch]
+    size = [
+        "--cluster",
+        case.cluster or f"1x{case.processes}:cpu",
+        "-B",
+        str(case.microbatches),
+        "--global-batch",
+        batch,
+    ]
     row: dict[str, Any] = {"model": case.model, "asked": case.how.removeprefix("--"), "processes": case.processes}
     start = time.perf_counter()
     code, told = _run(["plan", case.model, *size, "--precision", "fp32", *case.how.split(), "-o", file, "--json"])
@@ -107,7 +132,10 @@ def verified(case: Case, folder: Path) -> dict[str, Any]:
     plan = "; ".join(found["parallelism"])
     schedule = found["schedule"]
     error = found["worst"]["relative_error"]
-    row |= {"plan": plan + (f"; {schedule}" if schedule != "1f1b" else ""), "relative_error": error, "seconds": seconds}
+    stages = json.loads(Path(file).read_text(encoding="utf-8"))["stages"]
+    notes = {stage.get(name) for stage in stages for name in ("recomputation", "device")} - {None, ""}
+    notes |= {schedule} - {"1f1b"}
+    row |= {"plan": "; ".join((plan, *sorted(notes))), "relative_error": error, "seconds": seconds}
     if case.says not in row["plan"]:
         return row | {"failed": f"the plan does not say {case.says}"}
     return row if code == 0 and error <= TOLERANCE else row | {"failed": f"over {TOLERANCE:g}"}
