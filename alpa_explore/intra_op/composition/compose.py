@@ -153,11 +153,13 @@ class Composer:
                 if len(prefixes) < blocks - 1:
                     break
                 closing = [along.table(i) for i in range(max(blocks - 2, 0), blocks)]
+                narrow = [table for table in closing if table is not None]
+                if len(narrow) < len(closing):
+                    continue
                 prefix = prefixes[max(blocks - 2, 0)]
-                for table in closing:
-                    prefix = prefix if table is None else prefix.extended(table)
-                if None not in closing:
-                    best[min(start, end), max(start, end)] = prefix.best_states()
+                for table in narrow:
+                    prefix = prefix.extended(table)
+                best[min(start, end), max(start, end)] = prefix.best_states()
 
     def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
         """The choices of the blocks of a range as one choice."""

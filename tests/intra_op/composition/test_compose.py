@@ -163,6 +163,26 @@ def test_every_range_costs_what_a_separate_solve_finds(name: str, mesh: tuple[in
         assert composed >= 3 * chain.layered.num_layers, "single layers at least; others may be too wide on two axes"
 
 
+def test_ranges_with_too_wide_a_block_are_left_out_and_the_others_are_composed() -> None:
+    chain = CHAINS["gpt-tiny"]()
+    model = on((1, 2))
+    stage_of = slice_stages(chain.layered)
+    composer = Composer(chain, stage_of, model)
+    tables = composer.tables([Price(0.25, 0.0, 1)])
+    ranges = list(combinations_with_replacement(range(chain.layered.num_layers), 2))
+    blocks = {r: composer.cutter.of_range(*r) for r in ranges}
+    wide = blocks[1, 1][-2]
+    tables._tables[wide] = None
+    composed = {r for r in ranges if wide not in blocks[r]}
+    assert (0, 0) in composed
+    assert (1, 1) not in composed
+    (solutions,) = composer.solve(ranges, tables.prices, tables=tables)
+    assert set(solutions) == composed
+    for r, best in solutions.items():
+        problem = build_stage_problem(stage_of(*r), model).at(**tables.prices[0]._asdict())
+        assert best.cost == pytest.approx(solve(problem).objective, rel=1e-9)
+
+
 def test_where_a_layer_ends_inside_a_block_the_chain_is_still_cut_where_one_tensor_passes() -> None:
     graph: TrainingGraph = microbatch_graph("gpt-tiny", 4)
     inside = [i for i, operator in enumerate(graph.forward_operators) if "gelu" in operator.kind]
