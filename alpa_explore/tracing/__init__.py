@@ -10,7 +10,8 @@ order to read them:
     resizing/      a graph at another batch size (`rescale`), or with more blocks (`unroll`), without another capture
     batches        one model at every batch size
     catalogue      captured graphs of catalogue models, kept on disk
-    attention, experts, rms_norm   attention, routed experts and RMS norm as one operator each: forward and backward
+    attention, experts, rms_norm, ctc   attention, routed experts, RMS norm and the CTC loss as one operator each:
+                                        forward and backward
     attention_blocks   attention to a block of the keys at a time, merged
     aten           ATen calls as Operators and back; running an Operator on real tensors
     evaluate       running a whole graph on real tensors

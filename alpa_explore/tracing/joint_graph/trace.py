@@ -31,6 +31,8 @@ from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.attention_calls import whole_attention
 from alpa_explore.tracing.joint_graph.bag_calls import summed_bags
 from alpa_explore.tracing.joint_graph.expert_calls import whole_experts
+from alpa_explore.tracing.joint_graph.flex_calls import plain_flex_attention
+from alpa_explore.tracing.joint_graph.input_checks import passed_checks
 from alpa_explore.tracing.joint_graph.norm_calls import whole_norms
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
@@ -102,6 +104,9 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
         stack.enter_context(whole_norms())
         stack.enter_context(summed_bags())
         stack.enter_context(whole_experts())
+        stack.enter_context(plain_flex_attention())
+        stack.enter_context(passed_checks())
+        stack.enter_context(torch.compiler.set_stance("force_eager"))  # parts that the model compiles are traced, too
         stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())
         # torch logs a traceback for each failed shape rule; the CaptureError already reports it.
