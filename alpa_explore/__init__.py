@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.runtime.verify import verify_interpreted as verify_interpreted
     from alpa_explore.sharding.coverage import coverage as coverage
+    from alpa_explore.sharding.zigzag import in_zigzag_order as in_zigzag_order
     from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
 
@@ -61,6 +62,7 @@ _HOME = {
     "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
     "frontier": "alpa_explore.questions.frontier",
+    "in_zigzag_order": "alpa_explore.sharding.zigzag",
     "interpret": "alpa_explore.programs.execution.interpret",
     "launch": "alpa_explore.runtime.launch",
     "load_plan": "alpa_explore.plans.plan",

@@ -210,7 +210,7 @@ def once(name: str) -> Seen:
         reason, orphans = "", 0
         try:
             result = run.result(END_SECONDS)
-            reason = result.retries[0].reason if result.retries else "it went on"
+            reason = result.retries[0].reason if result.retries else "all steps were done without a retry"
         except AlpaExploreError as error:
             reason = str(error)
         else:

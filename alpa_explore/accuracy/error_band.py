@@ -69,11 +69,14 @@ class Band:
 def error_band(
     cluster: Cluster, quantity: Quantity, record: Record | None = None, *, mfu: float | None = None
 ) -> Band | None:
-    """The band of predictions for a cluster and its software; None where no run of the software was measured.
+    """The band of predictions for a cluster and its software; None where no run of the software was measured, and for
+    unlike nodes, on which none was.
 
     With `mfu`, the share of the peak that a plan reaches, of at least `tuning.ENOUGH_MFU`, only times of runs that
     reach as much count, where the share is known.
     """
+    if cluster.others:
+        return None
     record = stored_record() if record is None else record
     software, device = cluster.software, cluster.device.name
     known = [run for run in record.runs if run.held_out and _error(run, quantity) is not None]

@@ -13,6 +13,7 @@ from alpa_explore.attached.links import MeasuredLink, reachable, slowest
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.files import Parts
 from alpa_explore.cluster.presets import load_preset
+from alpa_explore.cluster.topology import MOST_KINDS
 from alpa_explore.errors import ClusterError, OptionError
 
 
@@ -31,9 +32,9 @@ def cluster_of(
     if unlike := differences(hosts):
         equal = largest_equal(hosts)
         raise ClusterError(
-            "The hosts are not alike, and a cluster has equal nodes",
+            "The hosts are not alike, and an attached cluster has equal nodes",
             found="; ".join(unlike),
-            remedy=f"Name equal ones: --hosts {','.join(_short(hosts, equal))} (hosts=)."
+            remedy=f"Name equal ones: --hosts {','.join(_short(hosts, equal))} (hosts=).{_as_text(hosts, unlike)}"
             if equal
             else "Start the workers where alpa_explore and torch are installed.",
         )
@@ -80,6 +81,21 @@ def cluster_of(
         between_nodes=between,
     )
     return cluster, remarks
+
+
+def _as_text(hosts: Sequence[Host], unlike: Sequence[str]) -> str:
+    """How to plan for hosts that differ in the kind of their devices alone; '' for others."""
+    counts = {host.devices for host in hosts}
+    if len(unlike) > 1 or not unlike[0].startswith("devices: ") or len(counts) > 1:
+        return ""
+    names: dict[str, list[Host]] = {}
+    for host in hosts:
+        names.setdefault(nearest_preset(host)[0], []).append(host)
+    if not 1 < len(names) <= MOST_KINDS:
+        return ""
+    text = "+".join(f"{len(group)}x{group[0].devices}:{name}" for name, group in names.items())
+    order = ", ".join(host.name for group in names.values() for host in group)
+    return f" Or plan for --cluster {text}, and start its ranks by --target torchrun on {order}, in this order."
 
 
 def _devices_per_node(host: Host, given: int | None) -> int:

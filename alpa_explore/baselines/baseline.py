@@ -16,6 +16,7 @@ from typing import Any
 
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
 from alpa_explore.baselines.kinds import (
+    EXCHANGES,
     WITH_ROLES,
     Degrees,
     check_degrees,
@@ -28,9 +29,8 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
-from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
 from alpa_explore.inter_op.stage_table import best_pipeline
-from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.default_layering import default_layering
@@ -38,6 +38,8 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
+from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
+from alpa_explore.sharding.rules.attention import HEAVY as ATTENTION
 from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG
 from alpa_explore.tracing.cancelling import cancelled_by
 
@@ -54,9 +56,10 @@ def baseline(
     replicas: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
+    exchange: str | None = None,
     num_layers: int | None = None,
     delta: float = 0.5,
-    rematerialization: bool | None = None,
+    rematerialization: bool | str | None = None,
     precision: str | None = None,
     cancel: threading.Event | None = None,
 ) -> Plan:
@@ -64,16 +67,24 @@ def baseline(
 
     `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also of gpipe-equal-layers), `replicas` those of
     hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different experts. `cp` (megatron): so many devices share
-    a sequence, 1 where it is not given. Values of another degree that is not given are tried, and the fastest plan that
-    fits is returned. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide;
-    otherwise raises as `ax.plan` does.
+    a sequence, 1 where it is not given; `exchange` says how their attention does, by a name of `kinds.EXCHANGES`
+    (default: by a ring, in zig-zag order where that is faster). Values of another degree that is not given are tried,
+    and the fastest plan that fits is returned. `rematerialization` is that of `ax.plan` but for 'auto': Megatron-LM's
+    selective recomputation repeats what 'attention' does, its full one what 'full' does. InfeasiblePlanError where none
+    fits in memory, OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
     """
-    cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
+    cluster = (cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)).in_precision(precision)
     kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
-    check_degrees(kind, degrees)
+    check_degrees(kind, degrees, exchange)
+    check_like_nodes(
+        cluster,
+        "Manual parallelism divides a model equally",
+        f"Plan, which gives each kind its stages, or take one of: {', '.join(map(str, cluster.kinds))}.",
+    )
     started = time.perf_counter()
     with cancelled_by(cancel):
-        graph = microbatch_graph(model, num_microbatches, rematerialization=rematerialization, precision=precision)
+        whole = rematerialization if isinstance(rematerialization, bool) else None
+        graph = microbatch_graph(model, num_microbatches, rematerialization=whole, precision=precision)
     layering = (
         cluster_operators(graph, num_layers, delta=delta) if num_layers is not None else default_layering(graph, delta)
     )
@@ -89,18 +100,43 @@ def baseline(
             boundaries=cuts,
             cancel=cancel,
             num_layers=None if cuts else 1,
+            rematerialization=rematerialization,
         )
         return _named(plan, f"{kind} (layers of its own)")
     if num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
         )
-    options = PlanOptions(num_microbatches=num_microbatches, delta=delta, num_layers=count, solver="auto")
+    (recomputation, *others) = kinds_of(rematerialization, count)
+    if others:
+        raise OptionError(
+            "A baseline recomputes the same in all stages",
+            found=f"rematerialization={rematerialization!r}",
+            remedy="Give the name of what is recomputed, such as 'attention' or 'full'.",
+        )
+    options = PlanOptions(
+        num_microbatches=num_microbatches,
+        delta=delta,
+        num_layers=count,
+        solver="auto",
+        rematerialization=recomputation.name if recomputation is not None else "",
+    )
     if kind in WITH_ROLES:
-        return _with_roles(graph, layering, cluster, kind, degrees, options, cancel, started)
+        if (degrees.cp or 1) > 1:
+            cluster = _dividing_sequences(cluster, exchange)
+        plan = _with_roles(graph, layering, cluster, kind, degrees, options, cancel, started)
+        return _exchanging(plan, exchange, degrees) if exchange is not None else plan
     pipelines = planner_pipelines(kind, cluster, count, graph.samples, degrees)
     return _constrained(
-        graph, cluster, kind, pipelines, cancel, num_microbatches=num_microbatches, delta=delta, num_layers=count
+        graph,
+        cluster,
+        kind,
+        pipelines,
+        cancel,
+        num_microbatches=num_microbatches,
+        delta=delta,
+        num_layers=count,
+        rematerialization=rematerialization,
     )
 
 
@@ -123,10 +159,10 @@ def _with_roles(
 ) -> Plan:
     """The fastest of the pipelines that a baseline with roles may be."""
     b = options.num_microbatches
-    offering = _with_ring(cluster) if (degrees.cp or 1) > 1 else cluster
-    pricer = StagePricer(
-        assign_layers(graph, layering.layer_of_forward, software=cluster.software), layering, offering, b, cancel
+    (layered,) = layered_versions(
+        graph, layering.layer_of_forward, options.rematerialization or None, software=cluster.software
     )
+    pricer = StagePricer(layered, layering, cluster, b, cancel)
     candidates = role_pipelines(kind, cluster, options.num_layers, graph.samples, degrees, _experts(graph))
     priced = [(candidate, pricer.costs(candidate)) for candidate in candidates]
     best = None
@@ -142,10 +178,25 @@ def _with_roles(
     return assemble(graph, cluster, options, layering, pricer.profile(costs), pipeline, seconds)
 
 
-def _with_ring(cluster: Cluster) -> Cluster:
-    """The cluster with software that divides sequences of any length, attention by a ring."""
-    software = replace(cluster.software, context_positions=1, context_factors=f"{RING} {RING_ZIGZAG}")
-    return cluster.with_changes(software=software)
+def _dividing_sequences(cluster: Cluster, exchange: str | None) -> Cluster:
+    """The cluster with software that divides sequences of any length, attention by this exchange."""
+    factors = f"{RING} {RING_ZIGZAG}" if exchange is None else EXCHANGES[exchange]
+    return cluster.with_changes(software=replace(cluster.software, context_positions=1, context_factors=factors))
+
+
+def _exchanging(plan: Plan, exchange: str, degrees: Degrees) -> Plan:
+    """`plan`, whose name says the exchange. OptionError where an attention operator is not divided so."""
+    asked = set(EXCHANGES[exchange].split())
+    attention = [o for stage in plan.stages for o in stage.operators if o.op in ATTENTION]
+    others = [f"{o.name} is divided by {o.strategy}" for o in attention if not asked & set(o.strategy.split("·"))]
+    if others or not attention:
+        raise OptionError(
+            "Attention cannot be divided so over the sequence",
+            found=f"exchange={exchange} with cp={degrees.cp}: {others[0] if others else 'no fused attention'}",
+            remedy="ulysses needs heads of keys that tp × cp divides, ring-zigzag a causal mask and positions that "
+            "2 × cp divides: give another exchange or cp.",
+        )
+    return _named(plan, f"{plan.options.baseline[:-1]}, {exchange})")
 
 
 def _constrained(

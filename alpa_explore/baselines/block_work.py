@@ -24,9 +24,11 @@ from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
+from alpa_explore.graph.linear_layers import LinearLayer, linear_layers
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.pricing.tuning import TIE_SECONDS
@@ -56,7 +58,9 @@ def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, ten
 
     OptionError where the blocks of the model are not found.
     """
-    layered = assign_layers(graph, _parts_of(graph), (), software=device.software)
+    # What runs in a lower precision is said by the layout (`part_times.passes_of`).
+    device = replace(device, software=replace(device.software, low_precision=""))
+    layered = assign_layers(graph, _parts_of(graph), Recomputation(), software=device.software)
     model = CostModel(device, mesh.squeezed())
     problem = build_stage_problem(slice_stages(layered)(0, 3), model)
     # Among equally fast choices the leanest: a weight that is stored in shards costs no time.
@@ -119,6 +123,8 @@ class _Reader:
         self.problem, self.choices = problem, choices
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
         count = len(PARTS)
+        parts = linear_layers(self.graph).items()
+        self._linear = {o for o, part in parts if part is not LinearLayer.ROUTER}
         self._kernels: list[tuple[list[Kernel], list[Kernel]]] = [([], []) for _ in range(count)]
         self._collectives: list[tuple[_Calls, _Calls]] = [([], []) for _ in range(count)]
         """With the operators beside which they run."""
@@ -152,6 +158,8 @@ class _Reader:
         operator, (part, phase) = self.graph.operators[index], self._place(index)
         strategy = self.model.operator(self.graph, index).strategies[choice]
         kernel = self.model.kernel(operator, self.graph.tensors, strategy)
+        if index not in self._linear and operator.forward not in self._linear:
+            kernel = replace(kernel, keeps_dtype=True)
         priced = self.model.operator(self.graph, index)
         for place, tensor in enumerate(operator.outputs):
             self._local[tensor] = float(priced.output_bytes[place][choice])

@@ -31,6 +31,7 @@ from alpa_explore.baselines.roles import EXPERT_OF, Role
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, logical_meshes, submeshes
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.sharding.rules.attention import QUERIES, QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES
 
 _ONE_STAGE = {
     "data-parallel": Role.DATA,
@@ -49,6 +50,13 @@ _TAKES = {
     "gpipe-equal-layers": ("pp",),
 }
 """The degrees that a baseline takes."""
+EXCHANGES = {
+    "ring": RING,
+    "ring-zigzag": RING_ZIGZAG,
+    "all-gather": f"{QUERIES} {QUERIES_ZIGZAG}",
+    "ulysses": ULYSSES,
+}
+"""How devices that share a sequence exchange keys and values -> factors of attention (`sharding.rules.attention`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +100,8 @@ def known_kind(kind: str) -> str:
     return kind
 
 
-def check_degrees(kind: str, degrees: Degrees) -> None:
-    """OptionError for degrees that a baseline does not take."""
+def check_degrees(kind: str, degrees: Degrees, exchange: str | None = None) -> None:
+    """OptionError for degrees that a baseline does not take, and for an exchange that is none or without cp."""
     accepted = _TAKES.get(kind, ())
     for name in Degrees.__dataclass_fields__:
         value = getattr(degrees, name)
@@ -105,6 +113,14 @@ def check_degrees(kind: str, degrees: Degrees) -> None:
             )
         if value is not None and value < 1:
             raise OptionError(f"{name} must be 1 or more", found=f"{name}={value}", remedy="Give 1 or more.")
+    if exchange is not None and exchange not in EXCHANGES:
+        raise OptionError("Unknown exchange", found=repr(exchange), remedy=nearest_names(exchange, EXCHANGES, count=4))
+    if exchange is not None and (degrees.cp or 1) == 1:
+        raise OptionError(
+            "Only devices that share a sequence exchange keys and values",
+            found=f"exchange={exchange} without cp",
+            remedy="Give cp of 2 or more to the baseline megatron.",
+        )
 
 
 def role_pipelines(

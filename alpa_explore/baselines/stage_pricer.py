@@ -81,7 +81,7 @@ class StagePricer:
             candidates=candidates,
             layer_flops=self.layer_flops,
             received_bytes={r: received[r] for r in pipeline.ranges},
-            versions=(self.layered.rematerialized,),
+            versions=(self.layered.recomputation,),
             tied_weights=tied_weights(self.layered),
         )
 

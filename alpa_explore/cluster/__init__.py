@@ -1,7 +1,8 @@
-"""Clusters: N nodes of M equal devices, their submeshes, and submeshes viewed as logical meshes (Alpa §5.2).
+"""Clusters: N nodes of M devices, equal or of a few kinds, their submeshes, and these as logical meshes (Alpa §5.2).
 
 In the order to read them:
 
+    precisions   low precisions of matrix products: formats, casts, which devices have them
     software     a framework: fusion, host time, overlap, precision policy, memory reserve
     kernel_figures  how the kernels of a device depend on their local sizes
     software_profiles/  frameworks with their figures, one JSON file each
@@ -9,7 +10,7 @@ In the order to read them:
     presets/     devices with published or measured figures, one JSON file each
     levels       a topology of more than two levels: trays, racks, pods, a spine
     files        devices and clusters from a user's JSON or TOML file
-    topology     Cluster, and `Cluster.parse("2x8:a100")`
+    topology     Cluster, and `Cluster.parse("2x8:a100")`; unlike nodes, "1x8:h100+1x8:a100"
     group        devices that communicate: the nodes they span, and what part of the network is theirs
     mesh         Submesh and LogicalMesh
     tiling       sizes of pieces that fill a node, whichever of them are chosen; its bound is in `tuning`

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from alpa_explore.cluster.group import fills_units
 from alpa_explore.cluster.mesh import LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cluster.tiling import power_of_two_sizes, tile_sizes
@@ -18,7 +20,10 @@ def submeshes(cluster: Cluster, space: str = "all") -> tuple[Submesh, ...]:
     """(1, 1), (1, 2), (1, 4), … (1, M), (2, M), … (N, M): these can always cover the whole cluster (Alpa,
     appendix A, theorem 1). A node of another size than a power of two is divided as `tiling` says: 1, 2, 3, 6 of 6; so
     is a pod of nodes, and outside there is any number of whole pods. In the space "power-of-two" the number of whole
-    nodes is also a power of two."""
+    nodes is also a power of two. Of unlike nodes, each kind has submeshes of its own."""
+    if cluster.others:
+        kinds = enumerate(submeshes(kind, space) for kind in cluster.kinds)
+        return tuple(replace(submesh, kind=number) for number, found in kinds for submesh in found)
     per_node = cluster.devices_per_node
     sizes = tile_sizes if space == "all" else power_of_two_sizes
     found = [Submesh(1, size) for size in sizes(per_node)]

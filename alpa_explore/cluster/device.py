@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.precisions import BLOCK_FORMATS, RECIPES, nearest, runs
 from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
 
@@ -35,6 +36,9 @@ class Device:
     launch_seconds: float
     """Fixed cost of one kernel."""
     source: str = ""
+    block_formats: tuple[str, ...] = ()
+    """Formats with a scale for each block of entries that its matrix units compute in, of `precisions.BLOCK_FORMATS`.
+    """
     matmul_curve: tuple[tuple[float, float], ...] = ()
     """Measured points (FLOPs of a matrix product, share of the peak), FLOPs ascending. When empty, `matmul_efficiency`
     and `half_efficiency_flops` describe how efficiency grows with size."""
@@ -88,6 +92,20 @@ class Device:
                 "peak_flops must map dtypes to FLOP/s, float32 among them",
                 found=repr(self.peak_flops),
                 remedy='For example {"float32": 1.5e13, "float16": 1.25e14}.',
+            )
+        object.__setattr__(self, "block_formats", tuple(self.block_formats))
+        if unknown := [name for name in self.block_formats if name not in BLOCK_FORMATS]:
+            raise ClusterError(
+                "block_formats must name formats of matrix products",
+                found=repr(unknown[0]),
+                remedy=f"Give some of {', '.join(BLOCK_FORMATS)}.",
+            )
+        recipe = self.software.low_precision
+        if recipe and not runs(recipe, self.peak_flops, self.block_formats):
+            raise ClusterError(
+                "The device does not compute in this precision",
+                found=f"{RECIPES[recipe].label} on {self.name}",
+                remedy=f"The nearest that it has: {nearest(recipe, self.peak_flops, self.block_formats)}.",
             )
         for name in ("collective_overlap", "gradient_overlap"):
             if not 0.0 <= getattr(self, name) <= 1.0:

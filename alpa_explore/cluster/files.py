@@ -286,6 +286,10 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
             values[name] = _text(value, key, path)
         elif name == "peak_flops":
             values[name] = _peaks(value, path)
+        elif name == "block_formats":
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or len(value) > 10:
+                raise _fault(path, key, repr(value)[:80], "Give a list of names, such as mxfp8.")
+            values[name] = tuple(value)
         elif name == "matmul_curve":
             values[name] = _curve(value, path)
         elif name == "memory_bytes":

@@ -17,6 +17,8 @@ class Submesh:
 
     nodes: int
     devices_per_node: int
+    kind: int = 0
+    """Of a cluster of unlike nodes: which of `Cluster.kinds`."""
 
     @property
     def devices(self) -> int:
@@ -45,6 +47,8 @@ class LogicalMesh:
     """For each axis the host time to launch a collective along it; empty where that is not known."""
     stragglers: float = 1.0
     """Factor on the time of a stage on this mesh, as part of a run on all devices of the cluster; 1 in the paper."""
+    kind: int = 0
+    """Of a cluster of unlike nodes: the kind of its devices, an index into `Cluster.kinds`."""
 
     @property
     def devices(self) -> int:
@@ -66,6 +70,7 @@ class LogicalMesh:
             tuple(self.groups[a] for a in pick) if self.groups else (),
             tuple(self.call_seconds[a] for a in pick) if self.call_seconds else (),
             self.stragglers,
+            self.kind,
         )
 
     def __str__(self) -> str:
@@ -82,17 +87,18 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
     axis is also a `Group`.
     """
     assert math.prod(shape) == submesh.devices, f"{shape} does not hold {submesh.devices} devices"
-    tiers, bandwidths, latencies = cluster.tiers, [], []
+    part = cluster.kinds[submesh.kind]
+    tiers, bandwidths, latencies = part.tiers, [], []
     for axis, size in enumerate(shape):
         stride = math.prod(shape[axis + 1 :])
-        last = outermost_tier(cluster, size, stride)
+        last = outermost_tier(part, size, stride)
         rates = [tiers[0].link.bandwidth] if last == 0 or stride < tiers[0].devices else []
         rates += [tier.link.bandwidth / min(stride, inner.devices) for inner, tier in pairwise(tiers[: last + 1])]
         bandwidths.append(min(rates))
         latencies.append(tiers[last].link.latency_seconds)
     groups: tuple[Group, ...] = ()
     if not cluster.software.ideal_links:
-        groups = tuple(device_group(cluster, size, math.prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
+        groups = tuple(device_group(part, size, math.prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
     # The last of two axes is the one along which devices are neighbours: that of tensor parallelism.
     stragglers = straggler_factor(
         cluster, devices=cluster.devices, stage_devices=submesh.devices, tensor=shape[-1] if len(shape) > 1 else 1
@@ -100,4 +106,4 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
     calls: tuple[float, ...] = ()
     if cluster.software.collective_launch_seconds:
         calls = tuple(call_seconds(cluster, size, pipeline=submesh.devices < cluster.devices) for size in shape)
-    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups, calls, stragglers)
+    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups, calls, stragglers, submesh.kind)

@@ -19,6 +19,8 @@ from alpa_explore.cluster.topology import Cluster
 
 def place(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
     """The device numbers of each submesh, disjoint; device d is number d % M of node d // M."""
+    if cluster.others:
+        return _on_their_kinds(cluster, submeshes)
     per_node = cluster.devices_per_node
     if per_node & (per_node - 1) or len(cluster.tiers) > 2:
         return _sorted_into_units(cluster, submeshes)
@@ -42,6 +44,17 @@ def place(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ..
             free_blocks.append((size, start + size))
         placed.append(tuple(range(start, start + size)))
     return tuple(placed)
+
+
+def _on_their_kinds(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:
+    """Each kind of nodes by itself."""
+    placed, start = dict[int, tuple[int, ...]](), 0
+    for number, kind in enumerate(cluster.kinds):
+        indices = [index for index, submesh in enumerate(submeshes) if submesh.kind == number]
+        for index, devices in zip(indices, place(kind, [submeshes[index] for index in indices]), strict=True):
+            placed[index] = tuple(start + device for device in devices)
+        start += kind.devices
+    return tuple(placed[index] for index in range(len(submeshes)))
 
 
 def _sorted_into_units(cluster: Cluster, submeshes: Sequence[Submesh]) -> tuple[tuple[int, ...], ...]:

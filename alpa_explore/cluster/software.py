@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Real
 
-from alpa_explore.errors import ClusterError
+from alpa_explore.cluster.precisions import LOW_PRECISIONS, RECIPES
+from alpa_explore.errors import ClusterError, nearest_names
 
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
-_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors")
+_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors", "low_precision")
 SYNCS = ("exposed", "overlapped")
 
 
@@ -79,9 +80,11 @@ class Software:
     """The same where a rack is one NVLink domain: there it dispatches rows on the device and launches graphs."""
     gathers_rows: bool = False
     """Whether a row that goes to several experts of a node crosses the network once (DeepEP, HybridEP)."""
+    low_precision: str = ""
+    """In which linear layers and experts compute, of `precisions.RECIPES`; empty: in the dtype of their tensors.
+    Attention, routers, norms and the embedding keep theirs."""
     lowers_head: bool = False
-    """Whether the head, too, runs in a lower precision where linear layers of blocks do. Attention, routers, norms and
-    the embedding never do."""
+    """Whether the head computes in it, too."""
     fuses_sinks: bool = True
     """Whether its fused attention has sinks (a learned denominator), or spells such attention out."""
     gradient_sync: str = "exposed"
@@ -140,6 +143,12 @@ class Software:
                     found=f"{name}={value!r}",
                     remedy="Give seconds or bytes; an overlap is a share.",
                 )
+        if self.low_precision and self.low_precision not in RECIPES:
+            raise ClusterError(
+                "Unknown low_precision of a software profile",
+                found=repr(self.low_precision),
+                remedy=nearest_names(str(self.low_precision), LOW_PRECISIONS),
+            )
         if self.gradient_sync not in SYNCS:
             raise ClusterError(
                 "Unknown gradient_sync of a software profile",

@@ -1,15 +1,19 @@
-"""A cluster: N nodes of M equal devices, a fast link inside a node and a slower one between nodes; or more levels."""
+"""A cluster: N nodes of M devices, a fast link inside a node and a slower one between nodes; or more levels. Its nodes
+are equal, or of a few kinds."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from numbers import Integral
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.files import ClusterParts, is_file_name, read_cluster, read_device
 from alpa_explore.cluster.levels import Level, Tier, check_levels, inside, tiers_of
+from alpa_explore.cluster.precisions import recipe_of
 from alpa_explore.cluster.presets import default_software, load_preset, preset_names, rack_of
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software
@@ -18,9 +22,22 @@ from alpa_explore.errors import ClusterError, nearest_names
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _SOFTWARE = re.compile(r"^(.*?)\s*@\s*([A-Za-z][\w-]*)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
+_PARTS = re.compile(r"\+(?=\s*(?:\d+\s*[x×]|\+|$))|^\s*\+")
+"""Between kinds of nodes; the name of a file may hold other '+'."""
 
+MOST_KINDS = 3
+"""Kinds of nodes in a cluster: the states of the pipeline DP multiply."""
 MOST_DEVICES = 2**14
 """Largest cluster: with more devices planning would take hours, because every submesh of whole nodes is planned for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Equal nodes of a cluster of unlike ones."""
+
+    nodes: int
+    device: Device
+    inside_node: Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +53,9 @@ class Cluster:
     """Bandwidth is that of one node, shared by the devices that use it at once."""
     levels: tuple[Level, ...] = ()
     """The whole topology, from the device outwards, where it has more than these two levels; see `levels`."""
+    others: tuple[Kind, ...] = ()
+    """Of a cluster of unlike nodes ('4x8:h100+4x8:a100') the last nodes, which are of other kinds than the first; all
+    have equally many devices."""
 
     def __post_init__(self) -> None:
         for name in ("nodes", "devices_per_node"):
@@ -65,6 +85,7 @@ class Cluster:
                 remedy="Give 1 device or more.",
             )
         object.__setattr__(self, "levels", tuple(self.levels))
+        _check_kinds(self)
         if self.levels:
             check_levels(self.levels, self.nodes, self.devices_per_node)
         if self.devices > MOST_DEVICES:
@@ -88,6 +109,9 @@ class Cluster:
                 found=repr(text),
                 remedy="For example '2x8:a100'.",
             )
+        kinds = _PARTS.split(text)
+        if len(kinds) > 1:
+            return cls._of_unlike(text, kinds, changes)
         named = _SOFTWARE.match(text)
         if named is not None:
             return cls.parse(named[1], **{"software": named[2], **changes})
@@ -101,7 +125,8 @@ class Cluster:
             raise ClusterError(
                 "A cluster is written NODESxDEVICES:DEVICE",
                 found=repr(text),
-                remedy=f"For example '2x8:a100', or a JSON or TOML file. Known devices: {', '.join(preset_names())}.",
+                remedy="For example '2x8:a100', '1x8:h100+1x8:a100' for unlike nodes, or a JSON or TOML file. Known "
+                f"devices: {', '.join(preset_names())}.",
             )
         return cls._of(_of_preset(match[3], int(match[1]), int(match[2])), changes)
 
@@ -118,24 +143,90 @@ class Cluster:
         )
         return cluster.with_changes(**changes) if changes else cluster
 
+    @classmethod
+    def _of_unlike(cls, text: str, texts: Sequence[str], changes: dict[str, object]) -> Cluster:
+        """'4x8:h100+4x8:a100'. The software is that of the first kind, or the one named behind the last; the network is
+        as slow as the slowest."""
+        *firsts, last = texts
+        named = _SOFTWARE.match(last)
+        parts = [_part(part, text) for part in (*firsts, named[1] if named else last)]
+        first, software = parts[0], load_software(named[2]) if named else parts[0].software
+        kinds: dict[str, Kind] = {}
+        for part in parts:
+            kind = Kind(nodes=part.nodes, device=replace(part.device, software=software), inside_node=part.inside_node)
+            same = kinds.setdefault(kind.device.name, replace(kind, nodes=0))
+            if (same.device, same.inside_node) != (kind.device, kind.inside_node):
+                raise ClusterError(
+                    "Kinds of nodes are told apart by the names of their devices",
+                    found=f"two kinds named {kind.device.name} with other figures in {text!r}",
+                    remedy="Give one of the device files another name.",
+                )
+            kinds[kind.device.name] = replace(same, nodes=same.nodes + part.nodes)
+        _check_parts(text, parts, len(kinds))
+        main, *others = kinds.values()
+        if not others:
+            alike = first.resized(main.nodes, first.devices_per_node).with_changes(software=software)
+            return alike.with_changes(**changes) if changes else alike
+        slowest = min((part.between_nodes for part in parts), key=lambda link: link.bandwidth)
+        latency = max(part.between_nodes.latency_seconds for part in parts)
+        cluster = cls(
+            nodes=sum(kind.nodes for kind in kinds.values()),
+            devices_per_node=first.devices_per_node,
+            device=main.device,
+            inside_node=main.inside_node,
+            between_nodes=replace(slowest, latency_seconds=latency),
+            others=tuple(others),
+        )
+        return cluster.with_changes(**changes) if changes else cluster
+
+    @property
+    def kinds(self) -> tuple[Cluster, ...]:
+        """Its equal nodes as clusters of their own, in the order of the nodes; itself where all are equal."""
+        if not self.others:
+            return (self,)
+        first = self.nodes - sum(kind.nodes for kind in self.others)
+        main = Kind(nodes=first, device=self.device, inside_node=self.inside_node)
+        return tuple(
+            replace(self, nodes=kind.nodes, device=kind.device, inside_node=kind.inside_node, others=())
+            for kind in (main, *self.others)
+        )
+
+    def part_of(self, device: int) -> Cluster:
+        """The equal nodes among which a device is; itself where all are equal."""
+        return self.kinds[self.kind_of(device)]
+
+    def kind_of(self, device: int) -> int:
+        """Index in `kinds` of the node of a device."""
+        if not self.others:
+            return 0
+        ends = accumulate(kind.devices for kind in self.kinds)
+        return next(number for number, end in enumerate(ends) if device < end)
+
     def resized(self, nodes: int, devices_per_node: int) -> Cluster:
-        """The same devices and links in another number. Levels are kept where whole units of them are left."""
+        """The same devices and links in another number. Levels are kept where whole units of them are left; of unlike
+        nodes in another number only the first kind is known to be there."""
         levels: tuple[Level, ...] = ()
         if self.levels and devices_per_node == self.devices_per_node:
             below = math.prod(level.of for level in self.levels[:-1])
             units, rest = divmod(nodes * devices_per_node, below)
             levels = () if rest else (*self.levels[:-1], replace(self.levels[-1], of=units))
-        return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels)
+        others = self.others if (nodes, devices_per_node) == (self.nodes, self.devices_per_node) else ()
+        return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels, others=others)
 
     def with_changes(self, **changes: object) -> Cluster:
-        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name."""
+        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name. Of
+        unlike nodes, fields of the device and `inside_node` are replaced for every kind."""
         if isinstance(changes.get("software"), str):
-            changes |= {"software": load_software(str(changes["software"]))}
+            software = load_software(str(changes["software"]))
+            if self.software.low_precision:  # a choice of the user, not a figure of a profile
+                software = replace(software, low_precision=self.software.low_precision)
+            changes |= {"software": software}
         cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
         if "levels" not in changes and {"nodes", "devices_per_node"} & set(changes):
             sizes = [changes.get(name, getattr(self, name)) for name in ("nodes", "devices_per_node")]
             if all(isinstance(size, int) for size in sizes):
-                cluster_changes["levels"] = self.resized(*sizes).levels  # type: ignore[arg-type]  # checked to be integers
+                resized = self.resized(*sizes)  # type: ignore[arg-type]  # checked to be integers
+                cluster_changes |= {"levels": resized.levels, "others": resized.others}
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
         for name in device_changes:
@@ -146,7 +237,16 @@ class Cluster:
                     remedy=nearest_names(name, names),
                 )
         changed = replace(self, **cluster_changes)  # type: ignore[arg-type]  # `changes` holds objects; __post_init__ checks them
-        return replace(changed, device=replace(changed.device, **device_changes))  # type: ignore[arg-type]  # as above
+        others = [replace(kind, device=replace(kind.device, **device_changes)) for kind in changed.others]  # type: ignore[arg-type]  # as above
+        if "inside_node" in changes:
+            others = [replace(kind, inside_node=changed.inside_node) for kind in others]
+        return replace(changed, device=replace(changed.device, **device_changes), others=tuple(others))  # type: ignore[arg-type]  # as above
+
+    def in_precision(self, precision: str | None) -> Cluster:
+        """The same cluster, whose software computes linear layers in a low precision (`precisions`) where `precision`
+        names one. ClusterError for devices without it, with the nearest that they have."""
+        recipe = recipe_of(precision)
+        return self.with_changes(software=replace(self.software, low_precision=recipe)) if recipe else self
 
     @property
     def devices(self) -> int:
@@ -165,13 +265,74 @@ class Cluster:
         return self.levels[0].of if trays > 1 else self.devices_per_node
 
     @property
+    def device_name(self) -> str:
+        """'h100'; of unlike nodes 'h100+a100'."""
+        return "+".join(kind.device.name for kind in self.kinds)
+
+    @property
     def software(self) -> Software:
         """The framework that runs the model on its devices."""
         return self.device.software
 
     def __str__(self) -> str:
         usual = default_software(self.device.name) == self.software.name
-        return f"{self.nodes}x{self.devices_per_node}:{self.device.name}" + ("" if usual else f"@{self.software.name}")
+        kinds = "+".join(f"{kind.nodes}x{kind.devices_per_node}:{kind.device.name}" for kind in self.kinds)
+        return kinds + ("" if usual else f"@{self.software.name}")
+
+
+def _part(part: str, text: str) -> Cluster:
+    """The cluster of one kind of nodes in `text`; ClusterError, which names both, where it is none."""
+    try:
+        return Cluster.parse(part)
+    except ClusterError as error:
+        raise ClusterError(
+            f"Unlike nodes are joined by '+', as in '4x8:h100+4x8:a100': {error.what}",
+            found=f"{error.found} in {text!r}" if part.strip() else f"nothing stands beside a '+' of {text!r}",
+            remedy=error.remedy if part.strip() else "Add the other kind, or leave out the '+'.",
+        ) from None
+
+
+def _check_parts(text: str, parts: Sequence[Cluster], kinds: int) -> None:
+    """ClusterError for parts that one cluster cannot have."""
+    sizes = sorted({part.devices_per_node for part in parts})
+    if len(sizes) > 1:
+        divides = all(size % sizes[0] == 0 for size in sizes)
+        smaller = f"Write all as nodes of {sizes[0]}: what joins two of them is then priced as the network"
+        raise ClusterError(
+            "Unlike nodes must have equally many devices",
+            found=f"nodes of {', '.join(map(str, sizes))} devices in {text!r}",
+            remedy=f"{smaller}, or plan on one kind." if divides else "Plan on nodes of one kind.",
+        )
+    if kinds > MOST_KINDS:
+        raise ClusterError(
+            "A cluster has a few kinds of nodes at most",
+            found=f"{kinds} kinds in {text!r}",
+            remedy=f"Give {MOST_KINDS} kinds or fewer.",
+        )
+    if kinds > 1 and any(part.levels for part in parts):
+        raise ClusterError(
+            "Unlike nodes cannot be in pods or racks",
+            found=f"a rack of trays in {text!r}",
+            remedy="Write the trays as nodes, as in '2x4:gb200', or plan on nodes of one kind.",
+        )
+
+
+def _check_kinds(cluster: Cluster) -> None:
+    object.__setattr__(cluster, "others", tuple(cluster.others))
+    if not cluster.others:
+        return
+    if cluster.levels:
+        raise ClusterError(
+            "Unlike nodes cannot be in pods or racks",
+            found=f"{len(cluster.others) + 1} kinds of nodes, and {len(cluster.levels)} levels",
+            remedy="Leave out the levels, or give nodes of one kind.",
+        )
+    if sum(kind.nodes for kind in cluster.others) >= cluster.nodes:
+        raise ClusterError(
+            "The kinds of nodes do not add up to the nodes of the cluster",
+            found=f"{cluster.nodes} nodes, {sum(kind.nodes for kind in cluster.others)} of them of other kinds",
+            remedy="Make the cluster with Cluster.parse('4x8:h100+4x8:a100').",
+        )
 
 
 def _of_preset(name: str, nodes: int, per_node: int) -> ClusterParts:

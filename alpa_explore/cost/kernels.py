@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alpa_explore.graph import Operator, Phase
+from alpa_explore.cluster.precisions import RECIPES
+from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.graph.counts import ROUTED, matrix_shapes, packet
 
 Shape = tuple[int, ...]
@@ -97,3 +98,25 @@ def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
     if operator.phase is Phase.UPDATE:
         return KernelKind.UPDATE
     return KernelKind.PRODUCT if heavy else KernelKind.MEMORY
+
+
+def kernel_dtype(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """The dtype in which an operator computes."""
+    return (*outputs, *inputs)[0].dtype if operator.low is None else RECIPES[operator.low.recipe].dtype
+
+
+def cast_elements(
+    operator: Operator, inputs: Sequence[Shape], _: Sequence[Shape], sizes: tuple[int, int, int, int]
+) -> float:
+    """Elements that a product in a lower precision casts, from its local shapes and `product_sizes`: its operand, in
+    full; of experts the operands of both products, or the gradients of their results."""
+    if operator.low is None:
+        return 0.0
+    name = packet(operator.kind)
+    if name not in ROUTED:
+        return float(math.prod(inputs[operator.low.operand]))
+    count, rows, hidden, width = sizes
+    if ROUTED[name].products > 1:
+        return float(count * rows * (hidden + width))
+    down = matrix_shapes(name, inputs, operator.arguments)[-1]
+    return float(count * rows * (width + math.prod(down[1:]) // width))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launched
 from alpa_explore.cost.compute import kernels_seconds
-from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
+from alpa_explore.cost.kernels import Kernel, cast_elements, kernel_dtype, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
@@ -29,7 +30,8 @@ class PricedOperator:
 
     strategies: tuple[Strategy, ...]
     seconds: Floats
-    """Of one device: the kernel and the collectives inside the operator (c_v + d_v of Eq. 1). Shape [strategies]."""
+    """Of one device: the kernel, the casts that it needs in a lower precision, and the collectives inside the operator
+    (c_v + d_v of Eq. 1). Shape [strategies]."""
     input_specs: tuple[Ints, ...]
     """For each input: index of its spec in the tensor's ReshardTable, shape [strategies]."""
     output_specs: tuple[Ints, ...]
@@ -216,6 +218,8 @@ class CostModel:
         kernels = [_kernel(operator, inputs, outputs, heavy, work) for work in distinct]
         kernel_seconds = kernels_seconds(self.device, kernels)[[distinct[work] for work in works]]
         seconds = kernel_seconds + self._exchange_seconds(strategies, kernel_seconds)
+        if operator.low is not None:
+            seconds += self._cast_seconds(operator, inputs, outputs, strategies)
         kept = _fastest(strategies, seconds)
         if len(kept) < len(strategies):
             strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
@@ -231,6 +235,25 @@ class CostModel:
             reason=coverage.reason,
             launching=self._launching(strategies),
         )
+
+    def _cast_seconds(
+        self, operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor], strategies: Sequence[Strategy]
+    ) -> Floats:
+        """Seconds of an operator's share of the casts of what it reads, shape [strategies]."""
+        low = operator.low
+        assert low is not None, "an operator that computes in a lower precision"
+        dtype = inputs[low.operand].dtype
+        each = RECIPES[low.recipe].cast_bytes(DTYPE_BYTES[dtype])
+        casts = 2 if packet(operator.kind) in ROUTED else 1
+        moved = []
+        for strategy in strategies:
+            local = _local_shapes(inputs, outputs, strategy, self.mesh.shape)
+            elements = cast_elements(operator, *local, product_sizes(operator, *local))
+            moved.append(each * elements * (self._load(strategy) if casts == 2 else 1.0) / casts)
+        distinct = {size: place for place, size in enumerate(dict.fromkeys(moved))}
+        kernels = [Kernel(flops=1.0, bytes_accessed=size, dtype=dtype, matrix=False) for size in distinct]
+        seconds = kernels_seconds(self.device, kernels)[[distinct[size] for size in moved]]
+        return np.asarray(seconds * casts * low.share)
 
     def _offered(self, splits: Sequence[Split], outputs: Sequence[Tensor]) -> Sequence[Split]:
         """The splits of an operator that the software can run."""
@@ -315,8 +338,17 @@ def _sizes(
     mesh_shape: tuple[int, ...],
 ) -> _Sizes:
     """`product_sizes` of the shapes that a device has under a strategy."""
-    return product_sizes(
-        operator,
+    return product_sizes(operator, *_local_shapes(inputs, outputs, strategy, mesh_shape))
+
+
+_Shapes = list[tuple[int, ...]]
+
+
+def _local_shapes(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], strategy: Strategy, mesh_shape: tuple[int, ...]
+) -> tuple[_Shapes, _Shapes]:
+    """The shapes of inputs and outputs that a device has under a strategy."""
+    return (
         [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(inputs, strategy.inputs, strict=True)],
         [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(outputs, strategy.outputs, strict=True)],
     )
@@ -335,7 +367,7 @@ def _kernel(
     return Kernel(
         flops=operator.flops * share,
         bytes_accessed=operator.bytes_accessed * local_bytes / whole,
-        dtype=(*outputs, *inputs)[0].dtype,
+        dtype=kernel_dtype(operator, inputs, outputs),
         matrix=heavy,
         kind=kernel_kind(operator, heavy),
         sizes=sizes,

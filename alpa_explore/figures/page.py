@@ -8,8 +8,10 @@ from alpa_explore import units
 from alpa_explore.figures.html_page import escaped, html_page
 from alpa_explore.figures.page_sections import page_sections
 from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.differences import recompute_word
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
 from alpa_explore.plans.report.text import sentence
@@ -29,11 +31,10 @@ def page_html(plan: Plan) -> str:
 
 def _head_html(plan: Plan) -> str:
     options, model = plan.options, plan.model
-    recompute = f"recompute {'on' if model.rematerialization else 'off'}"
-    if plan.options.rematerialization:
-        recompute = "recompute where needed"
+    recompute = f"recompute {recompute_word(plan)}"
     settings = (
-        f"{units.count(model.parameters)} parameters, {model.precision}, {model.optimizer}, {recompute}; B = "
+        f"{units.count(model.parameters)} parameters, {precision_phrase(model, plan.cluster)}, {model.optimizer}, "
+        f"{recompute}; B = "
         f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, δ {options.delta:g}, "
         f"{options.num_layers} layers, solver {options.solver}"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())

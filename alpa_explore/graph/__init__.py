@@ -7,6 +7,8 @@ Everything after the tracer works on this graph and never on torch objects. In t
     graph       TrainingGraph: all tensors and operators of the step, and its parameters
     counts      FLOPs and bytes of an operator from shapes alone
     signature   all that the strategies and costs of an operator depend on: kind, arguments and shapes, without names
+    linear_layers   which products are linear layers of blocks, heads, routers
+    low_precision   marks the operators that software computes in a lower precision
     verify      the invariants of every graph
     spelled_out attention that a model spells out in products and a softmax, and what it costs
     unrecognised_experts   routed experts that a model writes as a sort and grouped products, and what that costs

@@ -86,6 +86,7 @@ MOVEMENT = frozenset(
         "aten.where",
         "aten.zeros",
         "aten.zeros_like",
+        "alpa_explore.zigzag",
         "constant.literal",
     }
 )
@@ -150,9 +151,9 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         assert isinstance(mask, tuple)
         return forward * sum(bool(selected) for selected in mask[:2])
     if name == "alpa_explore.attention":
-        return attention_flops(shapes[0], shapes[2], causal=bool(arguments[4]))
+        return attention_flops(shapes[0], shapes[2], causal=bool(arguments[4]), window=_window(arguments, 4))
     if name == "alpa_explore.attention_backward":
-        return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]))
+        return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]), window=_window(arguments, 7))
     if name in ROUTED:
         return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
@@ -183,25 +184,37 @@ def _product_flops(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     return 2 * math.prod(left) * right[-1]
 
 
-def attention_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> int:
-    """Two products over all scores that are not masked by `causal`: q kᵀ and p v, for [b, hq, sq, d] and [b, hkv, sk,
-    dv]. 4·b·hq·sq·sk·d where dv = d, half of it for causal with sq = sk (kernels skip masked blocks)."""
-    return 2 * (query[-1] + value[-1]) * _scores(query, value, causal=causal) // 2
+def attention_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int = 0) -> int:
+    """Two products over all scores that are not masked by `causal` and `window`: q kᵀ and p v, for [b, hq, sq, d] and
+    [b, hkv, sk, dv]. 4·b·hq·sq·sk·d where dv = d, half of it for causal with sq = sk (kernels skip masked blocks)."""
+    return 2 * (query[-1] + value[-1]) * _scores(query, value, causal=causal, window=window) // 2
 
 
-def attention_backward_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> int:
+def attention_backward_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int = 0) -> int:
     """Five products: q kᵀ again, dy vᵀ, pᵀ dy, ds k, dsᵀ q; 2.5 times the forward pass where dv = d."""
-    return 2 * (3 * query[-1] + 2 * value[-1]) * _scores(query, value, causal=causal) // 2
+    return 2 * (3 * query[-1] + 2 * value[-1]) * _scores(query, value, causal=causal, window=window) // 2
 
 
-def _scores(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> int:
-    """Twice the number of scores. Causal: query i sees the keys 0 … i, taken as an area: a diagonal counts half."""
+def _scores(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool, window: int) -> int:
+    """Twice the number of scores. Causal: query i sees the keys 0 … i, taken as an area: a diagonal counts half. A
+    window takes away what the queries that many rows before would see."""
     rows, columns = query[-2], value[-2]
     seen = 2 * rows * columns
     if causal:
-        square = min(rows, columns)
-        seen = square * square + 2 * (rows - square) * columns
+        seen = _triangle(rows, columns) - (_triangle(rows - window, columns) if 0 < window < rows else 0)
     return math.prod(query[:-2]) * seen
+
+
+def _triangle(rows: int, columns: int) -> int:
+    square = min(rows, columns)
+    return square * square + 2 * (rows - square) * columns
+
+
+def _window(arguments: Sequence[Argument], causal: int) -> int:
+    """The window of attention, whose argument stands behind `causal`, scale, dropout, seed and first positions."""
+    given = arguments[causal + 5] if len(arguments) > causal + 5 else 0
+    assert isinstance(given, int)
+    return given
 
 
 class _Routed(NamedTuple):

@@ -30,6 +30,18 @@ class Symbol:
     value: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowPrecision:
+    """How software computes a product in a lower precision than the dtype of its tensors."""
+
+    recipe: str
+    """Of `cluster.precisions.RECIPES`."""
+    operand: int
+    """The input that is cast for it: an activation in the forward pass, a gradient in the backward pass."""
+    share: float
+    """Its share of that cast: 1 over the products that read the cast tensor."""
+
+
 Argument: TypeAlias = "bool | int | float | str | Ref | Symbol | tuple[Argument, ...] | None"
 
 
@@ -59,6 +71,8 @@ class Operator:
     """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
     stored: bool = True
     """False where no output is written to memory: all readers run in the same kernel."""
+    low: LowPrecision | None = None
+    """Where software computes it in a lower precision; its price alone, never its result, depends on it."""
     forward: int | None = None
     module: str = ""
     """Path of the nn.Module that called it, e.g. 'transformer.h.3.mlp'."""

@@ -22,6 +22,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.bytes_accessed,
         operator.launches,
         operator.stored,
+        operator.low,
     )
 
 

@@ -26,6 +26,8 @@ class SpelledOut:
 
     module: str
     """Path of the module that computes the softmax; '' for the model itself."""
+    operators: tuple[int, ...]
+    """The forward operators from the first product to the second, ascending."""
     score_bytes: int
     """Bytes of all tensors of its scores that one microbatch writes, forward and backward; views are not counted."""
 
@@ -69,7 +71,7 @@ def _around(graph: TrainingGraph, softmax: Operator, backward: Mapping[int, list
     operators = {o.index: o for m in members.values() for o in (m, *backward[m.index]) if not counts.is_view(o.kind)}
     written = [graph.tensors[t] for o in operators.values() for t in o.outputs]
     score_bytes = sum(t.bytes for t in written if t.elements == scores.elements and t.shape[-1] == scores.shape[-1])
-    yield SpelledOut(module=softmax.module, score_bytes=score_bytes)
+    yield SpelledOut(module=softmax.module, operators=tuple(sorted(members)), score_bytes=score_bytes)
 
 
 def _chain(graph: TrainingGraph, start: Operator, elements: int, *, backwards: bool) -> dict[int, Operator]:

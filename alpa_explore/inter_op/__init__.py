@@ -8,6 +8,7 @@ In the order to read them:
 - `stage_table`: the public verb, `best_pipeline(costs, …) -> PipelineResult`: it evaluates the stage costs at one B,
   writes the options into the latency table, and runs the DP.
 - `pipeline_dp`: the DP, `pipeline_dp(table, …) -> PipelineResult`: Eq. 2 minimised over all t_max.
+- `device_kinds`: devices of several kinds, counted as one number.
 - `recurrence`, `kernels`: Eq. 3 for one t_max, over arrays; its inner loops compiled.
 - `t_max_sweep`: the search over t_max; bounds rule out most candidates without an evaluation.
 - `result`: the stages, the figures of Eq. 2, and what became of every t_max candidate.

@@ -57,8 +57,11 @@ def _span(row: Floats, span: Ints) -> None:
 
 
 @compiled()
-def relaxed_table(latency: Floats, once: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
-    """R(k, d; t_max), shape [L + 1, D + 1]; `latency` is [L, (L + 1)·M], `once` is [L, L + 1]."""
+def relaxed_table(
+    latency: Floats, once: Floats, devices: Ints, total_devices: int, outside: Ints, t_max: float
+) -> Floats:
+    """R(k, d; t_max), shape [L + 1, D + 1]; `latency` is [L, (L + 1)·M], `once` is [L, L + 1]. At d in `outside` it is
+    inf: see `device_kinds`."""
     layers = len(latency)
     table = np.full((layers + 1, total_devices + 1), np.inf)
     spans = np.empty((layers + 1, 2), np.int64)
@@ -66,12 +69,16 @@ def relaxed_table(latency: Floats, once: Floats, devices: Ints, total_devices: i
     spans[layers] = 0
     for k in range(layers - 1, -1, -1):
         _add_stage(latency[k], once[k], devices, t_max, k, 1, layers + 1, table, spans, table[k])
+        for d in outside:
+            table[k, d] = np.inf
         _span(table[k], spans[k])
     return table
 
 
 @compiled()
-def exact_tables(latency: Floats, once: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
+def exact_tables(
+    latency: Floats, once: Floats, devices: Ints, total_devices: int, outside: Ints, t_max: float
+) -> Floats:
     """F(s, k, d; t_max), shape [S + 1, L + 1, D + 1]; `latency` is [S, L, (L + 1)·M], `once` is [L, L + 1]."""
     places, layers = latency.shape[0], latency.shape[1]
     tables = np.full((places + 1, layers + 1, total_devices + 1), np.inf)
@@ -85,4 +92,6 @@ def exact_tables(latency: Floats, once: Floats, devices: Ints, total_devices: in
             _add_stage(
                 latency[place - 1, k], once[k], devices, t_max, k, 1, layers + 1, before, spans, tables[place, k]
             )
+            for d in outside:
+                tables[place, k, d] = np.inf
     return tables

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from alpa_explore.cluster import SUBMESH_SPACES, Cluster, Submesh, submeshes
+from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
 from alpa_explore.schedules.catalog import DUAL_PIPE
@@ -141,10 +141,26 @@ def check_options(
     What depends on `num_layers` or on B is only checked where they are given.
     """
     _check_schedule(options)
+    if options.terms(1).turns > 1:
+        check_like_nodes(
+            cluster,
+            f"The schedule {options.schedule} needs like stages",
+            "Use 1f1b, gpipe or zb-h1, or plan on nodes of one kind.",
+        )
     _check_stages(options, num_layers)
     if options.num_stages is not None and num_microbatches is not None:
         options.terms(num_microbatches).check_depth(options.num_stages)
     _check_submeshes(options, cluster, num_layers)
+
+
+def check_like_nodes(cluster: Cluster, reason: str, remedy: str) -> None:
+    """OptionError, which begins with `reason`, for a cluster of unlike nodes."""
+    if cluster.others:
+        raise OptionError(
+            f"{reason}, and the nodes of this cluster are unlike",
+            found=str(cluster),
+            remedy=remedy,
+        )
 
 
 def _check_schedule(options: PipelineOptions) -> None:
@@ -206,11 +222,11 @@ def _check_submeshes(options: PipelineOptions, cluster: Cluster, num_layers: int
     shapes = submeshes(cluster, options.submesh_space)
     devices_at: dict[int, int] = {}
     for stage, nodes, devices in options.stage_submeshes:
-        if Submesh(nodes, devices) not in shapes:
+        if (nodes, devices) not in {(s.nodes, s.devices_per_node) for s in shapes}:
             raise OptionError(
                 "No stage can have this submesh",
                 found=f"{nodes}x{devices} on {cluster}",
-                remedy=f"Use one of: {', '.join(f'{s.nodes}x{s.devices_per_node}' for s in shapes)}.",
+                remedy=f"Use one of: {', '.join(dict.fromkeys(f'{s.nodes}x{s.devices_per_node}' for s in shapes))}.",
             )
         most = num_layers if options.num_stages is None else options.num_stages
         if most is not None and not -most <= stage < most:

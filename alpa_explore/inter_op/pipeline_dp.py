@@ -39,6 +39,7 @@ def pipeline_dp(
     more_rounds: float = 0.0,
     rounds_symbols: str = "(B−1)",
     once_seconds: Floats | None = None,
+    outside: Ints | None = None,
 ) -> PipelineResult:
     """The stages with the least iteration time.
 
@@ -46,7 +47,7 @@ def pipeline_dp(
     inf where such a stage is impossible (it does not exist, or does not fit in memory there). S ≤ L is the largest
     number of stages. `devices_of` [M]: devices of each shape. Only entries with i > k are read. `bubble_divisor` is q,
     `more_rounds` r, `rounds_symbols` the factor of t_max for people; `once_seconds` [L, L + 1]: what layers k..i-1 as a
-    stage add to an iteration.
+    stage add to an iteration. Devices of several kinds are numbers of `device_kinds`, with those `outside`.
 
     The result is the pseudocode's, bit for bit. Among partitions with equal T the one with the smallest t_max is
     taken; then the one with the fewest stages; then the one whose first stage is shortest, then of the first shape, and
@@ -65,7 +66,7 @@ def pipeline_dp(
     _check_shapes(latency, devices, once, bubble_divisor)
 
     candidates = _candidates(latency)
-    recurrence = Recurrence(latency, devices, total_devices, bubble_divisor * once)
+    recurrence = Recurrence(latency, devices, total_devices, bubble_divisor * once, outside)
     sweep = Sweep(
         recurrence=recurrence,
         candidates=candidates,

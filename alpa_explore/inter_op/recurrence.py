@@ -43,11 +43,14 @@ NO_PARTITION = Partition(sum_latency_seconds=math.inf, bottleneck_seconds=math.i
 class Recurrence:
     """A latency table prepared for evaluation at many t_max."""
 
-    def __init__(self, latency: Floats, devices_of: Ints, total_devices: int, once: Floats) -> None:
+    def __init__(
+        self, latency: Floats, devices_of: Ints, total_devices: int, once: Floats, outside: Ints | None = None
+    ) -> None:
         """`latency` [L, L + 1, M, S] and `once` [L, L + 1] in seconds, `devices_of` [M]; see `pipeline_dp`."""
         self.num_layers, _, self.num_shapes, self.deepest = latency.shape
         self.devices = np.ascontiguousarray(devices_of, dtype=np.int64)
         self.total_devices = total_devices
+        self.outside = np.empty(0, dtype=np.int64) if outside is None else outside
         self.once = np.ascontiguousarray(once, dtype=np.float64)
         # [S, L, (L + 1)·M]: one slab per place; a stage in an impossible place is inf (at place 1 it must end with L).
         slabs = np.ascontiguousarray(np.moveaxis(latency, 3, 0))
@@ -60,7 +63,7 @@ class Recurrence:
 
     def relaxed(self, t_max: float) -> Partition:
         """R of the module's docstring: every stage's latency taken at its best place; `exact` where it equals F."""
-        table = relaxed_table(self._relaxed, self.once, self.devices, self.total_devices, t_max)
+        table = relaxed_table(self._relaxed, self.once, self.devices, self.total_devices, self.outside, t_max)
         total = float(table[0, -1])
         if total == math.inf:
             return NO_PARTITION
@@ -73,7 +76,7 @@ class Recurrence:
 
     def exact(self, t_max: float) -> Partition:
         """F(s, 0, D; t_max) minimised over s; ties go to the fewest stages, then to the shortest first stage …"""
-        tables = exact_tables(self._exact, self.once, self.devices, self.total_devices, t_max)
+        tables = exact_tables(self._exact, self.once, self.devices, self.total_devices, self.outside, t_max)
         totals = tables[:, 0, -1]
         depth = int(np.argmin(totals))
         if totals[depth] == math.inf:

@@ -38,6 +38,7 @@ from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.sends import send_seconds
 from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.device_kinds import encoded
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
@@ -61,18 +62,24 @@ def best_pipeline(
     # What the software adds to an iteration is added to the first stage: every pipeline has exactly one.
     once[0, 1:] += cluster.software.iteration_seconds
 
+    devices_of, total, outside = np.array([m.devices for m in costs.submeshes]), cluster.devices, None
+    if cluster.others:
+        of_kinds = [kind.devices for kind in cluster.kinds]
+        devices_of, total, outside = encoded([(m.kind, m.devices) for m in costs.submeshes], of_kinds)
+
     def best(options: PipelineOptions) -> PipelineResult:
         table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
         at_depth = replace(terms, num_stages=options.num_stages or 1)
         return pipeline_dp(
             table,
-            [m.devices for m in costs.submeshes],
-            cluster.devices,
+            devices_of,
+            total,
             num_microbatches,
             bubble_divisor=at_depth.bubble_divisor,
             more_rounds=at_depth.more_rounds,
             rounds_symbols=at_depth.rounds_symbols,
             once_seconds=once,
+            outside=outside,
         )
 
     if options.num_stages is not None or not terms.depends_on_depth:
@@ -83,7 +90,7 @@ def best_pipeline(
 
 def schedule_terms(costs: StageCosts, options: PipelineOptions, num_microbatches: int) -> ScheduleTerms:
     """The schedule of `options` at this B."""
-    return options.terms(num_microbatches, recomputes=any(costs.versions))
+    return options.terms(num_microbatches, recomputes=costs.recomputes)
 
 
 def stage_table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.models.catalog import divisors_of
 from alpa_explore.planner.nearest_fit import nothing_fits_at_any, weights_too_large
@@ -30,7 +31,7 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
         batches = catalogue_batches(
             request.model,
             rematerialization=request.whole_rematerialization,
-            precision=request.precision,
+            precision=tensors_of(request.precision),
             store=resources.store,
         )
         # The batches have the requested precision and rematerialisation.

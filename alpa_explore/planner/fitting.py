@@ -16,12 +16,11 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.topology import MOST_DEVICES
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.planner import tuning
 from alpa_explore.planner.plan import layers_of
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
-from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.lazy_pricing import a_pipeline_fits
 from alpa_explore.search.pipeline_query import PipelineQuery
 
@@ -39,6 +38,8 @@ class FittingCluster:
     def __str__(self) -> str:
         """'Needs 16 × v100: 2 nodes of 8'."""
         cluster = self.cluster
+        if cluster.others:
+            return f"{'Fits on' if self.found else 'Needs at least'} {cluster.devices} devices of these kinds"
         nodes = "1 node" if cluster.nodes == 1 else f"{cluster.nodes} nodes"
         verb = ("Needs" if self.least else "Fits on") if self.found else "Needs at least"
         return f"{verb} {cluster.devices} × {cluster.device.name}: {nodes} of {cluster.devices_per_node}"
@@ -52,7 +53,7 @@ def fitting_cluster(
     weights, least = least_weight_bytes(graph), True
     stop = _Deadline(cancel, tuning.FIT_SECONDS)
     for cluster in larger_clusters(request.cluster):
-        if weights > cluster.device.memory_bytes * cluster.devices:
+        if weights > sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds):
             continue
         fit = fits(graph, replace(request, cluster=cluster), stop=stop)
         if fit:
@@ -72,15 +73,14 @@ def fits(graph: TrainingGraph, request: PlanRequest, *, stop: threading.Event | 
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     flops = tuple(layer.flops for layer in layering.layers)
     answers = set()
-    # The last version rematerialises most.
-    for rematerialized in reversed(rematerialized_layers(request.rematerialization, len(layering.layers))):
-        layered = assign_layers(
-            graph,
-            layering.layer_of_forward,
-            rematerialized,
-            request.spec_constraints,
-            software=request.cluster.software,
-        )
+    versions = layered_versions(
+        graph,
+        layering.layer_of_forward,
+        request.rematerialization,
+        request.spec_constraints,
+        software=request.cluster.software,
+    )
+    for layered in reversed(versions):  # the last one recomputes most
         answer = a_pipeline_fits(layered, query, layer_flops=flops, cancel=stop)
         if answer:
             return True
@@ -119,7 +119,11 @@ def larger_clusters(cluster: Cluster) -> Iterator[Cluster]:
     """Clusters of the same devices, each twice as large as the one before: a single node is enlarged to a usual one,
     then there are more nodes of this size."""
     nodes, per_node = cluster.nodes, cluster.devices_per_node
-    while True:
+    while cluster.others and 2 * cluster.devices <= MOST_DEVICES and 2 * cluster.nodes <= tuning.MOST_NODES:
+        doubled = tuple(replace(kind, nodes=2 * kind.nodes) for kind in cluster.others)
+        cluster = replace(cluster, nodes=2 * cluster.nodes, others=doubled)
+        yield cluster
+    while not cluster.others:
         if nodes == 1 and 2 * per_node <= tuning.USUAL_NODE:
             per_node *= 2
         else:

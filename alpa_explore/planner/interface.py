@@ -48,15 +48,17 @@ def plan(
     `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a name: of the
     catalogue, or the path of a Hugging Face config.json (its microbatch is global batch / B; the global batch is the
     catalogue's unless given; `sequence` is the number of tokens of a sample, and may also follow the name, as in
-    "llama-3-8b@131072"). `num_microbatches` "auto" takes
-    the B with the highest throughput: among the divisors of the global batch if there is one, where this is the least
-    T; otherwise with microbatches of the size that `model` has. `scheduler` says where solves run: 'serial', 'tcp://…'
-    or a dask Client; None decides by the amount of work. `rematerialization` recomputes activations in place of holding
-    them: True or False for all layers, 'auto' where a stage needs it (three versions of the stage costs in place of
-    one), None as the model says. `pipeline` has constraints, the schedule and more; the default is the paper's. `pin`
-    maps operators to the spec that the output of each must have ({"addmm": "S0R"}), or parameters to the spec in which
-    each is stored ({"fc.weight": "S0R"}); `forbid` maps them to specs that they must not have
-    (`sharding/spec_constraint.py`).
+    "llama-3-8b@131072"). `precision` is the dtype of a model that is given by name, or of products alone ("fp8",
+    "mxfp8", "nvfp4": linear layers and experts are priced in it, `cluster/precisions.py`). `num_microbatches` "auto"
+    takes the B with the highest throughput: among the divisors of the global batch if there is one, where this is the
+    least T; otherwise with microbatches of the size that `model` has. `scheduler` says where solves run: 'serial',
+    'tcp://…' or a dask Client; None decides by the amount of work. `rematerialization` recomputes activations in place
+    of holding them: 'norms', 'attention', 'mlp' or parts joined as in 'norms+attention', 'half' or 'full' (every second
+    block, every block; True is 'full'), 'layers' (every layer, as Alpa does), False for nothing, 'auto' for what each
+    stage needs (up to four versions of the stage costs in place of one), None as the model says. `pipeline` has
+    constraints, the schedule and more; the default is the paper's. `pin` maps operators to the spec that the output of
+    each must have ({"addmm": "S0R"}), or parameters to the spec in which each is stored ({"fc.weight": "S0R"});
+    `forbid` maps them to specs that they must not have (`sharding/spec_constraint.py`).
 
     Raises InfeasiblePlanError when nothing fits in memory or satisfies all spec constraints; OptionError,
     UnknownNameError, ClusterError, LayeringError and CaptureError for invalid input; CancelledError when `cancel` is

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from alpa_explore.cluster.precisions import recipe_of, tensors_of
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.models.catalog import divided_batch, entry, microbatch_size
@@ -26,13 +27,17 @@ def microbatch_graph(
 ) -> TrainingGraph:
     """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples.
 
-    Graphs of catalogue models are kept in `store`. OptionError where the microbatch or the precision of a captured
-    graph would have to change; UnknownNameError for a name that is not in the catalogue.
+    Graphs of catalogue models are kept in `store`. `precision` may be one of products alone, as fp8
+    (`cluster.precisions`): a catalogue model then has tensors in bfloat16, a graph its own. OptionError where the
+    microbatch or the precision of a captured graph would have to change; UnknownNameError for a name that is not in the
+    catalogue.
     """
     if isinstance(model, str):
         named = entry(model)
         samples = microbatch_size(named, num_microbatches, global_batch)
-        return catalogue_graph(named, samples, rematerialization=rematerialization, precision=precision, store=store)
+        return catalogue_graph(
+            named, samples, rematerialization=rematerialization, precision=tensors_of(precision), store=store
+        )
     if isinstance(model, TrainingGraph):
         graph = model
         if global_batch is not None and graph.samples * num_microbatches != global_batch:
@@ -53,7 +58,7 @@ def microbatch_graph(
         if global_batch is not None:
             samples = divided_batch(global_batch, num_microbatches, "the model")
         graph = model.at_batch(samples)
-    if precision is not None and full_precision(precision) != graph.precision:
+    if precision is not None and not recipe_of(precision) and full_precision(precision) != graph.precision:
         raise OptionError(
             "The precision of a captured graph is fixed",
             found=f"precision={precision!r} for a graph in {graph.precision}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,14 +49,15 @@ def nothing_fits(
             found=f"some layer has no legal choice of strategies on {cluster}",
             remedy="Use fewer layers, or check the warnings for operators that cannot be sharded.",
         )
-    memory, where = needed
     named = sorted((load_preset(n)[0].memory_bytes, n) for n in preset_names())
-    enough = next((name for size, name in named if size >= memory and name != "cpu"), None)
-    if enough is not None:
+    enough = next((name for size, name in named if size >= needed.peak_bytes and name != "cpu"), None)
+    if cluster.others:
+        advice = []
+    elif enough is not None:
         advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node}:{enough}"]
     else:
-        advice = [f"No device of the presets has the {units.bytes_(memory)} that each of so few must hold"]
-    if not any(costs.versions):
+        advice = [f"No device of the presets has the {units.bytes_(needed.peak_bytes)} that each of so few must hold"]
+    if not costs.recomputes:
         advice.append("rematerialization=True holds fewer activations")
     if query.options.schedule != "1f1b":
         advice.append("the schedule 1f1b holds fewer microbatches")
@@ -67,12 +68,13 @@ def nothing_fits(
         advice.append("the spec constraints may rule out choices that hold less")
     smaller = "more microbatches of a smaller size, or more nodes, need" if samples > 1 else "more nodes need"
     advice.append(f"{smaller} less memory on each device")
-    least, _ = (_needed(costs, query) if query.options.constrained else None) or needed
+    advice[0] = advice[0][0].upper() + advice[0][1:]
+    least = (_needed(costs, query) if query.options.constrained else None) or needed
     return InfeasiblePlanError(
         "No plan fits in memory",
-        found=where,
+        found=needed.where,
         remedy="; ".join(advice) + ".",
-        over_bytes=least - costs.device_memory_bytes,
+        over_bytes=least.over_bytes,
     )
 
 
@@ -80,8 +82,14 @@ def weights_too_large(graph: TrainingGraph, cluster: Cluster) -> str:
     """Why no B can have a plan, in words, where that is known without a solve: a lower bound on the bytes that the
     devices hold at any B exceeds their memory. Otherwise ''."""
     needed, memory = least_weight_bytes(graph), cluster.device.memory_bytes
-    if needed <= memory * cluster.devices:
+    room = sum(kind.devices * kind.device.memory_bytes for kind in cluster.kinds)
+    if needed <= room:
         return ""
+    if cluster.others:
+        return (
+            f"weights, gradients and optimizer states alone are {units.bytes_(needed)} if nothing is stored twice, and "
+            f"all {cluster.devices:,} devices together have {units.bytes_(room)}"
+        )
     nodes = math.ceil(needed / (memory * cluster.devices_per_node))
     return (
         f"weights, gradients and optimizer states alone are {units.bytes_(needed / cluster.devices)} on each device of "
@@ -107,28 +115,39 @@ def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = ""
     )
 
 
-def _needed(costs: StageCosts, query: PipelineQuery) -> tuple[float, str] | None:
-    """The least memory of a device with which a plan exists, and the stage that needs it, in words; None where no plan
-    exists with any memory."""
-    least = _least_memory(costs, query)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Needed:
+    """The stage that exceeds its devices most, where each device has the least more with which a plan exists."""
+
+    peak_bytes: float
+    over_bytes: float
+    where: str
+    """The stage in words."""
+
+
+def _needed(costs: StageCosts, query: PipelineQuery) -> _Needed | None:
+    """What the least memory of a device is short of; None where no plan exists with any memory."""
+    least = _least_more(costs, query)
     if least is None:
         return None
-    memory, pipeline = least
-    larger = replace(costs, device_memory_bytes=memory)
+    more, pipeline = least
+    larger = _with_more(costs, more)
     depth = len(pipeline.stages)
-    worst, where = 0.0, ""
+    worst = _Needed(peak_bytes=0.0, over_bytes=-math.inf, where="")
     for index, (first, end, shape) in enumerate(pipeline.stages):
         key = (first, end - 1, shape)
         candidate, held = chosen_candidate(larger, query.options, key, depth - index, depth, query.num_microbatches)
-        peak = candidate.peak_bytes(held)
-        if peak > worst:
-            worst, over = peak, peak - costs.device_memory_bytes
+        peak, memory = candidate.peak_bytes(held), costs.memory_of(costs.submeshes[shape])
+        if (over := peak - memory) > worst.over_bytes:
+            kinds = query.cluster.kinds
+            kind = f" {kinds[costs.submeshes[shape].kind].device.name}" if len(kinds) > 1 else ""
             where = (
-                f"stage {index} of {depth} ({layers_phrase((first, end - 1))} on {costs.submeshes[shape]}) needs "
-                f"{units.bytes_(peak)} on each device of {units.bytes_(costs.device_memory_bytes)}, "
+                f"stage {index} of {depth} ({layers_phrase((first, end - 1))} on {costs.submeshes[shape]}{kind}) needs "
+                f"{units.bytes_(peak)} on each device of {units.bytes_(memory)}, "
                 f"{units.bytes_(over)} ({round(over):,} bytes) over"
             )
-    return worst, where
+            worst = _Needed(peak_bytes=peak, over_bytes=over, where=where)
+    return worst
 
 
 def _too_constrained(costs: StageCosts, query: PipelineQuery) -> InfeasiblePlanError:
@@ -146,21 +165,33 @@ def _too_constrained(costs: StageCosts, query: PipelineQuery) -> InfeasiblePlanE
     needed = _needed(costs, query)
     return InfeasiblePlanError(
         "No plan satisfies all pipeline constraints",
-        found=", ".join(given.values()) + (f": {needed[1]}" if needed else ""),
+        found=", ".join(given.values()) + (f": {needed.where}" if needed else ""),
         remedy=f"{'; '.join(helps)}." if helps else "No single one is the cause: leave out more than one.",
-        over_bytes=needed[0] - costs.device_memory_bytes if needed else None,
+        over_bytes=needed.over_bytes if needed else None,
     )
 
 
-def _least_memory(costs: StageCosts, query: PipelineQuery) -> tuple[int, PipelineResult] | None:
-    """The smallest memory of a device with which a plan exists (bisection over the peaks that occur), and that plan."""
+def _with_more(costs: StageCosts, more: int) -> StageCosts:
+    """The same candidates on devices with so many more bytes."""
+    memories = tuple(memory + more for memory in costs.memory_of_kinds)
+    return replace(costs, device_memory_bytes=costs.device_memory_bytes + more, memory_of_kinds=memories)
+
+
+def _least_more(costs: StageCosts, query: PipelineQuery) -> tuple[int, PipelineResult] | None:
+    """The fewest bytes that every device needs more for a plan to exist (bisection over the peaks that occur), and that
+    plan."""
     counts = query.held_counts(costs.num_layers)
-    peaks = {int(np.ceil(c.peak_bytes(held))) for cell in costs.candidates.values() for c in cell for held in counts}
-    steps = sorted(p for p in peaks if p > costs.device_memory_bytes)
+    over = {
+        int(np.ceil(c.peak_bytes(held))) - costs.memory_of(c.logical_mesh)
+        for cell in costs.candidates.values()
+        for c in cell
+        for held in counts
+    }
+    steps = sorted(more for more in over if more > 0)
     low, high, best = 0, len(steps) - 1, None
     while low <= high:
         middle = (low + high) // 2
-        result = query.best(replace(costs, device_memory_bytes=steps[middle]))
+        result = query.best(_with_more(costs, steps[middle]))
         if result.feasible:
             best, high = (steps[middle], result), middle - 1
         else:

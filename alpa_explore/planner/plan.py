@@ -5,7 +5,6 @@ from __future__ import annotations
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
-from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import Layering, manual_layers
 from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered, default_layering
@@ -15,7 +14,7 @@ from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
-from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_stages
 from alpa_explore.sharding.spec_constraint import check_constraints
@@ -33,16 +32,13 @@ def plan_request(request: PlanRequest, resources: Resources) -> Plan:
         check_options(request.pipeline, request.cluster, count)
         meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
         check_constraints(request.spec_constraints, graph, meshes)
-        versions = [
-            assign_layers(
-                graph,
-                layering.layer_of_forward,
-                rematerialized,
-                request.spec_constraints,
-                software=request.cluster.software,
-            )
-            for rematerialized in rematerialized_layers(request.rematerialization, count)
-        ]
+        versions = layered_versions(
+            graph,
+            layering.layer_of_forward,
+            request.rematerialization,
+            request.spec_constraints,
+            software=request.cluster.software,
+        )
     with clock("sharding"):
         layer_flops = tuple(layer.flops for layer in layering.layers)
         profile = profile_stages(versions, query, resources.solving(request.solver), layer_flops=layer_flops)

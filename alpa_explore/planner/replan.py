@@ -12,6 +12,7 @@ from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered
@@ -109,6 +110,11 @@ class _PlanAnew:
         )
 
 
+def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation:
+    """The same kind for another layering: where layers are recomputed, all of them."""
+    return Recomputation.of_layers(range(num_layers)) if recomputation.name == LAYERS else recomputation
+
+
 def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> Plan:
     """The best plan with the delta of `options`, where `before` has another."""
     if options.boundaries or options.baseline:
@@ -127,7 +133,8 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
         layered = assign_layers(
             details.graph,
             layering.layer_of_forward,
-            spec_constraints=options.spec_constraints,
+            _of_layering(basis.costs.versions[0], options.num_layers),
+            options.spec_constraints,
             software=basis.cluster.software,
         )
         known_layers = layered_graphs(basis, details.graph)

@@ -12,9 +12,10 @@ from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.intra_op.solve import check_solver
+from alpa_explore.intra_op.stage.recomputation import FULL, NONE
 from alpa_explore.models.catalog import entry
 from alpa_explore.plans.records import PlanOptions
-from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.search.eager.version_pricing import kinds_of
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 if TYPE_CHECKING:
@@ -45,9 +46,11 @@ class PlanRequest:
     boundaries: Sequence[str] = ()
     """Operators or modules with which a layer begins; empty: layers are clustered."""
     rematerialization: bool | str | None = None
-    """Of all layers (True) or none (False), chosen for each stage ('auto'), or as the model says (None)."""
+    """What is recomputed (`intra_op.stage.recomputation`): a name, all blocks (True) or nothing (False), chosen for
+    each stage ('auto'), or as the model says (None)."""
     precision: str | None = None
-    """The dtype of a catalogue model, also as bf16; None: its own."""
+    """The dtype of a catalogue model, also as bf16, or that of its products, as fp8; None: its own. Afterwards a low
+    precision is part of the cluster's software, too."""
     sequence: int | None = None
     """Tokens of a sample of a catalogue model; None: its own. Afterwards it is part of the model's name."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
@@ -70,9 +73,12 @@ class PlanRequest:
                 found=f"sequence={self.sequence} with a captured model",
                 remedy="Capture the model with inputs of that length, or give the name of a model.",
             )
+        object.__setattr__(self, "cluster", self.cluster.in_precision(self.precision))
         check_solver(self.solver)
         check_options(self.pipeline, self.cluster)
-        rematerialized_layers(self.rematerialization, 1)
+        kinds_of(self.rematerialization, 1)
+        if self.rematerialization == NONE:
+            object.__setattr__(self, "rematerialization", False)
         if self.auto and self.global_batch is None and isinstance(self.model, str):
             object.__setattr__(self, "global_batch", entry(self.model).global_batch)
         if self.auto and self.global_batch is not None and isinstance(self.model, TrainingGraph):
@@ -111,7 +117,7 @@ class PlanRequest:
             solver=self.solver,
             boundaries=tuple(self.boundaries),
             pipeline=self.pipeline,
-            rematerialization=self.rematerialization if isinstance(self.rematerialization, str) else "",
+            rematerialization=FULL if self.rematerialization is True else self.rematerialization or "",
             spec_constraints=self.spec_constraints,
         )
 

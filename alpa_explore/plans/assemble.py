@@ -17,6 +17,7 @@ from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import planned_stage, stage_descriptions
 from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics
+from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.search.stage_profile import StageProfile
@@ -85,16 +86,15 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
         stages.append(planned_stage(plan, descriptions, index, key, devices, candidate, held=held, tied_seconds=once))
     total = pipeline.total_seconds
     busy = sum(b * s.latency_seconds for s in stages)
+    plan = replace(plan, stages=tuple(stages), interleaved=())
     plan = replace(
         plan,
-        stages=tuple(stages),
-        interleaved=(),
         predicted=Predicted(
             iteration_seconds=total,
             t_max_seconds=pipeline.t_max_seconds,
             sum_latency_seconds=pipeline.sum_latency_seconds,
             bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * (total - plan.overhead_seconds))),
-            peak_bytes_per_device=max(s.peak_bytes for s in stages),
+            peak_bytes_per_device=fullest(plan).peak_bytes,
         ),
         t_max_sweep=pipeline.sweep,
     )

@@ -24,8 +24,9 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         incoming.setdefault(update_of[reader.subject] if owned else edge.b, []).append(edge)
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
     weight_half = _weight_half(problem)
+    halves = dict.fromkeys(weight_half, "weight") | _recomputed(problem, weight_half)
     return tuple(
-        _described_operator(problem, choices, index, incoming.get(index, []), held, weight_half)
+        _described_operator(problem, choices, index, incoming.get(index, []), held, halves)
         for index, node in enumerate(problem.nodes)
         if node.priced is not None
     )
@@ -37,9 +38,10 @@ def _described_operator(
     index: int,
     incoming: list[Edge],
     held: Mapping[tuple[NodeKind, int], float],
-    weight_half: frozenset[int],
+    halves: Mapping[int, str],
 ) -> PlanOperator:
-    """The operator of node `index`; `held` are the bytes that each (kind, subject) keeps on a device."""
+    """The operator of node `index`; `held` are the bytes that each (kind, subject) keeps on a device, `halves` the half
+    of the backward pass of operators of the weight half, and of forward operators that run again."""
     graph, node, choice = problem.stage.layered.graph, problem.nodes[index], choices[index]
     assert node.priced is not None, "only operators are described"
     update = node.kind is NodeKind.UPDATE
@@ -71,7 +73,8 @@ def _described_operator(
         communication=lines,
         flops=operator.flops,
         output_shape=outputs[0].shape if outputs else (),
-        weight_half=operator.index in weight_half,
+        weight_half=operator.phase is Phase.BACKWARD and operator.index in halves,
+        recomputed=halves.get(operator.index, "") if operator.phase is Phase.FORWARD else "",
         gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
         optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
         axis_seconds=tuple(axis_seconds),
@@ -118,6 +121,16 @@ def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
     """The specs that a tensor node chooses from, in the order of its choices."""
     table = problem.model.reshard(problem.stage.layered.graph.tensors[node_tensor(problem, node)])
     return [spec for spec in table.specs if node.kind is NodeKind.ACCUMULATOR or PARTIAL not in spec]
+
+
+def _recomputed(problem: StageProblem, weight_half: frozenset[int]) -> dict[int, str]:
+    """Forward operator that runs again -> the half of the backward pass that first needs it."""
+    layered, half_of = problem.stage.layered, dict[int, str]()
+    for index in problem.stage.operators:
+        for segment in layered.waits.get(index, ()):
+            half_of[segment] = "weight" if index in weight_half and half_of.get(segment) != "input" else "input"
+    again = (o for o in problem.stage.operators if o in layered.recomputed)
+    return {o: half_of.get(layered.segment_of[o], "input") for o in again}
 
 
 def _weight_half(problem: StageProblem) -> frozenset[int]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from alpa_explore import units
-from alpa_explore.plans.records import PlanStage
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.precisions import RECIPES
+from alpa_explore.plans.records import ModelSummary, PlanStage
+
+_NOT_IN_NAMES = re.compile(r"[^\w.-]")
 
 
 def run_of_layers(layers: Sequence[int]) -> str:
@@ -19,19 +24,32 @@ def layers_phrase(layers: Sequence[int]) -> str:
     return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
 
 
-def on_submesh(layers: Sequence[int], submesh: Sequence[int]) -> str:
-    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh, n nodes × m devices of each."""
-    return f"{layers_phrase(layers)} on {units.shape(submesh)}"
+def submesh_phrase(submesh: Sequence[int], device: str = "") -> str:
+    """(1, 8) -> '1×8': n nodes × m devices of each; with the name of the devices of unlike nodes '1×8 h100'."""
+    # A name may come from a stranger's plan file, and this text stands in HTML.
+    name = _NOT_IN_NAMES.sub("?", device)
+    return f"{units.shape(submesh)} {name}" if name else units.shape(submesh)
+
+
+def on_submesh(layers: Sequence[int], submesh: Sequence[int], device: str = "") -> str:
+    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh (`submesh_phrase`)."""
+    return f"{layers_phrase(layers)} on {submesh_phrase(submesh, device)}"
 
 
 def stage_phrase(stage: PlanStage) -> str:
     """'stage 0: layers 0–1 on 1×8': how a stage is named wherever people read about it."""
-    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh)}"
+    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh, stage.device)}"
 
 
 def logical_mesh_phrase(shape: Sequence[int]) -> str:
     """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
     return f"logical mesh {units.shape(shape)}"
+
+
+def precision_phrase(model: ModelSummary, cluster: Cluster) -> str:
+    """'bfloat16', or 'bfloat16, linear layers priced in FP8': a program computes in the dtype of tensors."""
+    recipe = cluster.software.low_precision
+    return f"{model.precision}, linear layers priced in {RECIPES[recipe].label}" if recipe else model.precision
 
 
 def ranges(numbers: Sequence[int]) -> str:

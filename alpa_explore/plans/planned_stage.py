@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar, overload
 
 from alpa_explore.inter_op.stage_table import receive_seconds
+from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
 from alpa_explore.plans.records import PlanOperator, PlanStage, PlanTensor
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
@@ -42,6 +43,7 @@ def planned_stage(
     costs, options, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
     submesh, mesh, layers = costs.submeshes[shape], candidate.logical_mesh, (first, last)
     receive = receive_seconds(costs, plan.cluster, options, key) / turns  # it counts what all turns receive
+    version = costs.versions[candidate.version]
     operators: Sequence[PlanOperator]
     tensors: Sequence[PlanTensor]
     if plan.details is not None:
@@ -67,7 +69,9 @@ def planned_stage(
         receive_seconds=receive,
         tensors=tensors,
         tied_seconds=tied_seconds,
-        rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k <= last),
+        rematerialized=tuple(k for k in version.layers if first <= k <= last),
+        recomputation="" if version.name in (NONE, LAYERS) else version.name,
+        device=plan.cluster.kinds[submesh.kind].device.name if plan.cluster.others else "",
     )
 
 

@@ -29,6 +29,7 @@ from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
+from alpa_explore.sharding.strategy import Strategy
 from alpa_explore.tracing.catalogue import catalogue_graph
 
 Choices = tuple[int, ...]
@@ -46,7 +47,9 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     slices = [slice_stages(layered) for layered in layered_graphs(plan, graph)]
 
     def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
-        return build_stage_problem(slices[version](first, last), cost_model(plan.cluster.device, mesh.squeezed()))
+        return build_stage_problem(
+            slices[version](first, last), cost_model(plan.cluster.kinds[mesh.kind].device, mesh.squeezed())
+        )
 
     details = StageDetails(problem_of, choices := _Choices(), graph)
     for stage in (*plan.stages, *plan.interleaved):
@@ -122,11 +125,11 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
         assign_layers(
             graph,
             layering.layer_of_forward,
-            layers,
+            version,
             plan.options.spec_constraints,
             software=plan.cluster.software,
         )
-        for layers in plan.costs.versions
+        for version in plan.costs.versions
     ]
 
 
@@ -179,6 +182,8 @@ def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[
         planned = operators.pop(name)
         specs_planned = (planned.inputs, planned.outputs)
         equal = [k for k, specs in enumerate(_strategy_specs(problem, node)) if specs == specs_planned]
+        # Rings and gathered keys, or experts with and without an all-to-all, have the same specs.
+        equal = [k for k in equal if _strategies(node)[k].name == planned.strategy] or equal
         if not equal:
             reads = ", ".join(planned.inputs)
             raise _mismatch(f"{at} has no strategy {planned.strategy} from {reads} to {planned.output}")
@@ -194,11 +199,15 @@ def _strategy_specs(problem: StageProblem, node: Node) -> list[tuple[tuple[str, 
     update = node.kind is NodeKind.UPDATE
     operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
     ranks = [[len(graph.tensors[t].shape) for t in side] for side in (operator.inputs, operator.outputs)]
-    assert node.priced is not None, "every operator node has priced strategies"
     return [
         (tuple(map(render, strategy.inputs, ranks[0])), tuple(map(render, strategy.outputs, ranks[1])))
-        for strategy in node.priced.strategies
+        for strategy in _strategies(node)
     ]
+
+
+def _strategies(node: Node) -> Sequence[Strategy]:
+    assert node.priced is not None, "every operator node has priced strategies"
+    return node.priced.strategies
 
 
 def _mismatch(found: str) -> PlanFileError:

@@ -21,7 +21,7 @@ class PlanOptions:
     """Layer boundaries set by hand; empty when clustered."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
     rematerialization: str = ""
-    """'auto' where every stage chose which of its layers are rematerialised; empty where the model decides for all."""
+    """What is recomputed, by name; 'auto' where every stage chose; empty where the model decides for all."""
     spec_constraints: tuple[SpecConstraint, ...] = ()
     """Specs that operators or stored weights were pinned to, or forbidden to have."""
     baseline: str = ""
@@ -89,6 +89,8 @@ class PlanOperator:
     output_shape: tuple[int, ...]
     weight_half: bool = False
     """Whether it is a backward operator that only gradients of weights depend on: no other layer waits for it."""
+    recomputed: str = ""
+    """The half of the backward pass, 'input' or 'weight', that runs a forward operator again; empty where none does."""
     gradient_bytes: float = 0.0
     """Bytes of the gradient that an update operator reads, on one device; 0 in a file of an earlier version."""
     optimizer_bytes: float = 0.0
@@ -142,12 +144,16 @@ class PlanStage:
     stage whose strategies the file does not have."""
     rematerialized: tuple[int, ...] = ()
     """Its layers that keep only their inputs and run their forward operators again in the backward pass."""
+    recomputation: str = ""
+    """The name of what its blocks recompute (`intra_op.stage.recomputation`); empty where layers do, or nothing."""
     receive_seconds: float = 0.0
     """Waiting time of a microbatch for inputs from other stages; 0 unless communication is counted."""
     tensors: Sequence[PlanTensor] = ()
     """Sources, weights and accumulators; empty in a file of an earlier version."""
     tied_seconds: float = 0.0
     """Once an iteration: summing the gradients of weights that earlier stages read too; 0 unless that is counted."""
+    device: str = ""
+    """In a cluster of unlike nodes the name of its devices, which are of one kind; '' where all nodes are alike."""
 
     @property
     def activations_held_bytes(self) -> float:
@@ -170,6 +176,7 @@ class Predicted:
     bubble_fraction: float
     """Share of the iteration that the average stage idles: 1 − Σ_i B·t_i / (S·T)."""
     peak_bytes_per_device: float
+    """Of the device whose memory is fullest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

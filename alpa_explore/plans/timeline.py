@@ -75,7 +75,7 @@ class _Shares:
 def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
     """The shares of each layer of these stages.
 
-    A layer is rematerialised before its first backward operator, so this counts in the half in which that one runs.
+    What is recomputed counts in the half whose operators first need it.
     """
     layers = [layer for stage in stages for layer in range(stage.layers[0], stage.layers[1] + 1)]
     sums = {(layer, part): [0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
@@ -83,13 +83,10 @@ def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
         for o in stage.operators:
             if o.phase != "update":
                 part = "forward" if o.phase == "forward" else "weight" if o.weight_half else "input"
-                seconds = sums[o.layer, part]
-                seconds[0] += o.compute_seconds
-                seconds[1] += o.communication_seconds
-        for layer in stage.rematerialized:
-            first = sums[layer, "input" if any(sums[layer, "input"]) else "weight"]
-            first[0] += sums[layer, "forward"][0]
-            first[1] += sums[layer, "forward"][1]
+                for of_part in (part, o.recomputed) if o.recomputed else (part,):
+                    seconds = sums[o.layer, of_part]
+                    seconds[0] += o.compute_seconds
+                    seconds[1] += o.communication_seconds
     parts = {key: (seconds[0], seconds[1]) for key, seconds in sums.items()}
     return {
         i: _Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"])
@@ -182,5 +179,6 @@ def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple
         there, back = f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}"
     # Beyond the nodes, a level is crossed where the stages are not in the same unit below it (a pod, below the spine).
     apart = [len({d // tier.devices for stage in (a, b) for d in stage.devices}) > 1 for tier in cluster.tiers[:-1]]
-    seconds = send_seconds(cluster, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
+    part = cluster if crosses else cluster.part_of(a.devices[0])
+    seconds = send_seconds(part, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
     return there, back, seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, Device, Submesh
 from alpa_explore.errors import PlanFileError
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
@@ -19,7 +19,7 @@ from alpa_explore.plans.records import (
     TriedMicrobatches,
 )
 from alpa_explore.plans.stage_details import StageDetails
-from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class PlanValue:
     @property
     def terms(self) -> ScheduleTerms:
         """The bubble and the microbatches held under the schedule that the plan was made for."""
-        terms = self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+        terms = self.options.pipeline.terms(self.options.num_microbatches, recomputes=self.costs.recomputes)
         return replace(terms, num_stages=max(len(self.stages), 1))
 
     @property
@@ -86,20 +86,40 @@ class PlanValue:
         return total / self.predicted.iteration_seconds / self.cluster.devices
 
     @property
+    def peak_flops_per_second(self) -> float:
+        """Peak of a device in the model's precision; of unlike devices the mean."""
+        peaks = [kind.devices * kind.device.peak(self.model.precision) for kind in self.cluster.kinds]
+        return sum(peaks) / self.cluster.devices
+
+    @property
     def flops_utilization(self) -> float:
-        """MFU: the share of the device's peak in the model's precision."""
-        return self.flops_per_second_per_device / self.cluster.device.peak(self.model.precision)
+        """MFU: the share of the peak of a device, of unlike devices of their mean peak."""
+        return self.flops_per_second_per_device / self.peak_flops_per_second
 
     @property
     def global_batch(self) -> int:
         """Samples of one iteration."""
         return self.model.samples * self.options.num_microbatches
 
+    def device_of(self, stage: PlanStage) -> Device:
+        """A device of a stage: in a cluster of unlike nodes, of the kind on which the stage runs."""
+        return self.cluster.part_of(stage.devices[0]).device
+
+    def submesh_of(self, stage: PlanStage) -> Submesh:
+        """The submesh of a stage, with the kind of its nodes."""
+        return Submesh(*stage.submesh, self.cluster.kind_of(stage.devices[0]))
+
+    def key_of(self, stage: PlanStage) -> RangeKey:
+        """Where `costs` has the candidates of a stage. ValueError where no stage can have its submesh."""
+        return (*stage.layers, self.costs.submeshes.index(self.submesh_of(stage)))
+
     def candidate_of(self, stage: PlanStage) -> StageCandidate:
         """The candidate that was chosen for a stage. PlanFileError where `costs` does not hold it."""
+        wanted = (stage.solution_key, stage.logical_mesh, self.cluster.kind_of(stage.devices[0]))
         for candidates in self.costs.candidates.values():
             for candidate in candidates:
-                if (candidate.solution_key, candidate.logical_mesh.shape) == (stage.solution_key, stage.logical_mesh):
+                mesh = candidate.logical_mesh
+                if (candidate.solution_key, mesh.shape, mesh.kind) == wanted:
                     return candidate
         raise PlanFileError(
             "The choice of a stage is not among the costs of its plan",

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from alpa_explore.cluster import LogicalMesh, Submesh
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
@@ -57,7 +58,7 @@ class StageCandidate:
     """Key of the solve, by which the choice of every operator can be looked up."""
     provenance: Provenance = Provenance.UNKNOWN
     version: int = 0
-    """Which layers are rematerialised: an index into `StageCosts.versions`."""
+    """What is recomputed: an index into `StageCosts.versions`."""
     paced_seconds: float = -1.0
     """A microbatch at the pace of the slower of host and device; by default that of the device."""
 
@@ -99,16 +100,27 @@ class StageCosts:
     received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
     """(first, last layer) -> bytes that such a stage receives from other stages for a microbatch: activations from
     earlier ones, gradients from later ones. Empty where not known."""
-    versions: tuple[tuple[int, ...], ...] = ((),)
-    """For each version of the stages the layers that are rematerialised (`LayeredGraph.rematerialized`)."""
+    versions: tuple[Recomputation, ...] = (Recomputation(),)
+    """For each version of the stages what is recomputed."""
     tied_weights: tuple[tuple[tuple[int, ...], float], ...] = ()
     """(layers that read it, bytes of its gradient) of every weight that several layers read."""
+    memory_of_kinds: tuple[int, ...] = ()
+    """Of a cluster of unlike nodes: the bytes of one device of each kind, the first of them `device_memory_bytes`."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
 
+    @property
+    def recomputes(self) -> bool:
+        """Whether some version recomputes."""
+        return any(version.recomputes for version in self.versions)
+
+    def memory_of(self, mesh: Submesh | LogicalMesh) -> int:
+        """Memory of one device of a mesh, in bytes: of unlike nodes, of one of its kind."""
+        return self.memory_of_kinds[mesh.kind] if self.memory_of_kinds else self.device_memory_bytes
+
     def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits with `held` microbatches held; None when none fits."""
-        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
+        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.memory_of(c.logical_mesh)]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
     def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
@@ -173,8 +185,15 @@ class StageCosts:
         """For each candidate whether it fits with so many microbatches held; cached, as it is the same at every B."""
         if held not in self._fitting:
             _, _, (_, _, weight, activation, workspace) = self._columns
-            self._fitting[held] = weight + held * activation + workspace <= self.device_memory_bytes
+            self._fitting[held] = weight + held * activation + workspace <= self._memory
         return self._fitting[held]
+
+    @cached_property
+    def _memory(self) -> int | Ints:
+        """Of each candidate's device, where they differ."""
+        if not self.memory_of_kinds:
+            return self.device_memory_bytes
+        return np.array([self.memory_of(c.logical_mesh) for of_cell in self.candidates.values() for c in of_cell])
 
     @cached_property
     def _fitting(self) -> dict[int, Flags]:

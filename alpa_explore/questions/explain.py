@@ -174,7 +174,7 @@ def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:
     for name, settings in _single_settings(plan):
         with suppress(AlpaExploreError):
             neighbours.setdefault(name, (replan(plan, known_alone=True, **settings), False))
-    memory = 2 * plan.costs.device_memory_bytes
+    memory = 2 * max(plan.costs.memory_of_kinds, default=plan.costs.device_memory_bytes)
     larger = _with_memory(plan, memory)
     if larger is not None:
         neighbours.setdefault(f"devices of {units.bytes_(memory)}", (larger, True))
@@ -217,7 +217,8 @@ def _one_difference(plan: Plan, other: Plan) -> dict[str, tuple[Plan, bool]]:
 def _with_memory(plan: Plan, memory_bytes: int) -> Plan | None:
     """The best plan on devices with this much memory, among the candidates that the plan keeps."""
     cluster = plan.cluster.with_changes(memory_bytes=memory_bytes)
-    costs = replace(plan.costs, device_memory_bytes=memory_bytes)
+    alike = (memory_bytes,) * len(plan.costs.memory_of_kinds)
+    costs = replace(plan.costs, device_memory_bytes=memory_bytes, memory_of_kinds=alike)
     with suppress(AlpaExploreError):
         return replan(replace(plan, cluster=cluster, costs=costs), known_alone=True)
     return None

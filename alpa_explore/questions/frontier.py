@@ -88,8 +88,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
             "A stage holds at least one microbatch", found=f"held={held}", remedy="Give 1 or more, or omit it."
         )
     held = planned.microbatches_held if held is None else held
-    by_key = {c.solution_key: c for candidates in plan.costs.candidates.values() for c in candidates}
-    candidate = by_key[planned.solution_key]
+    candidate = plan.candidate_of(planned)
     mesh = candidate.logical_mesh
 
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
@@ -98,7 +97,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
     solved = whole_frontier(
         plan.details.problem(planned.layers, mesh, candidate.version),
         solver,
-        plan.cluster.device.memory_bytes,
+        plan.device_of(planned).memory_bytes,
         held,
         1.0 / plan.options.num_microbatches,
         most,
@@ -127,8 +126,7 @@ def known_frontier(plan: Plan, stage: int) -> StageFrontier:
     """
     planned = stage_named(plan, stage)
     b, held = plan.options.num_microbatches, planned.microbatches_held
-    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
-    candidates = plan.costs.candidates[(*planned.layers, shapes.index(planned.submesh))]
+    candidates = plan.costs.candidates[plan.key_of(planned)]
     points = [
         (
             c.latency_seconds(b),
@@ -184,7 +182,7 @@ def _stage_frontier(
     *,
     complete: bool,
 ) -> StageFrontier:
-    memory = plan.cluster.device.memory_bytes
+    memory = plan.device_of(stage).memory_bytes
     return StageFrontier(
         stage=stage.index,
         layers=stage.layers,

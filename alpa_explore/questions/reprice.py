@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cluster import Cluster, logical_mesh
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.stage_table import once_seconds
@@ -25,12 +25,21 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
     `graph` is the captured model, needed where the plan is from a file and has no recipe. OptionError for a cluster of
     another shape; raises as `rebuild` does.
     """
+    if plan.cluster.others and not cluster.others:  # as where one machine stands for nodes of every kind
+        same = (replace(kind, device=cluster.device, inside_node=cluster.inside_node) for kind in plan.cluster.others)
+        cluster = replace(cluster, others=tuple(same))
     planned_shape, shape = ((c.nodes, c.devices_per_node) for c in (plan.cluster, cluster))
     if planned_shape != shape:
         raise OptionError(
             "The cluster has another shape than that of the plan",
             found=f"{shape[0]}x{shape[1]} for a plan on {planned_shape[0]}x{planned_shape[1]}",
             remedy=f"Give {planned_shape[0]}x{planned_shape[1]}:DEVICE, or plan for the other cluster.",
+        )
+    if [kind.nodes for kind in plan.cluster.kinds] != [kind.nodes for kind in cluster.kinds]:
+        raise OptionError(
+            "The kinds of nodes of the cluster are others than those of the plan",
+            found=f"{cluster} for a plan on {plan.cluster}",
+            remedy="Give as many nodes of each kind, in the same order, or plan for the other cluster.",
         )
     if graph is None and plan.details is not None:
         graph = plan.details.graph
@@ -42,7 +51,7 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
     tied = once_seconds(costs, cluster, plan.options.pipeline)
 
     def priced_stage(stage: PlanStage, turns: int) -> PlanStage:
-        key = _key(plan, stage)
+        key = plan.key_of(stage)
         (candidate,) = [c for c in priced[key] if c.solution_key == stage.solution_key]
         return planned_stage(
             rebuilt,
@@ -77,14 +86,10 @@ def _used_candidates(plan: Plan, cluster: Cluster) -> dict[RangeKey, tuple[Stage
     """The candidates of the plan's own stages, on logical meshes with the links of `cluster`."""
     used: dict[RangeKey, dict[str, StageCandidate]] = {}
     for stage in (*plan.stages, *plan.interleaved):
-        mesh = logical_mesh(cluster, Submesh(*stage.submesh), stage.logical_mesh)
+        mesh = logical_mesh(cluster, plan.submesh_of(stage), stage.logical_mesh)
         candidate = replace(plan.candidate_of(stage), logical_mesh=mesh)
-        used.setdefault(_key(plan, stage), {})[stage.solution_key] = candidate
+        used.setdefault(plan.key_of(stage), {})[stage.solution_key] = candidate
     return {key: tuple(candidates.values()) for key, candidates in used.items()}
-
-
-def _key(plan: Plan, stage: PlanStage) -> RangeKey:
-    return (*stage.layers, plan.costs.submeshes.index(Submesh(*stage.submesh)))
 
 
 def _priced(plan: Plan, key: RangeKey, candidate: StageCandidate) -> StageCandidate:

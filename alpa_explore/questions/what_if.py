@@ -280,7 +280,7 @@ class _SolvedStage:
             seconds_before=old.latency_at(self.inverse_b),
             peak_bytes=peaks[1],
             peak_bytes_before=peaks[0],
-            fits=bool(np.less_equal(peaks[1], self.plan.cluster.device.memory_bytes)),
+            fits=bool(np.less_equal(peaks[1], self.plan.device_of(self.stage).memory_bytes)),
             changed=tuple(
                 Changed(
                     name=b.name,

@@ -82,11 +82,11 @@ class Campaign:
     tolerance: float
     failures: tuple[Failure, ...]
     worst: tuple[float, int, str]
-    """(largest relative error of a plan that passed, its number, where)."""
+    """(largest relative error of a plan that passed, its number, where); above the tolerance where float64 agrees."""
     worst_launched: float
     """Largest relative error of a launched plan that passed; 0 where there is none."""
     counts: dict[str, dict[str, int]]
-    """How many plans by family, schedule, devices, stages."""
+    """How many plans by family, schedule, devices, stages, and kinds of parallelism that they use."""
     processor_seconds: float
     """Of all trials; captures, shrinking and launched ranks not counted."""
     seconds: float
@@ -133,7 +133,8 @@ def verify_random(
         failures = [home.failure(one, small) for one, small in zip(failed, smallest, strict=False)]
         failures += [home.failure(one, None) for one in failed[tuning.MOST_SHRUNK :]]
     passed = [one for one in tried if one.verdict.passed]
-    share = [passed[k * len(passed) // launched] for k in range(min(launched, len(passed)))]
+    within = [one for one in passed if one.verdict.relative_error <= tolerance]
+    share = [within[k * len(within) // launched] for k in range(min(launched, len(within)))]
     errors = list(_counted("launched", (_launched(one, tolerance, home) for one in share), len(share), progress))
     worst = max(passed, key=lambda one: one.verdict.relative_error, default=None)
     return Campaign(
@@ -145,7 +146,7 @@ def verify_random(
         failures=(*failures, *(error for error in errors if isinstance(error, Failure))),
         worst=(0.0, -1, "") if worst is None else (worst.verdict.relative_error, worst.number, worst.verdict.where),
         worst_launched=max((error for error in errors if isinstance(error, float)), default=0.0),
-        counts=_counts([one.draft for one in tried]),
+        counts=_counts([one.draft for one in tried]) | {"uses": _sorted(use for t in tried for use in t.verdict.uses)},
         processor_seconds=sum(one.processor_seconds for one in tried),
         seconds=time.perf_counter() - started,
     )
@@ -277,7 +278,8 @@ def _counts(drafts: Sequence[Draft]) -> dict[str, dict[str, int]]:
         "devices": lambda d: d.devices,
         "stages": lambda d: len(d.stages),
     }
-    return {
-        name: {str(key): n for key, n in sorted(Counter(map(kind, drafts)).items(), key=lambda item: str(item[0]))}
-        for name, kind in kinds.items()
-    }
+    return {name: _sorted(map(kind, drafts)) for name, kind in kinds.items()}
+
+
+def _sorted(found: Iterable[object]) -> dict[str, int]:
+    return {str(key): n for key, n in sorted(Counter(found).items(), key=lambda item: str(item[0]))}

@@ -122,11 +122,11 @@ def subject_of(node: Node) -> Subject:
 
 
 def choices_of(problem: StageProblem, node: Node) -> list[Pick]:
-    """The specs that each choice for a node reads and writes."""
+    """Each choice for a node."""
     if node.kind in TENSOR_NODES:
-        return [(spec,) for spec in node_specs(problem, node)]
+        return [Pick((spec,)) for spec in node_specs(problem, node)]
     assert node.priced is not None, "operators and updates are priced"
-    return [(*s.inputs, *s.outputs) for s in node.priced.strategies]
+    return [Pick((*s.inputs, *s.outputs), s.factors) for s in node.priced.strategies]
 
 
 def tensors_of(problem: StageProblem, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -142,7 +142,7 @@ def tensors_of(problem: StageProblem, node: Node) -> tuple[tuple[int, ...], tupl
 def plainness(problem: StageProblem, node: Node) -> list[tuple[int, int]]:
     """For each choice of a node (placements other than replicated, its place): the least is the plainest."""
     return [
-        (sum(placement != REPLICATE for spec in pick for placement in spec), place)
+        (sum(placement != REPLICATE for spec in pick.specs for placement in spec), place)
         for place, pick in enumerate(choices_of(problem, node))
     ]
 

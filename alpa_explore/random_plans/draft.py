@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.plans.schedule_stages import layers_in_turns
 from alpa_explore.schedules.catalog import V_SHAPES, submeshes_in_turn
@@ -18,10 +19,25 @@ MeshShape: TypeAlias = tuple[int, ...]
 """A logical mesh without axes of size 1; () for one device."""
 Subject: TypeAlias = tuple[NodeKind, int]
 """A node of a sharding problem, whatever the stage is that it falls to: its kind, and its `Node.subject`."""
-Pick: TypeAlias = tuple[Spec, ...]
-"""The specs that one choice for a node reads and writes; of a tensor node, its one spec."""
-Picks: TypeAlias = Mapping[Subject, Pick]
+Picks: TypeAlias = Mapping[Subject, "Pick"]
 """The choices that are not the plainest (`choose.plainness`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One choice for a node."""
+
+    specs: tuple[Spec, ...]
+    """Those that it reads and writes; of a tensor node, its one spec."""
+    factors: tuple[str, ...] = ()
+    """What each mesh axis divides, of an operator: a ring and gathered keys have the same specs."""
+
+    def without(self, axis: int) -> Pick:
+        """The same on a mesh without this axis."""
+        return Pick(
+            tuple((*spec[:axis], *spec[axis + 1 :]) for spec in self.specs),
+            (*self.factors[:axis], *self.factors[axis + 1 :]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +73,14 @@ class Draft:
     family: str
     cuts: tuple[int, ...]
     """Positions in `graph.forward_operators` at which layers 1, 2, … begin."""
-    rematerialized: tuple[int, ...]
-    """Layers whose backward pass computes the forward pass again."""
+    recomputation: Recomputation
+    """What the backward pass computes again."""
     schedule: str
     """One of `inter_op.schedule_terms.SCHEDULES`."""
     num_microbatches: int
     submeshes: tuple[DraftSubmesh, ...]
+    unlike: bool = False
+    """Whether every second submesh is on nodes of another kind; only where each runs one stage."""
     picks: tuple[Picks, ...] = field(default=(), hash=False)
     """For each stage, in the order of `stages`; () before they are chosen."""
 
@@ -70,6 +88,10 @@ class Draft:
     def turns(self) -> int:
         """Stages of each submesh."""
         return len(self.submeshes[0].meshes)
+
+    def kind(self, submesh: int) -> int:
+        """The kind of nodes of a submesh: 0 or 1."""
+        return submesh % 2 if self.unlike else 0
 
     @property
     def devices(self) -> int:
@@ -99,6 +121,7 @@ class Draft:
         }
         return (
             exists.get(self.schedule, self.turns == 1)
+            and (not self.unlike or (self.turns == 1 and count > 1))
             and all(stage.first <= stage.last for stage in self.stages)
             and sum(submesh.layers for submesh in self.submeshes) == len(self.cuts) + 1
         )
@@ -110,13 +133,13 @@ class Draft:
             schedule=self.schedule,
             num_microbatches=self.num_microbatches,
             stages_per_submesh=max(self.turns, 2),
-            recomputes=bool(self.rematerialized),
+            recomputes=self.recomputation.recomputes,
         )
 
     @property
     def size(self) -> tuple[int, ...]:
         """What shrinking makes smaller: stages, devices, microbatches, kinds of features, picks, layers."""
-        extras = (self.turns > 1) + (self.schedule != "1f1b") + bool(self.rematerialized)
+        extras = (self.turns > 1) + (self.schedule != "1f1b") + self.recomputation.recomputes + self.unlike
         axes = sum(len(stage.mesh) for stage in self.stages)
         picks = sum(map(len, self.picks))
         return len(self.stages), self.devices, axes, self.num_microbatches, extras, picks, len(self.cuts)
@@ -126,8 +149,9 @@ class Draft:
             f"{'x'.join(map(str, s.mesh)) or '1'}[{s.first}–{s.last}]" + (f"@{s.submesh}" if self.turns > 1 else "")
             for s in self.stages
         )
-        again = f", layers {','.join(map(str, self.rematerialized))} recomputed" if self.rematerialized else ""
+        kinds = ", nodes of two kinds" if self.unlike else ""
+        again = f", {self.recomputation.words} recomputed" if self.recomputation.recomputes else ""
         return (
-            f"{self.family} on {stages}, {self.schedule}, B = {self.num_microbatches}{again},"
+            f"{self.family} on {stages}, {self.schedule}, B = {self.num_microbatches}{kinds}{again},"
             f" {sum(map(len, self.picks))} sharded choices"
         )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.errors import NoChoiceError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.random_plans import tuning
@@ -48,8 +49,12 @@ def draw_draft(workshop: Workshop, seed: int, number: int, families: Sequence[st
     NoChoiceError where none of several draws has a legal choice for every node.
     """
     draw = random.Random(f"{seed}/{number}")
+    # A generator of its own: everything else stays what it was for this seed.
+    unlike = random.Random(f"{seed}/{number}/unlike").random() < tuning.UNLIKE_SHARE
     for attempt in range(tuning.ATTEMPTS):
         draft = _outline(workshop, draw, draw.choice(sorted(families or OPTIMIZER_OF)))
+        if draft.turns == 1 and len(draft.submeshes) > 1:
+            draft = replace(draft, unlike=unlike)
         try:
             return replace(draft, picks=tuple(_picks(workshop, draw, draft, stage) for stage in draft.stages))
         except NoChoiceError:
@@ -83,11 +88,15 @@ def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
         b = count * draw.choice((1, 2))
     elif schedule in ("zb-h1", "dualpipe-v"):
         b = max(b, count * turns)
-    again = tuple(k for k in range(layers) if draw.random() < 0.5) if draw.random() < 0.3 else ()
+    again = Recomputation()
+    if (kind := draw.random()) < tuning.RECOMPUTED_LAYERS:
+        again = Recomputation.of_layers(k for k in range(layers) if draw.random() < 0.5)
+    elif kind < tuning.RECOMPUTED_LAYERS + tuning.RECOMPUTED_BLOCKS:
+        again = Recomputation.parse(draw.choice(workshop.family(family).recomputations))
     return Draft(
         family=family,
         cuts=cuts,
-        rematerialized=again,
+        recomputation=again,
         schedule=schedule,
         num_microbatches=b,
         submeshes=submeshes,

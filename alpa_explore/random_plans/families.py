@@ -14,7 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.configs import (
+    DecoderConfig,
+    ExpertsConfig,
+    GPTConfig,
+    LatentConfig,
+    LlamaConfig,
+    MLPConfig,
+    ModelConfig,
+    MoEConfig,
+    WideResNetConfig,
+)
 from alpa_explore.models.factory import make_inputs, make_module
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
@@ -70,6 +80,26 @@ def moe() -> Made:
     """Mixture of experts: a block with experts and one without."""
     config = MoEConfig(hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2)
     return _of(config, samples=4)
+
+
+def mixtral() -> Made:
+    """Routed experts, grouped heads."""
+    return _of(_decoder(experts=ExpertsConfig(count=4, chosen=2, ffn=8)), samples=4)
+
+
+def deepseek() -> Made:
+    """Latent attention, a dense block, and one of routed experts of two groups, with a shared one."""
+    experts = ExpertsConfig(
+        count=8, chosen=2, ffn=8, shared=1, dense_blocks=1, gate="sigmoid", groups=2, chosen_groups=1, scale=2.5
+    )
+    latent = LatentConfig(query_rank=8, key_rank=8, rotary=4, plain=4, value=6)
+    return _of(_decoder(layers=2, kv_heads=4, head=8, ffn=24, latent=latent, experts=experts), samples=4)
+
+
+def gpt_oss() -> Made:
+    """Attention spelled out, with sinks and a window; clamped experts with biases."""
+    experts = ExpertsConfig(count=4, chosen=2, ffn=12)
+    return _of(_decoder(layers=2, window=4, sinks=True, bias=True, clamped=True, experts=experts), samples=4)
 
 
 def wide_resnet() -> Made:
@@ -174,8 +204,20 @@ OPTIMIZER_OF: Mapping[str, str] = {
     "tied_mlp": "sgd_momentum",
     "scores": "adamw",
     "small_net": "sgd",
+    "mixtral": "adamw",
+    "deepseek": "adam",
+    "gpt_oss": "adam",
 }
 """Every family, and the optimizer of its plans."""
+SEQUENCES = frozenset(("fused_gpt", "grouped_gpt", "llama", "fused_llama", "mixtral", "deepseek"))
+"""Families with attention as one operator, whose plans may divide the sequence in all ways (context parallelism)."""
+
+
+def _decoder(**fields: Any) -> DecoderConfig:
+    """A block of a decoder of today, small."""
+    small: dict[str, Any] = {"family": "tiny", "hidden": 16, "layers": 1, "heads": 4, "kv_heads": 2, "head": 4}
+    small |= {"vocabulary": 24, "sequence": 8}
+    return DecoderConfig(**(small | fields))
 
 
 def _of(config: ModelConfig, samples: int) -> Made:

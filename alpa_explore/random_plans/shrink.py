@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from alpa_explore.errors import NoChoiceError
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.choose import picks_of
 from alpa_explore.random_plans.draft import Draft, DraftSubmesh, MeshShape, Pick, Picks, Subject
@@ -88,8 +89,10 @@ def _schedules(draft: Draft) -> Iterator[Draft]:
         yield _regrouped(draft, fewer, "1f1b" if turns == 1 else draft.schedule)
     if draft.turns == 1 and draft.schedule != "1f1b":
         yield replace(draft, schedule="1f1b")
-    if draft.rematerialized:
-        yield replace(draft, rematerialized=())
+    if draft.recomputation.recomputes:
+        yield replace(draft, recomputation=Recomputation())
+    if draft.unlike:
+        yield replace(draft, unlike=False)
 
 
 def _stages(draft: Draft) -> Iterator[Draft]:
@@ -111,6 +114,7 @@ def _regrouped(draft: Draft, submeshes: Sequence[DraftSubmesh], schedule: str) -
         draft,
         submeshes=tuple(submeshes),
         schedule=schedule,
+        unlike=draft.unlike and len(submeshes) > 1,
         num_microbatches=len(submeshes) if interleaved else draft.num_microbatches,
     )
     return replace(changed, picks=tuple(picks.get(len(stage.mesh), {}) for stage in changed.stages))
@@ -139,10 +143,7 @@ def _with_mesh(draft: Draft, place: int, mesh: MeshShape, dropped: int | None) -
         if stage.submesh != place:
             continue
         if dropped is not None:
-            picks[number] = {
-                subject: tuple((*spec[:dropped], *spec[dropped + 1 :]) for spec in pick)
-                for subject, pick in draft.picks[number].items()
-            }
+            picks[number] = {subject: pick.without(dropped) for subject, pick in draft.picks[number].items()}
         elif len(stage.mesh) != len(mesh):
             picks[number] = {}
     return replace(
@@ -162,7 +163,7 @@ def _microbatches(draft: Draft) -> Iterator[Draft]:
 
 def _layers(draft: Draft) -> Iterator[Draft]:
     """One layer a stage."""
-    if draft.turns == 1 and not draft.rematerialized:
+    if draft.turns == 1 and not draft.recomputation.recomputes:
         ends = [stage.last for stage in draft.stages[:-1]]
         yield replace(
             draft,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 TOLERANCE = 1e-5
 """Largest relative error of a plan in float32 (`runtime.one_process`), as for `verify`."""
+MOST_ROUNDING = 1e-4
+"""A relative error above the tolerance and up to this may be rounding: the same plan is run in float64."""
+TOLERANCE_IN_FLOAT64 = 1e-10
+"""Largest relative error of a gradient or weight there. Rounding is 1e-9 of what it is in float32, a fault as large."""
 STEPS = 2
 """Optimizer steps of a plan: the second one shows wrong weights and wrong optimizer state of the first."""
 MOST_DEVICES = 8
@@ -12,6 +16,8 @@ MOST_STAGES = 4
 """Submeshes of a plan."""
 MOST_MICROBATCHES = 6
 """More than the deepest pipeline, so that every schedule has a steady phase."""
+RECOMPUTED_LAYERS, RECOMPUTED_BLOCKS = 0.2, 0.3
+"""Shares of the plans that recompute some of their layers, and parts of their blocks."""
 MOST_STRATEGIES = 600
 """Largest product of mesh axes' choices of an operator: a mesh of three axes is drawn only for models whose operators
 have fewer strategies than that, because the matrices of an edge grow with its square."""
@@ -25,3 +31,5 @@ NEAR = 3
 """In a cheap plan, from how many of the cheapest strategies one is drawn."""
 MOST_SHRUNK = 8
 """Failures of one campaign that are shrunk: many failures of one campaign mostly have one cause."""
+UNLIKE_SHARE = 0.3
+"""Of the plans with a stage a submesh, those whose nodes are of two kinds."""

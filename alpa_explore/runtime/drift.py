@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from alpa_explore.cluster import Cluster, Device, Link
+from alpa_explore.cluster.topology import Kind
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
@@ -144,7 +145,7 @@ def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
             )
             for nodes, of_link in sorted(uses.items())
         ),
-        cluster=_measured_cluster(plan.cluster, stages, uses),
+        cluster=_measured_cluster(plan, stages, uses),
     )
 
 
@@ -205,7 +206,9 @@ def _uses(cluster: Cluster, reports: Mapping[int, Any]) -> dict[Nodes, list[_Use
 
 
 def _link(cluster: Cluster, nodes: Nodes) -> Link:
-    return cluster.between_nodes if len(nodes) > 1 else cluster.inside_node
+    if len(nodes) > 1:
+        return cluster.between_nodes
+    return cluster.part_of(nodes[0] * cluster.devices_per_node).inside_node
 
 
 def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tuple[Nodes, str], _Use]]:
@@ -276,17 +279,33 @@ def _collectives(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple
         )
 
 
-def _measured_cluster(cluster: Cluster, stages: Sequence[StageDrift], uses: Mapping[Nodes, list[_Use]]) -> Cluster:
-    """The figures of the cluster as measured; those that nothing was measured of stay."""
-    predicted, took = sum(s.predicted_seconds for s in stages), sum(s.measured_seconds for s in stages)
+def _measured_cluster(plan: Plan, stages: Sequence[StageDrift], uses: Mapping[Nodes, list[_Use]]) -> Cluster:
+    """The figures of the cluster as measured, for each kind of nodes; those that nothing was measured of stay."""
+    cluster, measured = plan.cluster, []
     # A collective among more than two nodes says nothing about two of them: it is the network's.
     between = [_slower(cluster.between_nodes, used) for nodes, used in uses.items() if len(nodes) > 1]
-    inside = [_slower(cluster.inside_node, used) for nodes, used in uses.items() if len(nodes) == 1]
+    for number, kind in enumerate(cluster.kinds):
+        own = [s for s in stages if not cluster.others or cluster.kind_of(plan.stages[s.stage].devices[0]) == number]
+        predicted, took = sum(s.predicted_seconds for s in own), sum(s.measured_seconds for s in own)
+        inside = [
+            _slower(kind.inside_node, used)
+            for nodes, used in uses.items()
+            if len(nodes) == 1 and cluster.kind_of(nodes[0] * cluster.devices_per_node) == number
+        ]
+        measured.append(
+            Kind(
+                nodes=kind.nodes,
+                device=_paced(kind.device, took / predicted) if predicted and took else kind.device,
+                inside_node=min(inside, key=lambda link: link.bandwidth, default=kind.inside_node),
+            )
+        )
+    first, *others = measured
     return replace(
         cluster,
-        device=_paced(cluster.device, took / predicted) if predicted and took else cluster.device,
+        device=first.device,
         between_nodes=min(between, key=lambda link: link.bandwidth, default=cluster.between_nodes),
-        inside_node=min(inside, key=lambda link: link.bandwidth, default=cluster.inside_node),
+        inside_node=first.inside_node,
+        others=tuple(others),
     )
 
 

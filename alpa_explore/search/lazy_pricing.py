@@ -119,14 +119,15 @@ class LazyPricing:
         layer_flops: tuple[int, ...],
     ) -> None:
         self.layered, self.query, self.cancel = layered, query, cancel
-        self.inverse_b, self.memory = 1.0 / query.num_microbatches, known.device_memory_bytes
+        self.inverse_b = 1.0 / query.num_microbatches
+        self._devices = [kind.device for kind in query.cluster.kinds]
         self.counts = query.held_counts(layered.num_layers)
-        self._problems = StageProblems(layered, query.cluster.device)
+        self._problems = StageProblems(layered, query.cluster)
         self._unpriced = replace(unpriced_costs(layered, query, layer_flops), complete=False)
         self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
         self._lower_bounds = LowerBounds(
             layered,
-            query.cluster.device,
+            self._devices,
             self._meshes,
             other=other,
             known=known,
@@ -234,7 +235,7 @@ class LazyPricing:
         key = self._keys.get(stage)
         return key is not None and (
             held in self._bounds_within[key]
-            or all(p.totals.peak_bytes(held) <= self.memory for p in self._frontiers[key][0].points)
+            or all(p.totals.peak_bytes(held) <= self._memory(stage[1]) for p in self._frontiers[key][0].points)
         )
 
     def _bound(self, stage: _MeshStage, held: int) -> float:
@@ -248,15 +249,16 @@ class LazyPricing:
     def _best(self, stage: _MeshStage, held: int) -> float:
         """Seconds of the fastest candidate that fits; inf where none does."""
         points = [p for frontier in self._frontiers.get(self._keys.get(stage, ""), ()) for p in frontier.points]
+        memory = self._memory(stage[1])
         return min(
-            (p.totals.latency_at(self.inverse_b) for p in points if p.totals.peak_bytes(held) <= self.memory),
+            (p.totals.latency_at(self.inverse_b) for p in points if p.totals.peak_bytes(held) <= memory),
             default=math.inf,
         )
 
     def _price_fastest(self, mesh: LogicalMesh, cells: Sequence[RangeKey]) -> None:
         """Find the fastest choices of stages, without a memory limit."""
         unpriced: dict[str, Range] = {}
-        device, b = self.query.cluster.device, self.query.num_microbatches
+        device, b = self._devices[mesh.kind], self.query.num_microbatches
         prices = price_key(mesh, device, "auto", b, self._discoveries)
         for cell in cells:
             first, last, _ = cell
@@ -282,12 +284,11 @@ class LazyPricing:
 
     def _price_within_memory(self, key: str, layers: Range, mesh: LogicalMesh, counts: set[int]) -> None:
         """Find the fastest choices that fit with so many microbatches held, where the fastest of all does not fit."""
-        (fastest,) = self._frontiers[key][0].points or (None,)
+        (fastest,), memory = self._frontiers[key][0].points or (None,), self._memory(mesh)
         todo = sorted(
             held
             for held in counts
-            if held not in self._bounds_within[key]
-            and (fastest is None or fastest.totals.peak_bytes(held) > self.memory)
+            if held not in self._bounds_within[key] and (fastest is None or fastest.totals.peak_bytes(held) > memory)
         )
         if not todo:
             return
@@ -295,7 +296,7 @@ class LazyPricing:
         least = composer.least_peaks(*layers, todo) or (0.0,) * len(todo)
         # Never search twice: a second search would leave the same gap, or again find no choice that fits.
         self._bounds_within[key].update((held, math.inf) for held in todo)
-        possible = [held for held, size in zip(todo, least, strict=True) if size <= self.memory]
+        possible = [held for held, size in zip(todo, least, strict=True) if size <= memory]
         if fastest is None or not possible:
             return
         first = mesh not in self._memory_prices
@@ -305,7 +306,7 @@ class LazyPricing:
             composer,
             layers,
             counts=possible,
-            limit=self.memory,
+            limit=memory,
             inverse_b=self.inverse_b,
             gap=TOLERANCE,
             near_tables=None if first else self._tables[mesh],
@@ -324,16 +325,20 @@ class LazyPricing:
 
     def _contracted(self, mesh: LogicalMesh, memory_price: float, multiples: Sequence[float]) -> BlockTables:
         """Block tables without a price for memory, and at these multiples of `memory_price`."""
-        prices = [Price(self.inverse_b, TIE_SECONDS / self.memory, 1)]
+        prices = [Price(self.inverse_b, TIE_SECONDS / self._memory(mesh), 1)]
         prices += [Price(self.inverse_b, memory_price * times, self.counts[0]) for times in multiples]
         return self._composer(mesh).tables(prices)
 
     def _composer(self, mesh: LogicalMesh) -> Composer:
         mesh = mesh.squeezed()
         if mesh not in self._composers:
-            model = cost_model(self.query.cluster.device, mesh)
+            model = cost_model(self._devices[mesh.kind], mesh)
             self._composers[mesh] = Composer(chain(self.layered), self._problems.stage, model)
         return self._composers[mesh]
+
+    def _memory(self, mesh: LogicalMesh) -> int:
+        """Of one device of a mesh, in bytes."""
+        return self._devices[mesh.kind].memory_bytes
 
     def _frontier(self, composer: Composer, layers: Range, points: tuple[StageChoice, ...]) -> Frontier:
         variables, constraints = composer.size(*layers)

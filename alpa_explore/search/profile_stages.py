@@ -19,6 +19,7 @@ SOLVED_BY = (
     "graph",
     "inter_op",
     "intra_op",
+    "layering",
     "models",
     "numerics",
     "pricing",

@@ -61,9 +61,9 @@ class Split:
     inner_of: str = ""
     """For a view that merges dims or takes them apart: the factor of the dim before this one. Blocks stay contiguous
     only where the axes of that factor divide it to single entries and come before the axes of this one."""
-    triangular: bool = False
-    """True when row i of the loop dim costs about i (causal attention): the last of n equal blocks is (2n − 1) / n
-    times the mean, and that device is the one the others wait for."""
+    ramp: float = 0.0
+    """Share of the rows of the loop dim over which their cost rises evenly from 0, and stays (causal attention: 1, with
+    a window less): the device with the last of equal blocks is the one the others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def enumerate_strategies(
             c.factors,
             c.inputs,
             c.outputs,
-            (2.0 - 1.0 / counts[c.triangular]) / counts[c.working],
+            _busiest(c.ramp, counts[c.uneven]) / counts[c.working],
             tuple(tuple(_on_device(*e, counts) for e in of_axis) for of_axis in c.exchanges)
             if c.exchanges
             else nothing,
@@ -149,8 +149,10 @@ class _Choice(NamedTuple):
     none on any axis."""
     working: int
     """The axes that divide the work, as a bit set."""
-    triangular: int
-    """Those of them that divide a triangular loop dim."""
+    uneven: int
+    """Those of them that divide a loop dim whose rows do not cost the same."""
+    ramp: float
+    """Of that dim."""
 
 
 # Memo of a pure function.
@@ -199,10 +201,20 @@ def _choices(
                 if any(s.exchanges for s in assignment)
                 else ()
             )
-            triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
+            uneven = sum(1 << axis for axis, s in enumerate(assignment) if s.ramp)
+            ramp = max((s.ramp for s in assignment), default=0.0)
             factors = tuple(s.factor for s in assignment)
-            choices[key] = _Choice(factors, ins, outs, exchanges, working, triangular)
+            choices[key] = _Choice(factors, ins, outs, exchanges, working, uneven, ramp)
     return tuple(choices.values())
+
+
+def _busiest(ramp: float, blocks: int) -> float:
+    """Work of the last of equal blocks of rows over the mean, where the cost of rows rises over the share `ramp`."""
+    if ramp == 1.0 or blocks == 1:
+        return 2.0 - 1.0 / blocks
+    start = 1.0 - 1.0 / blocks
+    work = 1.0 - start if ramp <= start else 1.0 - ramp + (ramp * ramp - start * start) / (2.0 * ramp)
+    return blocks * work / (1.0 - ramp / 2.0)
 
 
 _SHARDED_ON_ITS_AXIS = (StepKind.ALL_TO_ALL, StepKind.PERMUTE)

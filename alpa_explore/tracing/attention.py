@@ -3,12 +3,19 @@
     scores = scale · q kᵀ + mask      logsumexp = log Σ exp(scores)      p = exp(scores − logsumexp)      output = p v
     dv = pᵀ dy      ds = p ∘ (dy vᵀ − Σ dy ∘ output)      dq = scale · ds k      dk = scale · dsᵀ q
 
+With `softcap` c, c · tanh(scale · q kᵀ / c) is in place of the product (Gemma 2, arXiv 2408.00118). A `sink` is a logit
+of each query head, [hq], that joins in the logsumexp and has no value (GPT-OSS): of the formulas only that of the
+logsumexp changes, and its own gradient is a sum over the outputs' gradients (`attention_sinks`).
+
 `torch.ops.alpa_explore.attention` and `attention_backward` exist once this module is imported. The forward pass keeps
 only output and logsumexp, from which the backward pass forms p again: Dao et al., "FlashAttention: Fast and
 Memory-Efficient Exact Attention with IO-Awareness", 2022 (arXiv 2205.14135). Queries are [b, hq, sq, d], keys
 [b, hkv, sk, d], values [b, hkv, sk, dv]; hq is a multiple of hkv, and hq / hkv neighbouring query heads share a head of
 keys and values. On CUDA, 16-bit calls that torch's flash kernel takes run there; all others run as written above, in
 fp32 or wider.
+
+With `chunks`, queries and keys are in zig-zag order of so many chunks (`zigzag`), and a causal mask goes by their
+natural order.
 
 `first` are the positions of the first sample, query head and query of a shard among all: a causal mask needs the last
 of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
@@ -22,6 +29,9 @@ from typing import Any
 
 import torch
 
+from alpa_explore.tracing.attention_sinks import sink_gradient, with_sink
+from alpa_explore.tracing.zigzag import zigzag, zigzag_places
+
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
 """Head sizes of torch's flash kernel: multiples of the first, up to the second."""
 _FLASH_CAPABILITY = (8, 0)
@@ -30,13 +40,16 @@ _GAMMA, _FIRST_FACTOR, _SECOND_FACTOR = (
     word - 2**64 for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 """The constants of SplitMix64, as signed numbers."""
-_OPTIONS = "bool causal, float scale, float dropout=0., Tensor? seed=None, int[3] first=[0, 0, 0]"
+_OPTIONS = (
+    "bool causal, float scale, float dropout=0., Tensor? seed=None, int[3] first=[0, 0, 0], int window=0,"
+    " float softcap=0., int chunks=0"
+)
 
 
 @torch.library.custom_op(
     "alpa_explore::attention",
     mutates_args=(),
-    schema=f"(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}) -> (Tensor, Tensor)",
+    schema=f"(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
 )
 def attention(
     query: torch.Tensor,
@@ -48,22 +61,37 @@ def attention(
     dropout: float = 0.0,
     seed: torch.Tensor | None = None,
     first: Sequence[int] = (0, 0, 0),
+    window: int = 0,
+    softcap: float = 0.0,
+    chunks: int = 0,
+    sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(output [b, hq, sq, dv], logsumexp [b, hq, sq] in fp32 or wider).
 
     `mask` broadcasts to [b, hq, sq, sk]: boolean (true: takes part) or added to the scores. `causal`: query i sees the
-    keys 0 … first[2] + i. A query that sees no key has output 0. `dropout` is the share of p that is dropped, below 1;
-    where it is not 0, `seed` is a scalar.
+    keys 0 … first[2] + i, with `window` only so many of them, the last ones. A query that sees no key has output 0.
+    `dropout` is the share of p that is dropped, below 1; where it is not 0, `seed` is a scalar.
     """
-    if _fits_flash(query, key, value, mask, causal, dropout, first):
+    if _ordered_whole(query, key, mask, seed, chunks):
+        natural = _natural(query.shape[-2], chunks, query.device)
+        given = (t.index_select(2, natural) for t in (query, key, value))
+        made = attention(*given, None, causal, scale, window=window, softcap=softcap, sink=sink)
+        output, logsumexp = (zigzag(t, 2, chunks) for t in made)
+        return rows_of_heads(output), logsumexp
+    if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
         found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)
-        return rows_of_heads(found[0]), found[1]
-    scores = _scores(query, key, mask, causal, scale, first[2])
+        output, logsumexp = found[0], found[1]
+        if sink is not None:
+            output, logsumexp = with_sink(output, logsumexp, sink)
+        return rows_of_heads(output.to(query.dtype)), logsumexp
+    scores = _masked(_products(query, key, scale, softcap), mask, causal, first[2], window, chunks)
     logsumexp = scores.logsumexp(-1)
     shares = torch.exp(scores - _finite(logsumexp))
     if seed is not None:
         shares = shares * _kept(scores, dropout, seed, first)
     output = shares @ _for_each_query_head(value, query).to(scores.dtype)
+    if sink is not None:
+        output, logsumexp = with_sink(output, logsumexp, sink)
     return rows_of_heads(output.to(query.dtype)), logsumexp
 
 
@@ -86,16 +114,31 @@ def attention_backward(
     dropout: float = 0.0,
     seed: torch.Tensor | None = None,
     first: Sequence[int] = (0, 0, 0),
+    window: int = 0,
+    softcap: float = 0.0,
+    chunks: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none."""
-    if _fits_flash(query, key, value, mask, causal, dropout, first):
+    """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none.
+
+    A sink is in `output` and `logsumexp`.
+    """
+    if _ordered_whole(query, key, mask, seed, chunks):
+        natural = _natural(query.shape[-2], chunks, query.device)
+        dy, q, k, v, y, sums = (t.index_select(2, natural) for t in (gradient, query, key, value, output, logsumexp))
+        made = attention_backward(dy, q, k, v, None, y, sums, causal, scale, window=window, softcap=softcap)
+        dq, dk, dv = (rows_of_heads(zigzag(t, 2, chunks)) for t in made)
+        return dq, dk, dv
+    if not (window or softcap) and _fits_flash(query, key, value, mask, causal, dropout, first, chunks):
         return _flash_backward(gradient, query, key, value, output, logsumexp, causal, scale)
-    scores = _scores(query, key, mask, causal, scale, first[2])
+    products = _products(query, key, scale, softcap)
+    scores = _masked(products, mask, causal, first[2], window, chunks)
     shares = torch.exp(scores - _finite(logsumexp.to(scores.dtype)))
     dy, y, q = (t.to(scores.dtype) for t in (gradient, output, query))
     k, v = (_for_each_query_head(t, query).to(scores.dtype) for t in (key, value))
     kept = 1.0 if seed is None else _kept(scores, dropout, seed, first)
     change = shares * (kept * (dy @ v.transpose(-2, -1)) - (dy * y).sum(-1, keepdim=True)) * scale
+    if softcap:
+        change = change * (1 - (products / softcap).square())
     dq, dk, dv = change @ k, change.transpose(-2, -1) @ q, (kept * shares).transpose(-2, -1) @ dy
     dk, dv = (t.reshape(*key.shape[:2], -1, *t.shape[2:]).sum(2) for t in (dk, dv))  # over the heads that share them
     return rows_of_heads(dq.to(query.dtype)), rows_of_heads(dk.to(key.dtype)), rows_of_heads(dv.to(value.dtype))
@@ -126,20 +169,21 @@ def _backward_shapes(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    query, key, value, mask, causal, scale, dropout, seed, first = inputs
-    ctx.causal, ctx.scale, ctx.dropout, ctx.first = causal, scale, dropout, first
-    ctx.save_for_backward(query, key, value, mask, *output, seed)
+    query, key, value, mask, causal, scale, dropout, seed, first, *more, sink = inputs
+    ctx.causal, ctx.scale, ctx.dropout, ctx.last = causal, scale, dropout, (first, *more)
+    ctx.save_for_backward(query, key, value, mask, *output, seed, sink)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
-    nothing = (None,) * 6
+    nothing = (None,) * 9
     if gradient is None:
-        return (None, None, None, *nothing)
-    *tensors, seed = ctx.saved_tensors
-    made = attention_backward(gradient, *tensors, ctx.causal, ctx.scale, ctx.dropout, seed, ctx.first)
-    return (*made, *nothing)
+        return (None, None, None, *nothing, None)
+    *tensors, seed, sink = ctx.saved_tensors
+    made = attention_backward(gradient, *tensors, ctx.causal, ctx.scale, ctx.dropout, seed, *ctx.last)
+    of_sink = None if sink is None else sink_gradient(gradient, *tensors[-2:], sink)
+    return (*made, *nothing, of_sink)
 
 
 attention.register_autograd(_differentiate, setup_context=_keep)
@@ -162,17 +206,41 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _scores(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float, first_query: int
+def _ordered_whole(
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, seed: torch.Tensor | None, chunks: int
+) -> bool:
+    """Whether all of a sequence in zig-zag order is there: in natural order a fused kernel may compute it."""
+    return chunks > 0 and query.shape[-2] == key.shape[-2] and mask is None and seed is None
+
+
+def _natural(length: int, chunks: int, device: torch.device) -> torch.Tensor:
+    """[length]: the place in zig-zag order of each place in natural order."""
+    return zigzag_places(length, chunks, device).argsort()
+
+
+def _products(query: torch.Tensor, key: torch.Tensor, scale: float, softcap: float) -> torch.Tensor:
+    """[b, hq, sq, sk], before any mask."""
+    dtype = wide(query.dtype)
+    products = query.to(dtype) @ _for_each_query_head(key, query).to(dtype).transpose(-2, -1) * scale
+    return torch.tanh(products / softcap) * softcap if softcap else products
+
+
+def _masked(
+    scores: torch.Tensor, mask: torch.Tensor | None, causal: bool, first_query: int, window: int, chunks: int
 ) -> torch.Tensor:
     """[b, hq, sq, sk], −∞ where a query does not see a key."""
-    dtype = wide(query.dtype)
-    scores = query.to(dtype) @ _for_each_query_head(key, query).to(dtype).transpose(-2, -1) * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(first_query)
-        scores = scores.masked_fill(~seen, -torch.inf)
+        rows, columns = scores.shape[-2:]
+        seen = torch.arange(columns, device=scores.device)
+        seeing = torch.arange(first_query, first_query + rows, device=scores.device)
+        if chunks:
+            seen = zigzag_places(columns, chunks, scores.device)
+            seeing = seen[first_query : first_query + rows]
+        distance = seeing[:, None] - seen
+        hidden = (distance < 0) | (distance >= window) if window else distance < 0
+        scores = scores.masked_fill(hidden, -torch.inf)
     return scores
 
 
@@ -226,6 +294,7 @@ def _fits_flash(
     causal: bool,
     dropout: float,
     first: Sequence[int],
+    chunks: int,
 ) -> bool:
     """Whether torch's flash kernel computes exactly this call. With causal its queries must be as many as its keys."""
     size = query.shape[-1]
@@ -235,6 +304,7 @@ def _fits_flash(
         and torch.cuda.get_device_capability(query.device) >= _FLASH_CAPABILITY
         and mask is None
         and not dropout
+        and not chunks
         and not (causal and (first[2] or query.shape[-2] != key.shape[-2]))
         and all(t.stride(-1) == 1 for t in (query, key, value))
         and size == value.shape[-1]

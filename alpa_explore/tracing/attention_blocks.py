@@ -15,14 +15,14 @@ import torch
 
 from alpa_explore.tracing.attention import attention, attention_backward, rows_of_heads, wide
 
-_OPTIONS = "bool causal, float scale, int[2] rows, int[2] columns"
+_OPTIONS = "bool causal, float scale, int[2] rows, int[2] columns, int before=0, int window=0, float softcap=0."
 
 
 @torch.library.custom_op(
     "alpa_explore::attention_block",
     mutates_args=(),
     schema="(Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor? output, Tensor? logsumexp,"
-    f" {_OPTIONS}) -> (Tensor, Tensor)",
+    f" {_OPTIONS}, Tensor? sink=None) -> (Tensor, Tensor)",
 )
 def attention_block(
     query: torch.Tensor,
@@ -35,27 +35,35 @@ def attention_block(
     scale: float,
     rows: Sequence[int],
     columns: Sequence[int],
+    before: int = 0,
+    window: int = 0,
+    softcap: float = 0.0,
+    sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(output [b, hq, sq, dv] in fp32 or wider, logsumexp [b, hq, sq]) with the keys `columns` (start, stop) seen too.
 
-    Only the queries `rows` (start, stop) see them; `causal`: the last of these sees all, the one before it all but the
-    last, and so on. Without `output` and `logsumexp` no key was seen before. `mask` is as `rows` × `columns`.
+    Only the queries `rows` (start, stop) see them; `causal`: the last of these is at the place of the last key, or
+    `before` places behind it, and sees what a causal mask with that `window` lets it see. Without `output` and
+    `logsumexp` no key was seen before, only the `sink`. `mask` is as `rows` × `columns`.
     """
     dtype = wide(query.dtype)
     if output is None or logsumexp is None:
         output = rows_of_heads(query.new_zeros(*query.shape[:-1], value.shape[-1], dtype=dtype))
         logsumexp = query.new_full(query.shape[:-1], -torch.inf, dtype=dtype)
+        if sink is not None:
+            logsumexp.copy_(sink.to(dtype)[:, None])
     else:
         output, logsumexp = output.clone(), logsumexp.clone()
     seeing, seen = slice(*rows), slice(*columns)
     if rows[0] == rows[1] or columns[0] == columns[1]:
         return output, logsumexp
     given = tuple(t[:, :, part] for t, part in ((query, seeing), (key, seen), (value, seen)))
-    made, sums = attention(*given, mask, causal, scale, first=_first(causal, rows, columns))
-    before = logsumexp[:, :, seeing]
-    total = torch.logaddexp(before, sums)
+    first = _first(causal, rows, columns, before)
+    made, sums = attention(*given, mask, causal, scale, first=first, window=window, softcap=softcap)
+    known = logsumexp[:, :, seeing]
+    total = torch.logaddexp(known, sums)
     finite = total.masked_fill(total == -torch.inf, 0)
-    shares = (torch.exp(part - finite).unsqueeze(-1) for part in (before, sums))
+    shares = (torch.exp(part - finite).unsqueeze(-1) for part in (known, sums))
     output[:, :, seeing] = output[:, :, seeing] * next(shares) + made.to(dtype) * next(shares)
     logsumexp[:, :, seeing] = total
     return output, logsumexp
@@ -82,6 +90,9 @@ def attention_block_backward(
     scale: float,
     rows: Sequence[int],
     columns: Sequence[int],
+    before: int = 0,
+    window: int = 0,
+    softcap: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(dq in fp32 or wider, dk, dv): those given, with the part of this block added; `output` and `logsumexp` are those
     of all blocks."""
@@ -92,15 +103,17 @@ def attention_block_backward(
     seeing, seen = slice(*rows), slice(*columns)
     dy, q, y, sums = (t[:, :, seeing] for t in (gradient, query, output, logsumexp))
     k, v = (t[:, :, seen] for t in (key, value))
-    parts = attention_backward(dy, q, k, v, mask, y, sums, causal, scale, first=_first(causal, rows, columns))
+    first = _first(causal, rows, columns, before)
+    options = {"first": first, "window": window, "softcap": softcap}
+    parts = attention_backward(dy, q, k, v, mask, y, sums, causal, scale, **options)
     for total, place, part in zip((dq, dk, dv), (seeing, seen, seen), parts, strict=True):
         total[:, :, place] += part
     return dq, dk, dv
 
 
-def _first(causal: bool, rows: Sequence[int], columns: Sequence[int]) -> tuple[int, int, int]:
+def _first(causal: bool, rows: Sequence[int], columns: Sequence[int], before: int) -> tuple[int, int, int]:
     """The position of the first query among the keys."""
-    return 0, 0, (columns[1] - columns[0]) - (rows[1] - rows[0]) if causal else 0
+    return 0, 0, (columns[1] - columns[0]) - (rows[1] - rows[0]) + before if causal else 0
 
 
 @attention_block.register_fake

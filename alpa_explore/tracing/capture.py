@@ -23,6 +23,7 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
+from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
 from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
 from alpa_explore.numerics.collection import no_collection
@@ -119,7 +120,14 @@ def _dtype(precision: str | None) -> torch.dtype | None:
         return None
     precision = full_precision(precision)
     if precision not in PRECISIONS:
-        raise OptionError("Unknown precision", found=repr(precision), remedy=nearest_names(str(precision), PRECISIONS))
+        if recipe_of(precision):
+            raise OptionError(
+                "A model is captured in the dtype of its tensors",
+                found=f"precision={precision!r}, which is one of products",
+                remedy="Capture it in bfloat16, and give this precision to ax.plan.",
+            )
+        known = (*PRECISIONS, *LOW_PRECISIONS)
+        raise OptionError("Unknown precision", found=repr(precision), remedy=nearest_names(str(precision), known))
     dtype: torch.dtype = getattr(torch, precision)
     return dtype
 

@@ -17,7 +17,7 @@ from alpa_explore.store.code_version import code_version
 if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
 
-_DECIDING = ("errors.py", "graph", "models", "numerics", "tracing", "units.py")
+_DECIDING = ("cluster", "errors.py", "graph", "models", "numerics", "tracing", "units.py")
 """The parts of this package on which the capture of a catalogue model depends; their digest is in the key."""
 
 

@@ -11,7 +11,6 @@ from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.blocks.block import Division, block_part, parts_in_sequence
-from alpa_explore.cost.blocks.casts import RECIPES
 from alpa_explore.cost.blocks.ring import in_ring
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
@@ -111,13 +110,14 @@ def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
 
 def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
     """The layout of a run whose tensors have this dtype. OptionError for a device without the precision."""
-    peaks = run.cluster.device.peak_flops
-    products = dtype if run.low_precision is None else RECIPES[run.low_precision].dtype
-    if products not in peaks:
+    device = run.cluster.device
+    if run.low_precision is not None:
+        device = run.cluster.in_precision(run.low_precision).device
+    if dtype not in device.peak_flops:
         raise OptionError(
             "The device does not compute in this precision",
-            found=f"{products} on {run.cluster.device.name}",
-            remedy=f"It has {', '.join(peaks)}.",
+            found=f"{dtype} on {device.name}",
+            remedy=f"It has {', '.join(device.peak_flops)}.",
         )
     return ManualLayout(
         tensor=run.tensor,

@@ -61,7 +61,7 @@ class RunRequest:
     """'none', 'selective' or 'full'. Several where the source does not say: times are those of the first, and it fits
     if it does with one of them."""
     low_precision: str | None
-    """In which linear layers of blocks run, of `casts.RECIPES`; None for the dtype of tensors."""
+    """In which linear layers of blocks run, of `cluster.precisions.RECIPES`; None for the dtype of tensors."""
     counts_reserve: bool
     """Whether the measured memory is the driver's figure, with what the software keeps back, and not what the framework
     allocated."""

@@ -198,3 +198,21 @@ def test_every_ordered_pair_is_measured_once_and_no_host_twice_at_a_time(count) 
     pairs = [(a.name, b.name) for r in rounds for a, b in r]
     assert sorted(pairs) == sorted((a.name, b.name) for a in hosts for b in hosts if a is not b)
     assert all(len({h.name for pair in r for h in pair}) == 2 * len(r) for r in rounds)
+
+
+def test_hosts_of_other_devices_are_refused_with_the_text_of_unlike_nodes() -> None:
+    hosts = (
+        host(1, gpus=(gpu("NVIDIA H100"),)),
+        host(2, gpus=(gpu("NVIDIA A100-SXM4-80GB"),)),
+        host(3, gpus=(gpu("NVIDIA H100"),)),
+    )
+    with pytest.raises(
+        ClusterError, match=r"--cluster (\S+), .*--target torchrun on h1, h3, h2, in this order"
+    ) as raised:
+        cluster_of(hosts, ())
+    text = raised.value.remedy.split("--cluster ")[1].split(",")[0]
+    assert [(k.nodes, k.device.name) for k in Cluster.parse(text).kinds] == [(2, "h100"), (1, "a100-80gb")]
+    two = host(2, gpus=(gpu("NVIDIA A100-SXM4-80GB"),) * 2)
+    with pytest.raises(ClusterError) as raised:
+        cluster_of((hosts[0], two), ())
+    assert "--cluster" not in raised.value.remedy

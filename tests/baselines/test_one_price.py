@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import alpa_explore as ax
@@ -10,6 +12,7 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cluster.precisions import recipe_of
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
@@ -21,6 +24,10 @@ LAYERS, SAMPLES = 4, 2
 
 def llama(layers: int, samples: int) -> TrainingGraph:
     config = LlamaConfig(layers=layers, hidden=2048, heads=16, kv_heads=8, vocabulary=2048, sequence=2048, ffn=5632)
+    return captured(config, samples)
+
+
+def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
     inputs = make_inputs(config, samples, "meta", 0)
     return capture(make_module(config, "meta", 0), inputs, name="llama", precision="bfloat16")
 
@@ -67,6 +74,48 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
     for time in time_parts(plan):
         assert sum(seconds for _, seconds in time.parts) == pytest.approx(plan.predicted.iteration_seconds)
         assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
+
+
+@pytest.mark.parametrize(
+    ("cluster", "precision", "tp", "pp", "dp"),
+    [
+        ("1x4:h100", "fp8", 1, 1, 4),
+        ("1x4:h100", "fp8-current", 2, 2, 1),
+        ("1x4:b200", "mxfp8", 2, 1, 2),
+        ("1x4:b200", "nvfp4", 1, 2, 2),
+    ],
+)
+def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
+    cluster: str, precision: str, tp: int, pp: int, dp: int
+) -> None:
+    """So do what the precision saves, without host time, which would hide the products."""
+    software = replace(Cluster.parse(cluster).software, forward_launch_seconds=0, backward_launch_seconds=0)
+    machines = Cluster.parse(cluster, software=software)
+    sizes = {"hidden": 4096, "heads": 32, "kv_heads": 8, "vocabulary": 2048, "sequence": 4096, "ffn": 14336}
+    config = LlamaConfig(layers=LAYERS, fused_projections=True, **sizes)
+    degrees = {"tp": tp, "dp": dp, "pp": pp}
+    graph = captured(config, dp)
+    whole, low = (
+        ax.baseline(
+            graph, machines, "megatron", num_microbatches=4, num_layers=LAYERS, precision=p, **degrees
+        ).predicted.iteration_seconds
+        for p in (None, precision)
+    )
+    mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
+    work = decoder_work(captured(config.with_periods(2), 1), machines.device, mesh, tensor_role=Role.TENSOR_SEQUENCE)
+    layout = ManualLayout(
+        tensor=tp,
+        data=dp,
+        pipeline=pp,
+        microbatches=4,
+        blocks=(LAYERS // pp,) * pp,
+        head_part=pp - 1,
+        zero_stage=1,
+    )
+    lower = replace(layout, low_precision=recipe_of(precision))
+    layouts = [price_layout(work, machines, each).seconds for each in (layout, lower)]
+    assert low == pytest.approx(layouts[1], rel=0.03)
+    assert whole - low == pytest.approx(layouts[0] - layouts[1], rel=0.1)
 
 
 @pytest.mark.parametrize("cluster", ["1x8:h100@fsdp", "2x8:h100@fsdp"])

@@ -57,3 +57,31 @@ def test_a_device_file_names_one(tmp_path) -> None:
     path.write_text(json.dumps({"device": "h100", "software": "eagre"}))
     with pytest.raises(UnknownNameError, match="eager"):
         Cluster.parse(f"1x2:{path}")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "precision", "nearest"),
+    [
+        ("1x8:a100", "fp8", "bf16"),
+        ("1x8:v100", "nvfp4", "bf16"),
+        ("1x8:h100", "mxfp8", "fp8"),
+        ("1x8:h100", "nvfp4", "fp8"),
+        ("1x8:mi355x", "nvfp4", "mxfp8"),
+        ("1x2:cpu", "fp8-current", "bf16"),
+    ],
+)
+def test_a_precision_that_a_device_lacks_is_refused_with_the_nearest(cluster, precision, nearest) -> None:
+    with pytest.raises(ClusterError, match=rf"The nearest that it has: {nearest}\."):
+        Cluster.parse(cluster).in_precision(precision)
+    Cluster.parse(cluster).in_precision(nearest)
+
+
+def test_a_precision_stays_where_the_software_changes() -> None:
+    low = Cluster.parse("1x8:b200").in_precision("NVFP4")
+    assert low.software.low_precision == "nvfp4"
+    assert low.with_changes(software="fsdp").software.low_precision == "nvfp4"
+    assert low.in_precision("bf16") == low.in_precision(None) == low
+    with pytest.raises(ClusterError, match="fp8"):
+        Software(low_precision="fp9")
+    with pytest.raises(ClusterError, match="mxfp8, nvfp4"):
+        Cluster.parse("1x8:h100", block_formats=("mxfp4",))

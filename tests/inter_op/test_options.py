@@ -16,6 +16,7 @@ from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import best_pipeline, stage_table
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
 from alpa_explore.schedules.catalog import V_SHAPES, build_schedule
 from alpa_explore.schedules.closed_form import closed_form
@@ -215,7 +216,7 @@ def test_a_zero_bubble_schedule_has_a_smaller_bubble_and_holds_as_many_as_there_
     for seed in range(60):
         costs, cluster = random_costs(seed)
         b = (2, 4, 30)[seed % 3]
-        costs = replace(costs, versions=(tuple(range(costs.num_layers)) if recomputes else (),))
+        costs = replace(costs, versions=(Recomputation.of_layers(range(costs.num_layers) if recomputes else ()),))
         found = best_pipeline(costs, cluster, PipelineOptions(schedule="zb-h1"), b)
         expected = brute_force(
             costs,

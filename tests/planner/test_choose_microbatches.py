@@ -116,6 +116,7 @@ def test_auto_with_the_microbatch_fixed_takes_the_least_b_that_is_within_a_perce
     assert again.microbatches
 
 
+@pytest.mark.slow
 def test_a_schedule_that_holds_all_microbatches_bounds_the_b_of_auto():
     graph = ax.capture(module(), torch.empty(8, 64), loss=square)
     gpipe = {"pipeline": ax.PipelineOptions(schedule="gpipe", num_stages=2)}

@@ -301,7 +301,7 @@ def test_numbers_of_numpy_make_the_plan_and_the_file_of_plain_ones(tmp_path):
         ({"layers": 100_000}, LayeringError, "operators"),
         ({"layers": 0}, OptionError, "at least one"),
         ({"solver": "simplex"}, OptionError, "ilp"),
-        ({"precision": "int4"}, OptionError, "float16"),
+        ({"precision": "int4"}, OptionError, "nvfp4"),
     ],
 )
 def test_bad_input_is_explained(options, error, advice):

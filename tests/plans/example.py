@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_meshes, submeshes
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.assemble import choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import (
@@ -150,7 +151,7 @@ def _costs(cluster: Cluster, layers: tuple[PlanLayer, ...]) -> StageCosts:
                     for lean in (False, True)
                 )
     return StageCosts(
-        versions=(tuple(range(len(layers))),),
+        versions=(Recomputation.of_layers(range(len(layers))),),
         num_layers=len(layers),
         submeshes=shapes,
         device_memory_bytes=cluster.device.memory_bytes,

@@ -8,6 +8,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError, RecipeError
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.models.catalog import build
 from alpa_explore.plans.rebuild import capture_again, rebuild
 from alpa_explore.programs.lowering.lower import lower
@@ -146,10 +147,14 @@ def model():
             rebuild(replace(read, model=replace(read.model, recipe=recipe)), allow_import=True)
 
 
-def test_stages_that_rematerialise_some_layers_are_rebuilt_so(tmp_path) -> None:
+def test_stages_that_recompute_some_blocks_are_rebuilt_so(tmp_path) -> None:
     plan = ax.plan("mlp-tiny", "1x2:v100", num_microbatches=2, num_layers=4, delta=1.0, rematerialization="auto")
     versions = [next(c for f in plan.costs.candidates.values() for c in f if c.version == v) for v in (0, 1, 2)]
-    assert [plan.costs.versions[c.version] for c in versions] == [(), (0, 2), (0, 1, 2, 3)]
+    assert [plan.costs.versions[c.version] for c in versions] == [
+        Recomputation(),
+        Recomputation("half"),
+        Recomputation("full"),
+    ]
     whole = next(c for c in plan.costs.candidates[0, 3, 1] if c.version == 1)
     stage = replace(
         plan.stages[0],
@@ -160,7 +165,7 @@ def test_stages_that_rematerialise_some_layers_are_rebuilt_so(tmp_path) -> None:
         solution_key=whole.solution_key,
         operators=plan.details.operators((0, 3), whole),
         tensors=plan.details.tensors((0, 3), whole),
-        rematerialized=(0, 2),
+        recomputation="half",
     )
     half = replace(plan, stages=(stage,))
     half.save(tmp_path / "half.plan.json")

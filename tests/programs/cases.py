@@ -17,6 +17,7 @@ from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
 from alpa_explore.layering import cluster_operators
@@ -25,6 +26,7 @@ from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.schedules.catalog import build_schedule, submeshes_in_turn
+from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.targets import with_counts
@@ -45,10 +47,12 @@ def captured(name, samples, seed, options):
 class Case:
     """A model in float64 with B microbatches of its own."""
 
-    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, context="", **options):
-        """`context` names the ways in which attention may be divided over the sequence."""
+    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, context="", parts=1, **options):
+        """`context` names the ways in which attention may be divided over the sequence; the program runs the graph in
+        zig-zag order for so many `parts`, one process the graph as it was captured."""
         self.context = context
-        self.graph, self.state = captured(name, samples, seed, tuple(options.items()))
+        self.captured, self.state = captured(name, samples, seed, tuple(options.items()))
+        self.graph = in_zigzag_order(self.captured, parts)
         layering = cluster_operators(self.graph, num_layers, delta=1.0)
         self.layer_of_forward = layering.layer_of_forward
         self.layered = assign_layers(self.graph, self.layer_of_forward)
@@ -65,16 +69,18 @@ class Case:
             return moved + 0.1 * torch.randn(moved.shape, generator=generator, dtype=moved.dtype)
         return torch.roll(moved, number, dims=-1)
 
-    def problem(self, first, last, mesh_shape, rematerialized=None):
-        """`rematerialized` names layers; as the graph says unless given."""
+    def problem(self, first, last, mesh_shape, recomputed=None):
+        """`recomputed` are layers, or a kind of recomputation; as the graph says unless given."""
         device = Cluster.parse("1x4:v100").device
         if self.context:
             offered = replace(device.software, context_positions=1, context_factors=self.context)
             device = replace(device, software=offered)
         mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
         stage = self.stage
-        if rematerialized is not None:
-            stage = slice_stages(assign_layers(self.graph, self.layer_of_forward, rematerialized))
+        if recomputed is not None:
+            named = isinstance(recomputed, str)
+            recomputation = Recomputation.parse(recomputed) if named else Recomputation.of_layers(recomputed)
+            stage = slice_stages(assign_layers(self.graph, self.layer_of_forward, recomputation))
         return build_stage_problem(stage(first, last), CostModel(device, mesh))
 
     def program(self, stages, choose, schedule="1f1b", turns=1):
@@ -97,14 +103,15 @@ class Case:
 
     def sequential(self, learning_rate=1e-3):
         """(losses, mean gradients, updated parameters) of one process."""
-        runs = [evaluate(self.graph, {**self.state, **one}) for one in with_counts(self.graph, self.microbatches)]
+        graph = self.captured
+        runs = [evaluate(graph, {**self.state, **one}) for one in with_counts(graph, self.microbatches)]
         gradients, parameters = {}, {}
-        for place, parameter in enumerate(self.graph.parameters):
+        for place, parameter in enumerate(graph.parameters):
             gradients[place] = sum(run[parameter.gradient] for run in runs) / len(runs)
             weight = self.state[parameter.tensor]
-            kind = self.graph.operators[parameter.update].kind
+            kind = graph.operators[parameter.update].kind
             parameters[place] = PieceOptimizer(kind, weight, learning_rate).step(gradients[place])
-        return [float(run[self.graph.loss]) for run in runs], gradients, parameters
+        return [float(run[graph.loss]) for run in runs], gradients, parameters
 
     def assert_equal(self, program):
         made = interpret(program, self.state, self.microbatches)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from alpa_explore.models.catalog import build
-from alpa_explore.models.configs import GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.routed_experts import routed_experts
 
@@ -148,6 +148,15 @@ def decoder(config):
     return lambda samples: (make_module(config, "cpu", 0), make_inputs(config, samples, "cpu", 0))
 
 
+def with_sinks(samples):
+    """Two blocks of attention with sinks, the first with a window."""
+    size = {"hidden": 32, "layers": 2, "heads": 8, "kv_heads": 4, "head": 4, "vocabulary": 64, "sequence": 16}
+    model, inputs = decoder(DecoderConfig(family="own", **size, ffn=64, window=5, sinks=True))(samples)
+    for block in model.h:
+        nn.init.normal_(block.attention.sinks)
+    return model, inputs
+
+
 def decoders(blocks):
     """Small decoders of so many blocks: spelled-out and fused attention, tied and
     untied, with layer norms and RMS norms."""
@@ -176,6 +185,7 @@ OWN = {
     **decoders(1),
     **decoders(2),
     "llama-tiny": llama,
+    "with-sinks": with_sinks,
     "fused-attention": lambda samples: (
         FusedAttention(),
         (torch.randint(0, 32, (samples, 8)), torch.randint(0, 32, (samples, 8))),

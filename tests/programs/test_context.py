@@ -51,3 +51,24 @@ def test_beside_data_and_tensor_parallelism(roles) -> None:
 def test_random_strategies_among_them_equal_the_whole(seed) -> None:
     case = Case(MODEL, samples=2, context=" ".join(sorted(CONTEXT)))
     case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))
+
+
+@pytest.mark.parametrize(("factor", "devices"), [("ring", 2), ("ring", 4), ("ulysses", 4)])
+def test_windows_and_sinks_over_a_divided_sequence_equal_the_whole(factor, devices) -> None:
+    case = Case("with-sinks", samples=1, context=factor)
+    choose = following(Role.CONTEXT)
+    program = case.program([((0, 3), (devices,))], choose)
+    check(program)
+    case.assert_equal(program)
+    assert used(case, (devices,), choose) == {(factor,)}
+
+
+def test_windows_and_sinks_beside_tensor_parallelism() -> None:
+    case = Case("with-sinks", samples=1, num_microbatches=2, context="ring")
+    case.assert_equal(case.program([((0, 3), (2, 2))], following(Role.CONTEXT, Role.TENSOR_SEQUENCE)))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_strategies_with_windows_and_sinks_equal_the_whole(seed) -> None:
+    case = Case("with-sinks", samples=2, context=" ".join(sorted(CONTEXT)))
+    case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))

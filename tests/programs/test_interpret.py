@@ -125,6 +125,20 @@ def test_each_stage_computes_again_what_its_own_layers_do_not_hold_and_gives_the
     assert most[0] > max(most[1:]) or schedule == "zb-h1"
 
 
+@pytest.mark.parametrize("kind", ["norms", "attention", "mlp", "norms+attention", "half", "full"])
+@pytest.mark.parametrize("model", ["gpt-tiny", "llama-tiny"])
+def test_blocks_and_their_parts_are_computed_again_and_give_the_same(model, kind) -> None:
+    """Two layers of two blocks on devices that split every operator; the stages recompute different things."""
+    case = Case(model, num_microbatches=2, num_layers=2)
+    most = {}
+    for one in (kind, "none"):
+        program = case.program([((0, 0), (2,), one), ((1, 1), (2,), one)], optimal)
+        check(program)
+        most[one] = case.assert_equal(program).most_values
+    assert most[kind] < most["none"]
+    case.assert_equal(case.program([((0, 1), (2, 2), kind)], at_random(3), "zb-h1"))
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "sgd_momentum"])
 def test_every_optimizer_steps_on_pieces_as_on_the_whole(optimizer) -> None:
     case = Case("mlp-tiny", optimizer=optimizer)

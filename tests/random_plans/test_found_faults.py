@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
@@ -22,7 +23,7 @@ def plain(family, cuts, layers, schedule="1f1b", turns=1, num_microbatches=2, me
     return Draft(
         family=family,
         cuts=cuts,
-        rematerialized=(),
+        recomputation=Recomputation(),
         schedule=schedule,
         num_microbatches=num_microbatches,
         submeshes=submeshes,

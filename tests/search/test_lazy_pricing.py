@@ -52,9 +52,9 @@ def test_no_choice_of_a_stage_is_faster_or_smaller_than_the_costs_of_other_layer
     for plan, other in (plans, plans[::-1]):
         layered, known = (layered_graphs(p, graph)[0] for p in (plan, other))
         meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
-        least = LowerBounds(layered, where.device, meshes, other=known, known=other.costs, num_microbatches=B)
+        least = LowerBounds(layered, [where.device], meshes, other=known, known=other.costs, num_microbatches=B)
         alone = replace(other.costs, candidates={})
-        shares = LowerBounds(layered, where.device, meshes, other=known, known=alone, num_microbatches=B)
+        shares = LowerBounds(layered, [where.device], meshes, other=known, known=alone, num_microbatches=B)
         for cell, candidates in plan.costs.candidates.items():
             for c in candidates:
                 bound = least.seconds(*cell, c.logical_mesh)
@@ -72,7 +72,7 @@ def test_a_choice_never_holds_less_than_is_said_where_memory_is_short(gpt):
     plan = planned(graph, where, 4)
     (layered,) = layered_graphs(plan, graph)
     meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
-    least = LowerBounds(layered, where.device, meshes, other=layered, known=plan.costs, num_microbatches=B)
+    least = LowerBounds(layered, [where.device], meshes, other=layered, known=plan.costs, num_microbatches=B)
     useful = 0
     for cell, candidates in plan.costs.candidates.items():
         most = least.most_held(*cell)

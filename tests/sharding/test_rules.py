@@ -79,10 +79,13 @@ def test_heavy_operators_are_never_replicated_where_they_can_be_divided():
             coverage = splits_for(operator, tensors)
             assert coverage.heavy
             for strategy in enumerate_strategies(coverage.splits, *shapes, (2, 2), replicable=False):
-                # The last of n blocks of causal queries has 2 − 1 / n times the mean to do.
-                uneven = {s.factor for s in coverage.splits if s.triangular}
-                axes = sum(factor in uneven for factor in strategy.factors)
-                assert strategy.work_share == (2 - 0.5**axes) / 4
+                ramps = {s.factor: s.ramp for s in coverage.splits}
+                blocks = 2 ** sum(bool(ramps[factor]) for factor in strategy.factors)
+                ramp = max(ramps[factor] for factor in strategy.factors)
+                # The cost of 256 rows, of which those of a ramp cost less.
+                cost = [min((row + 0.5) / (256 * ramp), 1.0) if ramp else 1.0 for row in range(256)]
+                busiest = sum(cost[-256 // blocks :]) * blocks / sum(cost)
+                assert strategy.work_share == pytest.approx(busiest / 4, rel=1e-4)
 
 
 def test_an_unknown_operator_is_replicated_with_a_reason():

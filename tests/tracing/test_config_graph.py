@@ -15,6 +15,7 @@ pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 64}
 
 
+@pytest.mark.slow
 def test_blocks_of_a_config_are_unrolled_as_a_whole_capture_has_them(tmp_path, monkeypatch):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 7, "num_key_value_heads": 2, **SIZES}))

@@ -79,6 +79,16 @@ def tokens():
     return {"input_ids": ids, "labels": ids}
 
 
+WINDOWED = {
+    "gpt_oss": ("GptOssConfig", {"num_local_experts": 4, "num_experts_per_tok": 2}, [5, 0]),
+    "gemma2": ("Gemma2Config", {}, [5, 0]),
+    "gemma3": ("Gemma3TextConfig", {"layer_types": ["sliding_attention", "full_attention"]}, [5, 0]),
+    "mistral": ("MistralConfig", {}, [5, 5]),
+    "qwen2": ("Qwen2Config", {"use_sliding_window": True, "max_window_layers": 1}, [0, 5]),
+}
+"""Models with sliding windows: the class of their config, its options, the window of each of two blocks."""
+
+
 def images():
     return {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([0, 1])}
 
@@ -198,3 +208,47 @@ def test_experts_that_do_something_else_are_left_as_the_model_has_them():
     (warning,) = unrecognised_experts_warnings(graph)
     assert "model.layers.0.mlp.experts, model.layers.1.mlp.experts" in warning
     assert not unrecognised_experts_warnings(capture(build("mixtral"), tokens()))
+
+
+def windowed(name):
+    kind, options, _ = WINDOWED[name]
+    config = getattr(transformers, kind)(**GROUPED, head_dim=8, sliding_window=5, **options)
+    return transformers.AutoModelForCausalLM.from_config(config)
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windows_sinks_and_capped_scores_are_options_of_one_operator(name):
+    torch.manual_seed(0)
+    model, inputs = windowed(name), tokens()
+    for parameter in model.parameters():
+        if parameter.dim() < 2 or not torch.isfinite(parameter).all():  # sinks too, or their gradients are alike
+            nn.init.normal_(parameter, std=0.5)
+    graph = capture(model, inputs)
+    assert graph.warnings == ()
+    calls = [o for o in graph.operators if o.kind == "alpa_explore.attention.default"]
+    options = [(*o.arguments, *(None,) * 12)[:12] for o in calls]
+    assert [o[3:5] for o in options] == [(None, True)] * 2
+    assert [o[9] or 0 for o in options] == WINDOWED[name][2]
+    assert [o[10] or 0 for o in options] == [50.0 if name == "gemma2" else 0] * 2
+    assert [o[11] is not None for o in options] == [name == "gpt_oss"] * 2
+    assert not [t.shape for t in graph.tensors if t.shape[-2:] == (16, 16) and len(t.shape) == 4], "all scores"
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    loss = model(**inputs).loss
+    loss.backward()
+    torch.testing.assert_close(values[graph.loss], loss.detach())
+    gradients = dict(model.named_parameters())
+    for parameter in graph.parameters:
+        expected = gradients[parameter.name].grad
+        torch.testing.assert_close(values[parameter.gradient], expected, rtol=1e-4, atol=1e-5, msg=parameter.name)
+
+
+def test_a_mask_with_padding_stays_a_mask():
+    inputs = {**tokens(), "attention_mask": torch.ones(2, 16, dtype=torch.long)}
+    inputs["attention_mask"][0, 12:] = 0
+    for name in ("mistral", "gpt_oss"):
+        model = windowed(name)
+        graph = capture(model, inputs)
+        calls = [o for o in graph.operators if o.kind == "alpa_explore.attention.default"]
+        assert [o.arguments[3] is not None for o in calls] == [True] * 2
+        values = evaluate(graph, initial_values(graph, model, inputs))
+        torch.testing.assert_close(values[graph.loss], model(**inputs).loss.detach())

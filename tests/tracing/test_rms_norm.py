@@ -121,6 +121,7 @@ def test_shapes_that_do_not_belong_together_are_an_error_of_torch():
         capture(Normalised((5,)), inputs())
 
 
+@pytest.mark.slow
 def test_llamas_norms_know_their_backward_operators_and_are_stored_and_resized():
     model, given = build("llama-tiny", 2)
     graph = capture(model, given)

@@ -48,7 +48,14 @@ TINY_OF_TODAY = [
 
 @pytest.mark.parametrize(
     "config",
-    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True), *TINY_OF_TODAY],
+    [
+        TINY_GPT,
+        pytest.param(TINY_MOE, marks=pytest.mark.slow),
+        TINY_FUSED,
+        TINY_LLAMA,
+        replace(TINY_LLAMA, fused_projections=True),
+        *(pytest.param(config, marks=pytest.mark.slow) for config in TINY_OF_TODAY),
+    ],
     ids=["gpt", "moe", "fused gpt", "llama", "fused llama", "deepseek", "qwen3"],
 )
 def test_an_unrolled_graph_equals_a_capture(config):

@@ -38,7 +38,7 @@ from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import Settings, neighbours, settings_of
+from alpa_explore_widgets.session.settings import Settings, device_setting, neighbours, settings_of
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
@@ -324,7 +324,7 @@ def _scheduler_of(state: State, settings: Settings) -> str:
     attachment = state.attachment
     if attachment is None or attachment.cluster is None or attachment.nodes is None:
         return ""
-    return attachment.nodes.scheduler if attachment.cluster.device.name == settings.device else ""
+    return attachment.nodes.scheduler if device_setting(attachment.cluster) == settings.device else ""
 
 
 def _name(s: Settings) -> str:
@@ -399,7 +399,7 @@ def explore(
         microbatch=microbatch,
         nodes=parsed_cluster.nodes,
         devices_per_node=parsed_cluster.devices_per_node,
-        device=parsed_cluster.device.name,
+        device=device_setting(parsed_cluster),
         num_microbatches=count,
         delta=float(delta),
         num_layers=num_layers,

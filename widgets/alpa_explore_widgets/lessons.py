@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time
-from alpa_explore.plans.phrases import stage_phrase
+from alpa_explore.plans.phrases import stage_phrase, submesh_phrase
 from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
@@ -77,7 +77,7 @@ def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
 
 def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
     c = plan.cluster
-    sizes = " + ".join(units.shape(s.submesh) for s in plan.stages)
+    sizes = " + ".join(submesh_phrase(s.submesh, s.device) for s in plan.stages)
     return Lesson(
         shows="Every device in the colour of its stage, filled in proportion to its peak memory.",
         formula="Σ n_i × m_i = N × M: the submeshes n×m of the stages use every device once. A submesh is 1, 2, 4, … "
@@ -155,7 +155,7 @@ def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
 
 
 def _memory(plan: Plan, stage: PlanStage) -> Lesson:
-    capacity = plan.cluster.device.memory_bytes
+    capacity = plan.device_of(stage).memory_bytes
     return Lesson(
         shows="The known solutions of a stage: faster with more memory, or slower with less. The line is the device "
         "memory.",
@@ -219,7 +219,7 @@ def _why(plan: Plan, stage: PlanStage) -> Lesson:
 
 def _search(plan: Plan, _stage: PlanStage) -> Lesson:
     model, p, b, devices = plan.model, plan.predicted, plan.options.num_microbatches, plan.cluster.devices
-    peak = units.flops_per_second(plan.cluster.device.peak(model.precision))
+    peak = units.flops_per_second(plan.peak_flops_per_second)
     return Lesson(
         shows="The plans so far: throughput against memory. No plan is better in both than a plan on the Pareto "
         "frontier.",

@@ -5,6 +5,7 @@
     show        print a plan file
     simulate    simulate the tasks of a plan file
     baselines   compare a plan with manual parallelism
+    baseline_option  `plan --baseline`: a plan by hand
     predict     predict measured training runs, by `validation`, and score the predictions
 
 Plans are printed by `plans.report`. A room of commands must not import another one.

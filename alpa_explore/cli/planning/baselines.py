@@ -65,7 +65,11 @@ def add(commands: Any) -> None:
         metavar="L",
         help="number of layers into which operators are clustered (default: the paper's)",
     )
-    argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
+    argument(
+        "--precision",
+        metavar="NAME",
+        help="bf16, fp16 or fp32; fp8, mxfp8 or nvfp4: of linear layers alone (default: the model's)",
+    )
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
     degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
     for name, what in degrees.items():
@@ -88,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(model, b)
-    cluster = Cluster.parse(options.cluster)
+    cluster = Cluster.parse(options.cluster).in_precision(options.precision)
     kinds = tuple(dict.fromkeys(map(known_kind, options.kind or KINDS)))
     given = Degrees(**{name: getattr(options, name) for name in Degrees.__dataclass_fields__})
     degrees = {kind: given.only(kind) for kind in kinds}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
   alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
+  alpa-explore plan llama-tiny --cluster 1x4:cpu -B 2 --global-batch 4 --baseline megatron cp=2 exchange=ring
   alpa-explore plan gpt-tiny --cluster attached --scheduler tcp://127.0.0.1:8786 -B 4
 
 exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
@@ -36,7 +38,8 @@ exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would
 
 ATTACHED = "attached"
 """The cluster that is made of the hosts of a Dask scheduler."""
-_REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
+_REMATERIALIZATION: dict[str | None, bool | str | None] = {"all": True, "none": False}
+"""Names for `rematerialization`, where they are not its own."""
 
 _OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "expert_capacity")
 """Options that are figures of the device."""
@@ -58,8 +61,8 @@ def add(commands: Any) -> None:
         "--cluster",
         required=True,
         metavar="NxM:DEVICE",
-        help="the cluster, as in 2x8:a100, or a JSON or TOML file; attached: the hosts of --scheduler, whose links are "
-        "measured (see `alpa-explore nodes`)",
+        help="the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML file; attached: the "
+        "hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)",
     )
     argument("--hosts", metavar="H1,H2", help="of the attached hosts only these, by name or address")
     argument("--devices-per-node", type=int, metavar="M", help="devices of an attached host to plan for")
@@ -100,11 +103,13 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
+    add_baseline(parser.add_argument)
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
     argument(
         "--precision",
-        metavar="DTYPE",
-        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's)",
+        metavar="NAME",
+        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, fp8-current, mxfp8 or "
+        "nvfp4: bf16, with linear layers and experts priced in this precision, and the casts that they need",
     )
     argument(
         "--scheduler",
@@ -213,8 +218,11 @@ def _add_beyond_the_paper(group: Any) -> None:
     remat = group.add_mutually_exclusive_group().add_argument
     remat(
         "--remat",
-        choices=("all", "none", "auto"),
-        help="recompute activations in all layers, in none, or where a stage needs it (default: the paper's)",
+        "--rematerialization",
+        metavar="NAME",
+        help="what the backward pass computes again: none, norms, attention, mlp, parts joined by + as "
+        "norms+attention, half or full (every second block, every block; all is full), layers (every layer, as in the "
+        "paper), auto (what each stage needs); by default as the model says",
     )
     remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
 
@@ -230,6 +238,7 @@ def run(options: argparse.Namespace) -> int:
         if path is not None:
             check_target(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
+    by_hand = chosen_baseline(options, pipeline, mappings(spec_constraints))
     model = chosen_model(options)
     microbatches = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch
@@ -245,35 +254,42 @@ def run(options: argparse.Namespace) -> int:
     else:
         _check_not_attached(options)
         cluster = Cluster.parse(options.cluster, **changes)
+    cluster = cluster.in_precision(options.precision)
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import interface
 
+        common = {
+            "num_microbatches": microbatches,
+            "global_batch": batch,
+            "delta": options.delta,
+            "num_layers": options.layers,
+            "precision": options.precision,
+            "rematerialization": _REMATERIALIZATION.get(options.remat, options.remat),
+            "cancel": cancel,
+        }
         try:
-            plan = interface.plan(
-                model.reference,
-                cluster,
-                num_microbatches=microbatches,
-                global_batch=batch,
-                delta=options.delta,
-                num_layers=options.layers,
-                solver=options.solver,
-                precision=options.precision,
-                scheduler=options.scheduler if options.cluster != ATTACHED else None,
-                cache=not options.no_cache,
-                progress=line,
-                cancel=cancel,
-                pipeline=pipeline,
-                rematerialization=_REMATERIALIZATION[options.remat],
-                **mappings(spec_constraints),
-            )
+            if by_hand is not None:
+                plan = by_hand(model.reference, cluster, **common)
+            else:
+                plan = interface.plan(
+                    model.reference,
+                    cluster,
+                    solver=options.solver,
+                    scheduler=options.scheduler if options.cluster != ATTACHED else None,
+                    cache=not options.no_cache,
+                    progress=line,
+                    pipeline=pipeline,
+                    **common,
+                    **mappings(spec_constraints),
+                )
         except CancelledError as error:
             if not cancel.is_set():
                 raise
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
         except InfeasiblePlanError as error:
-            if error.over_bytes is None or microbatches == "auto":
+            if error.over_bytes is None or microbatches == "auto" or by_hand is not None:
                 raise
             line.say(f"looking for more {cluster.device.name} on which it fits; Ctrl-C stops this")
             raise _with_fitting_cluster(
@@ -341,7 +357,7 @@ def _with_fitting_cluster(
     from alpa_explore.planner.request import PlanRequest
     from alpa_explore.planner.resources import solve_cache
 
-    rematerialization = _REMATERIALIZATION[options.remat]
+    rematerialization = _REMATERIALIZATION.get(options.remat, options.remat)
     graph = microbatch_graph(
         model,
         microbatches,

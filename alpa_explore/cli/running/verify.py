@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.random is not None:
         return _random(options)
     from alpa_explore.plans.plan import load_plan
+    from alpa_explore.plans.report.parallelism import parallelism_lines
     from alpa_explore.runtime.verify import verify, verify_interpreted
 
     plan = load_plan(options.file)
@@ -111,6 +112,8 @@ def run(options: argparse.Namespace) -> int:
         print_json(
             {
                 "passed": verification.passed,
+                "parallelism": parallelism_lines(plan),
+                "schedule": plan.options.pipeline.schedule,
                 "tolerance": verification.tolerance,
                 "ranks": verification.ranks,
                 "steps": verification.steps,
@@ -121,6 +124,8 @@ def run(options: argparse.Namespace) -> int:
         )
     else:
         rows = [asdict(max((d for d in verification.differences if d.what == kind), key=_size)) for kind in kinds]
+        for line in parallelism_lines(plan):
+            print(line)
         print(render_table([{**row, "relative_error": f"{row['relative_error']:.1e}"} for row in rows]))
         verdict = "within" if verification.passed else "OVER"
         print(

@@ -1,38 +1,15 @@
-"""Products in a lower precision: the kernels that run in it, and the casts that they need.
-
-A cast reads an operand in two bytes and writes it twice, in the two orders in which products of both passes read it.
-With a scale for each tensor the second copy is a transpose of the first; MXFP8 has a scale for each 32 entries along
-the dim that is summed over, and NVFP4 for 16, so both copies are quantised from the original, and one is transposed.
-Current scaling and NVFP4 read the tensor once more before, for its largest entry; delayed scaling takes that from
-earlier steps. (OCP Microscaling Formats 1.0; Transformer Engine, "Using FP8 and FP4 with Transformer Engine".)
-"""
+"""Products of a block in a lower precision (`cluster.precisions`): the kernels that run in it, and their casts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from alpa_explore.cluster.precisions import RECIPES, Recipe
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PassWork
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """A low precision of products."""
-
-    dtype: str
-    """torch's name."""
-    cast_bytes: float
-    """Bytes that a cast moves for each element."""
-
-
-RECIPES: Mapping[str, Recipe] = {
-    "fp8-delayed": Recipe(dtype="float8_e4m3fn", cast_bytes=2 + 2 * 1),
-    "fp8-current": Recipe(dtype="float8_e4m3fn", cast_bytes=2 + 2 + 2 * 1),
-    "mxfp8": Recipe(dtype="float8_e4m3fn", cast_bytes=2 + 2 * (1 + 1 / 32)),
-    "nvfp4": Recipe(dtype="float4_e2m1fn_x2", cast_bytes=2 + 2 + 2 * (1 / 2 + 1 / 16)),
-}
-"""By name: how scales are found, and what is moved for them."""
+ELEMENT = 2
+"""Bytes of an element of what is cast."""
 CAST_KERNELS = 4
 """Casts of a pass of a block: the inputs of its four products, or their gradients."""
 _PRODUCTS = (KernelKind.PRODUCT, KernelKind.GROUPED_PRODUCT)
@@ -55,7 +32,7 @@ def lowered(kernel: Kernel) -> bool:
 
 
 def _cast(work: PassWork, recipe: Recipe, elements: float) -> PassWork:
-    moved = recipe.cast_bytes * elements / CAST_KERNELS
+    moved = recipe.cast_bytes(ELEMENT) * elements / CAST_KERNELS
     cast = Kernel(flops=1.0, bytes_accessed=moved, dtype="bfloat16", matrix=False)
     kernels = tuple(replace(k, dtype=recipe.dtype) if lowered(k) else k for k in work.kernels)
     return replace(work, kernels=(*kernels, *(cast,) * CAST_KERNELS), launches=work.launches + CAST_KERNELS)

@@ -9,10 +9,11 @@ from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, ink, lines, safe
+from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.tables import Row, comparison_table
-from alpa_explore.plans.report.text import iteration_sum
+from alpa_explore.plans.report.text import fullest, iteration_sum
 
 __all__ = ["baselines_figure", "baselines_html", "baselines_sentence", "comparison_table"]
 
@@ -34,7 +35,7 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
     figure.update_annotations(font_size=13)
     hover = [_hover(plan, row["plan"]) for plan, row in zip(plans, rows, strict=True)]
     _iterations(figure, rows, hover)
-    capacity = plans[0].cluster.device.memory_bytes if plans else 1
+    capacity = plans[0].device_of(fullest(plans[0])).memory_bytes if plans else 1
     _memory(figure, rows, hover, capacity, theme)
     figure.update_yaxes(autorange="reversed", automargin=True)
     height = 180 + 34 * len(rows)
@@ -127,7 +128,8 @@ def _hover(plan: Plan, name: str) -> str:
     return lines(
         f"<b>{safe(name)}</b>",
         iteration_sum(plan),
-        f"{len(plan.stages)} stages on submeshes " + ", ".join(f"{n}×{m}" for n, m in (s.submesh for s in plan.stages)),
+        f"{len(plan.stages)} stages on submeshes "
+        + ", ".join(submesh_phrase(s.submesh, s.device) for s in plan.stages),
         f"bubble {units.percent(p.bubble_fraction)}, peak memory {bytes_with_band(plan, p.peak_bytes_per_device)} of "
-        f"{units.bytes_(plan.cluster.device.memory_bytes)}",
+        f"{units.bytes_(plan.device_of(fullest(plan)).memory_bytes)}",
     )

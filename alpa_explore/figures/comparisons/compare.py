@@ -32,6 +32,7 @@ from alpa_explore.figures.style import (
     stage_color,
     stage_marker,
 )
+from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.compare import PlanComparison, compare_plans
 from alpa_explore.plans.report.tables import stage_of_layer
@@ -178,7 +179,9 @@ def _stages(figure: go.Figure, plan: Plan, name: str, theme: str, *, selectable:
                 offsetgroup="along the model",
                 name=f"stage {stage.index}",
                 marker=stage_marker(stage.index, theme) | {"line": {"width": 1.5, "color": empty(theme)}},
-                text=f"{stage.index}: {units.shape(stage.submesh)}" if end - start > _LABELLED else str(stage.index),
+                text=f"{stage.index}: {submesh_phrase(stage.submesh, stage.device)}"
+                if end - start > _LABELLED
+                else str(stage.index),
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,

@@ -105,8 +105,9 @@ def signed(seconds: float) -> str:
 def stage_text(stage: PlanStage) -> str:
     """'layers 0–2 on 1×4 (logical mesh 2×2), 203 ms per microbatch, 6.3 GiB per device'."""
     seen_as = f" ({logical_mesh_phrase(stage.logical_mesh)})" if stage.logical_mesh != stage.submesh else ""
+    where = on_submesh(stage.layers, stage.submesh, stage.device)
     return (
-        f"{on_submesh(stage.layers, stage.submesh)}{seen_as}, {units.seconds(stage.latency_seconds)} per microbatch, "
+        f"{where}{seen_as}, {units.seconds(stage.latency_seconds)} per microbatch, "
         f"{units.bytes_(stage.peak_bytes)} per device"
     )
 
@@ -169,6 +170,7 @@ def _stages_phrase(comparison: PlanComparison) -> str:
     apart = {
         "layers": [b.index for a, b in pairs if a.layers != b.layers],
         "submesh": [b.index for a, b in pairs if a.submesh != b.submesh],
+        "devices": [b.index for a, b in pairs if a.device != b.device],
         "logical mesh": [b.index for a, b in pairs if a.submesh == b.submesh and a.logical_mesh != b.logical_mesh],
     }
     named = [f"{what} in {_numbers(stages)}" for what, stages in apart.items() if stages]

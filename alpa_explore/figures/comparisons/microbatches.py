@@ -15,6 +15,7 @@ from alpa_explore.figures.style import OKABE_ITO, dress, hatching, ink, lines
 from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
+from alpa_explore.plans.report.text import fullest
 from alpa_explore.questions.microbatches import microbatches_sentence, microbatches_table
 
 __all__ = ["microbatches_figure", "microbatches_sentence", "microbatches_table"]
@@ -121,7 +122,7 @@ def _memory(
     texts: Sequence[str],
     theme: str,
 ) -> None:
-    capacity = plan.cluster.device.memory_bytes
+    capacity = plan.device_of(fullest(plan)).memory_bytes
     needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in tried]
     scale, byte = units.bytes_axis(max([capacity, *(n for n in needed if n is not None)]))
     for name, field, color, shape in _PARTS:

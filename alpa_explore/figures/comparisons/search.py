@@ -18,6 +18,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.no_plan import NoPlan
 from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import fullest
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 
@@ -35,7 +36,7 @@ def search_figure(
     """
     shown = comparable(plan, tried)
     points = points_of(plan, shown)
-    capacity = float(plan.cluster.device.memory_bytes)
+    capacity = float(plan.device_of(fullest(plan)).memory_bytes)
     sizes = [p.predicted.peak_bytes_per_device for _, p in shown]
     x_scale, x_unit = units.bytes_axis(max(sizes))
     x = fitted([size / x_scale for size in sizes], capacity / x_scale)
@@ -211,7 +212,7 @@ def _hover(plan: Plan, point: Point) -> str:
     return lines(
         f"<b>{listed[0]}</b>",
         f"{units.number(point.samples_per_second, 4)} samples/s, T {units.seconds(shown.predicted.iteration_seconds)}",
-        f"peak {units.bytes_(point.peak_bytes)} of {units.bytes_(shown.cluster.device.memory_bytes)}",
+        f"peak {units.bytes_(point.peak_bytes)} of {units.bytes_(shown.device_of(fullest(shown)).memory_bytes)}",
         f"{len(shown.stages)} stage{'' if len(shown.stages) == 1 else 's'}",
         "nearly equal to it:" if others else "",
         *(f"   {text}" for text in listed[1:]),

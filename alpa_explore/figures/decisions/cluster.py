@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -21,9 +22,10 @@ from alpa_explore.figures.style import (
     layout_of,
     lines,
     mixed,
+    safe,
     stage_color,
 )
-from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import bytes_with_band
@@ -40,6 +42,8 @@ _HEAD, _EDGE = 17, 5
 """Height of a heading, and the edge round the boxes below it, in pixels."""
 _NARROW, _CHARACTER = 440, 6.5
 """Width of the nodes in a narrow window, and of a character of a heading, in pixels."""
+_NAMED_STAGES = 6
+"""Stages whose nodes the sentence names one by one."""
 _WIDTH = 0.86
 """Of the box of a device, which has a place of 1."""
 _PARTS = (("weights, gradients, optimizer state", ""), ("activations held", "/"), ("workspace", "x"))
@@ -81,9 +85,7 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         barmode="overlay",
         xaxis=plain
         | {
-            "title": {
-                "text": f"devices of a {unit}, joined by {units.bytes_per_second(cluster.inside_node.bandwidth)} each"
-            },
+            "title": {"text": f"devices of a {unit}, joined by {_inside(cluster)} each"},
             "range": [-0.5 - 2 * edge, width - 0.5],
             "tickmode": "linear",
             "dtick": 1 if width <= 32 else 8,
@@ -93,7 +95,7 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
             "title": {"text": "<br>".join(reversed(joined)) if len(nodes) > 1 else ""},
             "range": [0, len(nodes)],
             "tickvals": [row + 0.5 for row in range(len(nodes))],
-            "ticktext": [f"{unit} {node}" for node in reversed(nodes)],
+            "ticktext": [_node_name(cluster, unit, node) for node in reversed(nodes)],
         },
     )
     bottom, height = _EDGE / pixels, 1 - (_HEAD + 2 * _EDGE) / pixels
@@ -107,15 +109,40 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
     return go.Figure(data=traces, layout=layout)
 
 
+def _node_name(cluster: Cluster, unit: str, node: int) -> str:
+    """'node 0'; of unlike nodes 'node 0<br>h100'."""
+    if not cluster.others:
+        return f"{unit} {node}"
+    return f"{unit} {node}<br>{safe(cluster.part_of(node * cluster.devices_per_node).device.name)}"
+
+
 def cluster_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
-    full, memory = fullest(plan), plan.cluster.device.memory_bytes
+    full = fullest(plan)
+    memory = plan.device_of(full).memory_bytes
     share = units.percent(full.peak_bytes / memory)
     used = f"{bytes_with_band(plan, full.peak_bytes)} of {units.bytes_(memory)} ({share})"
     if len(plan.stages) == 1:
         return f"One stage takes all {plan.cluster.devices} devices, each with {used} in use at the peak."
     stages = f"{len(plan.stages)} stages share the {plan.cluster.devices} devices"
-    return f"{stages}; stage {full.index} is the fullest, with {used}."
+    return f"{stages}{_kinds_phrase(plan)}; stage {full.index} is the fullest, with {used}."
+
+
+def _kinds_phrase(plan: Plan) -> str:
+    """Of unlike nodes, which stages are on which: ': 0 on 1×8 h100, 1 on 1×8 a100'; of many, how many: ': 6 on h100,
+    2 on a100'."""
+    if not plan.cluster.others:
+        return ""
+    if len(plan.stages) > _NAMED_STAGES:
+        counts = Counter(safe(stage.device) for stage in plan.stages)
+        return ": " + ", ".join(f"{count} on {device}" for device, count in counts.items())
+    return ": " + ", ".join(f"{s.index} on {submesh_phrase(s.submesh, s.device)}" for s in plan.stages)
+
+
+def _inside(cluster: Cluster) -> str:
+    """The link inside a node, of every kind."""
+    rates = dict.fromkeys(units.bytes_per_second(kind.inside_node.bandwidth) for kind in cluster.kinds)
+    return " or ".join(rates)
 
 
 def _boxes(plan: Plan, nodes: range, theme: str) -> list[_Box]:
@@ -187,7 +214,7 @@ def _regions(plan: Plan, boxes: list[_Box], theme: str) -> dict[str, Any]:
 def _heading(plan: Plan, stage: PlanStage, devices: int) -> str:
     """As much as fits above so many devices of a node."""
     room = devices * _NARROW / plan.cluster.devices_per_node / _CHARACTER
-    share = units.percent(round(stage.peak_bytes / plan.cluster.device.memory_bytes, 2))
+    share = units.percent(round(stage.peak_bytes / plan.device_of(stage).memory_bytes, 2))
     parts = (f"stage {stage.index}", layers_phrase(stage.layers), f"{units.bytes_(stage.peak_bytes)} ({share})")
     shorter = (f"{stage.index}: {share}", str(stage.index))
     headings = (" · ".join(parts), " · ".join([*parts[:2], share]), f"{parts[0]} · {share}", *shorter)
@@ -216,11 +243,10 @@ def _memories(plan: Plan, boxes: list[_Box], bottom: float, height: float, theme
 def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> list[dict[str, Any]]:
     """The parts of each device's peak, beside each other from the left edge of its box."""
     used = [(b, b.stage) for b in boxes if b.stage is not None]
-    memory = plan.cluster.device.memory_bytes
     filled = [b.column - _WIDTH / 2 for b, _ in used]
     traces = []
     for part, (name, pattern) in enumerate(_PARTS):
-        widths = [_WIDTH * _parts(stage)[part] / memory for _, stage in used]
+        widths = [_WIDTH * _parts(stage)[part] / plan.device_of(stage).memory_bytes for _, stage in used]
         traces.append(
             {
                 "type": "bar",
@@ -242,13 +268,14 @@ def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> li
 def _legend(plan: Plan, theme: str) -> list[dict[str, Any]]:
     """Grey, no stage's colour: the hatching distinguishes the parts."""
     entry = {"type": "bar", "x": [None], "y": [None], "hoverinfo": "skip"}
+    memories = dict.fromkeys(units.bytes_(kind.device.memory_bytes) for kind in plan.cluster.kinds)
     free = {"color": ground(theme), "line": {"color": ink(theme), "width": 1}}
     return [
         *(
             entry | {"name": name, "marker": {"color": faint(theme), "pattern": hatching(pattern)}}
             for name, pattern in _PARTS
         ),
-        entry | {"name": f"free of {units.bytes_(plan.cluster.device.memory_bytes)}", "marker": free},
+        entry | {"name": f"free of {' or '.join(memories)}", "marker": free},
     ]
 
 
@@ -258,7 +285,10 @@ def _parts(stage: PlanStage) -> tuple[float, float, float]:
 
 def _text(plan: Plan, box: _Box) -> str:
     per_node = plan.cluster.devices_per_node
-    title = f"<b>device {box.device}</b> ({_place(plan.cluster, box.device)}, device {box.device % per_node} in it)"
+    kind = f"{safe(plan.cluster.part_of(box.device).device.name)}, " if plan.cluster.others else ""
+    title = (
+        f"<b>device {box.device}</b> ({kind}{_place(plan.cluster, box.device)}, device {box.device % per_node} in it)"
+    )
     stage = box.stage
     if stage is None:
         return lines(title, "not used")
@@ -275,7 +305,7 @@ def _place(cluster: Cluster, device: int) -> str:
 
 
 def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
-    memory = plan.cluster.device.memory_bytes
+    memory = plan.device_of(stage).memory_bytes
     share = units.percent(stage.peak_bytes / memory)
     return (
         stage_phrase(stage),

@@ -23,8 +23,8 @@ from alpa_explore.figures.style import HEAT, empty
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.report.tables import Row
 
-Shape = tuple[int, int]
-"""Nodes, and devices of each."""
+Place = tuple[tuple[int, int], str]
+"""A submesh – nodes, and devices of each –, and of unlike nodes the name of its devices."""
 
 _WIDTH = 600
 """Of the panels in a JupyterLab window of usual size; in pixels, as all below."""
@@ -46,7 +46,7 @@ _STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class Panel:
     """A submesh, and the numbers of layers that have a row."""
 
-    submesh: Shape
+    place: Place
     least: int
     """Of a range that is known."""
     most: int
@@ -153,22 +153,27 @@ class PanelGrid:
         )
 
 
-def choose_panels(rows: Sequence[Row], slowest: float, submeshes: Sequence[Shape] | None) -> list[Panel]:
+def choose_panels(rows: Sequence[Row], slowest: float, submeshes: Sequence[Place] | None) -> list[Panel]:
     """Those asked for, or those that the plan uses, then the smallest that are useful, up to the limit.
 
     `slowest`: seconds above which a range is of no use.
     """
-    by_shape: dict[Shape, list[Row]] = {}
+    by_shape: dict[Place, list[Row]] = {}
     for row in rows:
-        by_shape.setdefault(row["submesh"], []).append(row)
+        by_shape.setdefault(place_of(row), []).append(row)
     panels = [_panel(shape, of_shape, slowest) for shape, of_shape in by_shape.items()]
     if submeshes is not None:
-        return [panel for panel in panels if panel.submesh in submeshes]
-    useful = sorted((p for p in panels if p.useful or p.used), key=lambda p: (not p.used, p.submesh))
+        return [panel for panel in panels if panel.place in submeshes]
+    useful = sorted((p for p in panels if p.useful or p.used), key=lambda p: (not p.used, p.place))
     return useful[: max(tuning.STAGE_COST_PANELS, sum(p.used for p in useful))]
 
 
-def _panel(shape: Shape, rows: Sequence[Row], slowest: float) -> Panel:
+def place_of(row: Row) -> Place:
+    """Where a row of the table of stage costs is."""
+    return row["submesh"], row.get("device", "")
+
+
+def _panel(place: Place, rows: Sequence[Row], slowest: float) -> Panel:
     counts = [row["layers"][1] - row["layers"][0] + 1 for row in rows]
     useful = [
         n
@@ -178,7 +183,7 @@ def _panel(shape: Shape, rows: Sequence[Row], slowest: float) -> Panel:
     # One row below those shows where memory, or use, ends.
     end = max(max(useful, default=0) + 1, min(counts))
     return Panel(
-        submesh=shape,
+        place=place,
         least=min(counts),
         most=max(n for n in counts if n <= end),
         useful=bool(useful),

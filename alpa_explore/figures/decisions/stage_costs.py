@@ -10,11 +10,20 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.cluster import Submesh
 from alpa_explore.figures import tuning
-from alpa_explore.figures.decisions.stage_cost_grid import Colors, Panel, PanelGrid, choose_panels, lay_out
+from alpa_explore.figures.decisions.stage_cost_grid import (
+    Colors,
+    Panel,
+    PanelGrid,
+    Place,
+    choose_panels,
+    lay_out,
+    place_of,
+)
 from alpa_explore.figures.keys import key, link
 from alpa_explore.figures.style import HOVER_TEXT, faint, ground, ink, layout_of, lines, stage_color
-from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh
+from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table, stage_of_layer
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
@@ -32,7 +41,7 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
     `tuning.STAGE_COST_PANELS`.
     """
     rows = stage_costs_table(plan)
-    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    shapes = [_place(plan, m) for m in plan.costs.submeshes]
     asked = None if submeshes is None else [shapes[i] for i in submeshes if 0 <= i < len(shapes)]
     panels = choose_panels(rows, _slowest(plan), asked)
     grids = lay_out(len(plan.layers), panels)
@@ -128,6 +137,17 @@ def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
     )
 
 
+def _place(plan: Plan, submesh: Submesh) -> Place:
+    devices = plan.cluster.kinds[submesh.kind].device.name if plan.cluster.others else ""
+    return (submesh.nodes, submesh.devices_per_node), devices
+
+
+def _memory(plan: Plan, row: Row) -> int:
+    """Of a device where the row is, in bytes."""
+    kinds = [kind.device for kind in plan.cluster.kinds]
+    return next(kind.memory_bytes for kind in kinds if row.get("device", kind.name) == kind.name)
+
+
 def _slowest(plan: Plan) -> float:
     """Seconds above which the latency of a range does not matter."""
     return tuning.STAGE_COST_RATIO * plan.predicted.t_max_seconds
@@ -135,12 +155,12 @@ def _slowest(plan: Plan) -> float:
 
 def _left_out(rows: list[Row], panels: Sequence[Panel]) -> str:
     """What has no cell, and why."""
-    most = {p.submesh: p.most for p in panels}
-    shapes = dict.fromkeys(row["submesh"] for row in rows)
-    missing = [units.shape(shape) for shape in shapes if shape not in most]
+    most = {p.place: p.most for p in panels}
+    shapes = dict.fromkeys(map(place_of, rows))
+    missing = [submesh_phrase(*shape) for shape in shapes if shape not in most]
     few = len(missing) <= 4
     parts = [
-        "longer ranges" if any(r["layers"][1] - r["layers"][0] >= most.get(r["submesh"], 10**6) for r in rows) else "",
+        "longer ranges" if any(r["layers"][1] - r["layers"][0] >= most.get(place_of(r), 10**6) for r in rows) else "",
         ", ".join(missing) if few else f"{len(missing)} of the {len(shapes)} submeshes",
     ]
     named = " and ".join(part for part in parts if part)
@@ -165,10 +185,10 @@ class _Cell:
 
 def _cells(rows: list[Row], grid: PanelGrid) -> list[_Cell]:
     """The cell of every row of the table that has one."""
-    number = {panel.submesh: i for i, panel in enumerate(grid.panels)}
+    number = {panel.place: i for i, panel in enumerate(grid.panels)}
     cells = []
     for row in rows:
-        panel, (first, last) = number.get(row["submesh"]), row["layers"]
+        panel, (first, last) = number.get(place_of(row)), row["layers"]
         if panel is not None and last - first < grid.panels[panel].most:
             y, x = grid.cell(panel, (first, last))
             cells.append(_Cell(row=row, y=y, x=x))
@@ -247,7 +267,7 @@ def _headings(grid: PanelGrid) -> dict[str, Any]:
         "x": [x - 0.5 for _, x in corners],
         "y": [y - 0.5 - 10 / grid.cell_pixels for y, _ in corners],
         "mode": "text",
-        "text": [f"<b>{units.shape(p.submesh)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
+        "text": [f"<b>{submesh_phrase(*p.place)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
         "textposition": "middle right",
         "hoverinfo": "skip",
         "cliponaxis": False,
@@ -298,11 +318,11 @@ def _hover_text(plan: Plan, row: Row) -> str:
     provenance = PROVENANCE_PHRASES[row["provenance"]]
     peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
     if not held:
-        memory = f"does not fit: needs {units.bytes_(peak)} or more of {units.bytes_(plan.costs.device_memory_bytes)}"
+        memory = f"does not fit: needs {units.bytes_(peak)} or more of {units.bytes_(_memory(plan, row))}"
     else:
         memory = "can hold all microbatches" if held >= b else f"can hold {held} microbatches"
     return lines(
-        f"<b>{on_submesh(row['layers'], row['submesh'])}</b>",
+        f"<b>{on_submesh(row['layers'], row['submesh'], row.get('device', ''))}</b>",
         f"{units.seconds(row['latency_seconds'])} per microbatch, {logical_mesh_phrase(row['logical_mesh'])}",
         f"weights {units.bytes_(row['weight_bytes'])}, activations {units.bytes_(row['activation_bytes'])} a "
         f"microbatch, workspace {units.bytes_(row['workspace_bytes'])}",

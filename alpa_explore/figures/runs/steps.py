@@ -34,7 +34,7 @@ def steps_figure(
         column_widths=[0.5, 0.5],
         subplot_titles=(
             "loss, mean of the microbatches",
-            f"time of a step (dashed: predicted for {safe(plan.cluster.device.name)})",
+            f"time of a step (dashed: predicted for {safe(plan.cluster.device_name)})",
         ),
     )
     figure.update_annotations(font_size=13)
@@ -118,7 +118,7 @@ def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicte
     ratio = f", {took / predicted_seconds:.3g} × the" if predicted_seconds else "; the"
     return (
         f"{steps[-1].step + 1:,} of {total:,} steps of {plan.model.name} done: {loss}, and a step takes "
-        f"{units.seconds(took)}{ratio} {units.seconds(predicted_seconds)} predicted for {plan.cluster.device.name}"
+        f"{units.seconds(took)}{ratio} {units.seconds(predicted_seconds)} predicted for {plan.cluster.device_name}"
         f"{_parts(plan, predicted_seconds)}."
     )
 

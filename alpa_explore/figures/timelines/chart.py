@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.timelines.parts import Part
 from alpa_explore.numerics.arrays import Flags, Floats
+from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.timeline_tables import row_word
 from alpa_explore.schedules.simulator.timeline import Timeline
@@ -63,7 +63,7 @@ class TimelineChart:
     def row_names(self) -> list[str]:
         """What each row shows: 'stage 2 · 1×8'; 'submesh 2 · 1×8' where it runs several stages."""
         word = row_word(self.timeline.schedule)
-        return [f"{word} {s.index} · {units.shape(s.submesh)}" for s in self.plan.stages]
+        return [f"{word} {s.index} · {submesh_phrase(s.submesh, s.device)}" for s in self.plan.stages]
 
     def add(self, trace: dict[str, Any], *, memory: bool = False) -> None:
         """Draw a trace in the rows of the tasks, or in the chart of memory; it is listed in the legend only once."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import ink, stage_color
+from alpa_explore.figures.style import ink, safe, stage_color
 from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.sampling import largest_between, rounded, with_gaps
 from alpa_explore.numerics.arrays import Floats
@@ -23,7 +23,8 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
 
     Returns the unit of the axis and its end, above which nothing is drawn.
     """
-    timeline, capacity = chart.timeline, float(chart.plan.cluster.device.memory_bytes)
+    timeline, kinds = chart.timeline, [kind.device for kind in chart.plan.cluster.kinds]
+    capacity = float(max(kind.memory_bytes for kind in kinds))
     curves = [memory_curve(timeline, p) for p in range(timeline.schedule.num_submeshes)]
     by_peak = sorted(range(len(curves)), key=lambda p: -curves[p].peak_bytes)
     fullest = curves[by_peak[0]]
@@ -50,13 +51,21 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
             },
             memory=True,
         )
+    named = {kind.memory_bytes: safe(kind.name) if len(kinds) > 1 else "device" for kind in kinds}
+    for limit, name in named.items():
+        _limit(chart, limit, scale, name)
+    return unit, _HEADROOM * max(capacity, fullest.peak_bytes) / scale
+
+
+def _limit(chart: TimelineChart, limit: int, scale: float, name: str) -> None:
+    """The memory of a device as a line; `name` is that of its kind."""
     chart.add(
         {
             "type": "scatter",
             "mode": "lines+text",
             "x": [chart.parts[0].at / chart.scale, (chart.parts[0].at + chart.length) / chart.scale],
-            "y": [capacity / scale] * 2,
-            "text": [f"a device has {units.bytes_(capacity)}"],
+            "y": [limit / scale] * 2,
+            "text": [f"a {name} has {units.bytes_(limit)}"],
             "textposition": "top right",
             "textfont": {"size": 11},
             "name": "memory of a device",
@@ -66,7 +75,6 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
         },
         memory=True,
     )
-    return unit, _HEADROOM * max(capacity, fullest.peak_bytes) / scale
 
 
 def _contents(chart: TimelineChart, curve: MemoryCurve, name: str, color: str, scale: float, unit: str) -> None:

@@ -179,13 +179,15 @@ class _LabelSearch:
             option_seconds = o.totals[:, 0] + self.price.inverse_b * o.totals[:, 1]
             option_bytes = o.totals[:, 2] + self.price.microbatches_held * o.totals[:, 3]
             labels = self.labels[-1]
-            # Every label with every option that begins in its state.
-            previous, option = np.nonzero(labels.state[:, None] == o.left[None, :])
+            bound, behind = min(self.best, self.most), potentials.behind[i + 1]
+            reaching = labels.seconds + memory_price * (labels.bytes - self.room)
+            remaining = option_seconds + memory_price * option_bytes + behind[o.right]
+            previous, option = _pairs_below(labels.state, reaching, o.left, remaining, bound)
             seconds = labels.seconds[previous] + option_seconds[option]
             held_bytes = labels.bytes[previous] + option_bytes[option]
             state = o.right[option]
-            reachable = seconds + memory_price * (held_bytes - self.room) + potentials.behind[i + 1][state]
-            kept = reachable < min(self.best, self.most)
+            reachable = seconds + memory_price * (held_bytes - self.room) + behind[state]
+            kept = reachable < bound
             extended = _Labels(state[kept], seconds[kept], held_bytes[kept], previous[kept], option[kept])
             self.labels.append(_undominated(extended))
 
@@ -204,12 +206,39 @@ class _LabelSearch:
             yield float(last.seconds[i]), chosen[::-1]
 
 
+def _pairs_below(state: Ints, reaching: Floats, left: Ints, remaining: Floats, bound: float) -> tuple[Ints, Ints]:
+    """(label, option), by label and then by option, of all pairs of a label and an option that begins in its state
+    with reaching + remaining < bound, and of a few above it by less than rounding: [labels], [options] -> [pairs].
+
+    Options of a state are sorted by what remains, so that pairs above the bound are never made: there can be thousands
+    of times as many.
+    """
+    if not len(state):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.lexsort((remaining, left))
+    by_state = np.argsort(state, kind="stable")
+    states, first = np.unique(state[by_state], return_index=True)
+    starts, stops = (np.searchsorted(left[order], states, side) for side in ("left", "right"))
+    values = np.concatenate([reaching, remaining[np.isfinite(remaining)], [bound]])
+    rounding = tuning.ROUNDING * float(np.abs(values).max())
+    counts = np.zeros(len(state), np.int64)
+    begins = np.zeros(len(state), np.int64)
+    for labels, start, stop in zip(np.split(by_state, first[1:]), starts, stops, strict=True):
+        below = np.searchsorted(remaining[order[start:stop]], bound + rounding - reaching[labels])
+        counts[labels], begins[labels] = below, start
+    label = np.repeat(np.arange(len(state)), counts)
+    within = np.arange(len(label)) - np.repeat(np.cumsum(counts) - counts, counts)
+    option = order[begins[label] + within]
+    by_option = np.lexsort((option, label))
+    return label[by_option], option[by_option]
+
+
 def _undominated(labels: _Labels) -> _Labels:
     """Labels that no other at the same state beats in both seconds and bytes."""
     order = np.lexsort((labels.seconds, labels.bytes, labels.state))
     kept: list[Ints] = []
-    for s in np.unique(labels.state):
-        at_state = order[labels.state[order] == s]
+    of_states = np.split(order, np.flatnonzero(np.diff(labels.state[order])) + 1)
+    for at_state in of_states if len(order) else ():
         quickest = np.minimum.accumulate(labels.seconds[at_state])
         first = np.concatenate([[True], quickest[1:] < quickest[:-1]])
         at_state = at_state[first]

@@ -49,7 +49,9 @@ class PrefixCosts:
         """With one more block."""
         longer = PrefixCosts(len(self.costs), self.direction)
         costs = table.costs
-        longer.costs = np.empty((len(costs), costs.shape[2 if self.direction > 0 else 1]))
+        near, far = (1, 2) if self.direction > 0 else (2, 1)
+        assert costs.shape[near] == self.costs.shape[1], "neighbouring blocks have the same separator"
+        longer.costs = np.empty((len(costs), costs.shape[far]))
         backpointers = np.empty(longer.costs.shape, dtype=np.int64)
         kernel = kernels.extend_right if self.direction > 0 else kernels.extend_left
         kernel(self.costs, costs, longer.costs, backpointers)

@@ -34,6 +34,8 @@ OPTION_PRICES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 MOST_SLACK = 0.02
 """Slack of the pairs of states that label setting considers, relative to the bound, where no choice that fits is known.
 Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+ROUNDING = 1e-9
+"""Of the largest figure: labels that are above a bound by less are computed, and compared with it, again."""
 MOST_LABELS = 400
 """Labels kept at one state; more are thinned out evenly. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""

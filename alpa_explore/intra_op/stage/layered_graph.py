@@ -1,27 +1,27 @@
 """The training graph cut into layers: the layer of every operator, what is held, and what is recomputed.
 
-A rematerialised layer holds only the tensors that enter it; its backward pass first runs its forward operators again.
-Any other layer holds every forward tensor that one of its backward operators reads.
+A layer holds every forward tensor that one of its backward operators reads and that is not recomputed (`segments`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
-from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.graph import Operator, Phase, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
+from alpa_explore.graph.low_precision import in_low_precision
+from alpa_explore.intra_op.stage.recomputation import Recomputation
+from alpa_explore.intra_op.stage.segments import hold
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 Place = TypeVar("Place", int, tuple[int, int])
 
 UPDATE_LAYER = -1
 """The layer of every update-phase operator."""
-_HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.ROUTED)
-"""Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,10 +34,13 @@ class LayeredGraph:
     """For each operator its layer; UPDATE_LAYER for the update phase."""
     storage: tuple[int, ...]
     """For each tensor the tensor whose memory it shares: itself, or the first tensor of a chain of views."""
-    rematerialized: tuple[int, ...]
-    """Layers that hold only the tensors that enter them, ascending."""
+    recomputation: Recomputation
     recomputed: frozenset[int]
     """Forward operators that the backward pass runs again."""
+    segment_of: tuple[int, ...]
+    """For each operator the segment with which it is recomputed; `segments.KEPT` where it is not."""
+    waits: Mapping[int, tuple[int, ...]]
+    """Backward operator -> the segments that must have been recomputed before it."""
     uses: tuple[int, ...]
     """For each operator how often its outputs are read, in all layers together."""
     products: tuple[tuple[int | None, int | None], ...]
@@ -56,14 +59,16 @@ class LayeredGraph:
 def assign_layers(
     graph: TrainingGraph,
     layer_of_forward: tuple[int, ...],
-    rematerialized: Collection[int] | None = None,
+    recomputation: Recomputation | None = None,
     spec_constraints: Collection[SpecConstraint] = (),
     *,
     software: Software | None = None,
 ) -> LayeredGraph:
-    """Extend a layering of the forward operators to the whole graph, and fuse what `software` fuses.
+    """Extend a layering of the forward operators to the whole graph, mark what `software` computes in a lower
+    precision, and fuse what it fuses.
 
-    `rematerialized` are layers; by default all of them where `graph.rematerialization` is set, else none.
+    By default all layers are recomputed where `graph.rematerialization` is set, else nothing. OptionError where the
+    model has nothing of the kind that `recomputation` names.
     """
     layer_of = []
     for operator in graph.operators:
@@ -75,14 +80,15 @@ def assign_layers(
         else:
             layer_of.append(UPDATE_LAYER)
     move_sums(graph, layer_of)
+    if software is not None and software.low_precision:
+        graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
     if software is not None and software.fuses_pointwise:
         graph = fuse(graph, layer_of)
     storage = _storage(graph)
     num_layers = max(layer_of_forward) + 1
-    if rematerialized is None:
-        rematerialized = range(num_layers) if graph.rematerialization else ()
-    rematerialized_layers = frozenset(rematerialized)
-    recomputed = _recomputed(graph, layer_of, rematerialized_layers)
+    if recomputation is None:
+        recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
+    kept = hold(graph, layer_of, storage, recomputation)
     operator_names = {o.name for o in graph.operators}
     stored_names = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operator_names}
     return LayeredGraph(
@@ -90,11 +96,13 @@ def assign_layers(
         num_layers=num_layers,
         layer_of=tuple(layer_of),
         storage=storage,
-        recomputed=recomputed,
+        recomputation=recomputation,
+        recomputed=kept.recomputed,
+        segment_of=kept.segment_of,
+        waits=kept.waits,
         uses=_uses(graph),
         products=_products(graph),
-        held=_held(graph, layer_of, storage, rematerialized_layers, recomputed),
-        rematerialized=tuple(sorted(rematerialized_layers)),
+        held=kept.held,
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
         spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
         stored_constraints=_by_name(stored_names, spec_constraints),
@@ -113,32 +121,6 @@ def move_sums(graph: TrainingGraph, places: list[Place]) -> None:
             terms = [places[p] for p in producers if p is not None and graph.operators[p].phase is Phase.BACKWARD]
             if len(terms) == 2 and places[operator.index] < min(terms):
                 places[operator.index] = min(terms)
-
-
-def _held(
-    graph: TrainingGraph,
-    layer_of: Sequence[int],
-    storage: Sequence[int],
-    rematerialized: frozenset[int],
-    recomputed: frozenset[int],
-) -> tuple[tuple[int, ...], ...]:
-    """For each layer the storage tensors held from its forward to its backward pass, ascending."""
-    held: list[set[int]] = [set() for _ in range(max(layer_of) + 1)]
-    for operator in graph.operators:
-        if operator.phase is Phase.UPDATE:
-            continue
-        reads_held = operator.phase is Phase.BACKWARD or operator.index in recomputed
-        for tensor in operator.inputs if reads_held else ():
-            kind, producer = graph.tensors[tensor].kind, graph.tensors[tensor].producer
-            made_forward = producer is not None and graph.operators[producer].phase is Phase.FORWARD
-            base = graph.tensors[storage[tensor]]
-            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in _HELD_KINDS:
-                continue
-            layer = layer_of[operator.index]
-            if layer in rematerialized and producer is not None and layer_of[producer] == layer:
-                continue  # recomputed from the inputs of the layer
-            held[layer].add(base.index)
-    return tuple(tuple(sorted(tensors)) for tensors in held)
 
 
 def _by_name(
@@ -188,25 +170,6 @@ def _storage(graph: TrainingGraph) -> tuple[int, ...]:
         if is_view(operator):
             storage[operator.outputs[0]] = storage[operator.inputs[0]]
     return tuple(storage)
-
-
-def _recomputed(graph: TrainingGraph, layer_of: list[int], layers: frozenset[int]) -> frozenset[int]:
-    """The forward operators of `layers` on which backward operators of the same layer depend, directly or through other
-    operators of that layer."""
-    recomputed: set[int] = set()
-    for operator in graph.operators:
-        layer = layer_of[operator.index]
-        if operator.phase is not Phase.BACKWARD or layer not in layers:
-            continue
-        stack = list(operator.inputs)
-        while stack:
-            producer = graph.tensors[stack.pop()].producer
-            if producer is None or producer in recomputed or layer_of[producer] != layer:
-                continue
-            if graph.operators[producer].phase is Phase.FORWARD:
-                recomputed.add(producer)
-                stack.extend(graph.operators[producer].inputs)
-    return frozenset(recomputed)
 
 
 def _contributions(graph: TrainingGraph, gradient: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """When each tensor of a stage is alive while one microbatch runs forward and backward.
 
-The order of execution is: forward operators, then backward operators; before the first backward operator of a layer run
-the recomputed forward operators of that layer. Weights, accumulated gradients and held activations are counted
+The order of execution is: forward operators, then backward operators; before the first backward operator that waits
+for a segment run its recomputed forward operators. Weights, accumulated gradients and held activations are counted
 elsewhere; the other tensors alive are the workspace.
 """
 
@@ -33,11 +33,12 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
     recomputed_of: dict[int, list[int]] = {}
     for index in stage.operators:
         if index in layered.recomputed:
-            recomputed_of.setdefault(layered.layer_of[index], []).append(index)
+            recomputed_of.setdefault(layered.segment_of[index], []).append(index)
     order: list[int] = []
     for index in stage.operators:
         if graph.operators[index].phase is Phase.BACKWARD:
-            order.extend(recomputed_of.pop(layered.layer_of[index], ()))
+            for segment in layered.waits.get(index, ()):
+                order.extend(recomputed_of.pop(segment, ()))
         order.append(index)
     held = set(stage.held)
     spans: dict[int, tuple[int, int]] = {}

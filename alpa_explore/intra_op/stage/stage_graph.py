@@ -12,6 +12,8 @@ import numpy as np
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
+from alpa_explore.intra_op.stage.segments import KEPT
 from alpa_explore.numerics.arrays import Flags, Ints
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
@@ -135,8 +137,8 @@ class StageSlicer:
             graph = self.layered.graph
             inner_operators = {o for begin, end in inner for o in self._operators(begin, end)}
             touched = {t for o in inner_operators for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
-            for grads in self._gradients:
-                if not touched.isdisjoint(grads):
+            for together, grads in self._gradients:
+                if not touched.isdisjoint(together):
                     touched |= grads
             adjacent = (
                 o
@@ -148,9 +150,18 @@ class StageSlicer:
         return self._stages[key]
 
     @cached_property
-    def _gradients(self) -> list[frozenset[int]]:
-        """For each gradient that is a sum of several tensors, these tensors."""
-        return [frozenset(grads) for grads in self.layered.contributions if len(grads) > 1]
+    def _gradients(self) -> list[tuple[frozenset[int], frozenset[int]]]:
+        """(tensors, terms of a gradient): whoever touches one of the tensors is beside all that make a term. They are
+        the terms where there are several, and the weight where several layers read it or make a term."""
+        graph, layer_of = self.layered.graph, self.layered.layer_of
+        gradients = []
+        for parameter, grads in zip(graph.parameters, self.layered.contributions, strict=True):
+            makers = (graph.tensors[t].producer for t in grads)
+            users = {*graph.readers.get(parameter.tensor, ()), *(maker for maker in makers if maker is not None)}
+            spread = len({layer_of[user] for user in users} - {UPDATE_LAYER}) > 1
+            if spread or len(grads) > 1:
+                gradients.append((frozenset((*grads, parameter.tensor) if spread else grads), frozenset(grads)))
+        return gradients
 
     def _computed_apart(self) -> list[tuple[int, list[int]]]:
         """(parameter, producers of its gradient) of the parameters of which a layer computes a gradient that does not
@@ -249,6 +260,9 @@ class StageSlicer:
         digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
         if self.layers_apart:
             digest.update((rows.layers[operators] - stage.first).tobytes())
+        if layered.recomputation.name not in (NONE, LAYERS):  # the workspace depends on where segments begin
+            segments = [s for o in stage.operators if (s := layered.segment_of[o]) != KEPT]
+            digest.update(_numbers(np.array(segments, dtype=np.int64), max(segments, default=0) + 1)[0].tobytes())
         digest.update(b"".join([self._digests[self._digest_of[o]] for o in stage.operators]))
         return digest.hexdigest()
 

@@ -29,10 +29,21 @@ def causal_attention(
     With `window` it sees that many tokens, itself included. A sink is a logit of each head that takes part in the
     softmax and has no value: it scales what attention without it gives by σ(logsumexp of the scores − sink).
     """
-    grouped = q_BHSD.shape[1] != k_BKSD.shape[1]
     if window is None and sinks_H is None:
+        grouped = q_BHSD.shape[1] != k_BKSD.shape[1]
         whole: torch.Tensor = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=grouped)
         return whole
+    return _spelled_out(q_BHSD, k_BKSD, v_BKSD, window, sinks_H)
+
+
+def _spelled_out(
+    q_BHSD: torch.Tensor,
+    k_BKSD: torch.Tensor,
+    v_BKSD: torch.Tensor,
+    window: int | None,
+    sinks_H: torch.Tensor | None,
+) -> torch.Tensor:
+    """With all scores. A capture puts one operator in its place (`tracing.joint_graph.calls.attention`)."""
     k_BHSD, v_BHSD = (t.repeat_interleave(q_BHSD.shape[1] // t.shape[1], dim=1) for t in (k_BKSD, v_BKSD))
     scores_BHSS = (q_BHSD @ k_BHSD.transpose(2, 3)).float() * q_BHSD.shape[3] ** -0.5
     seen_SS = torch.ones(scores_BHSS.shape[2:], dtype=torch.bool, device=scores_BHSS.device).tril()

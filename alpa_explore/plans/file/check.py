@@ -7,6 +7,7 @@ the stage's mesh, and indices must be in range.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -36,6 +37,8 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _topology(cluster: Mapping[str, Any]) -> Iterator[str]:
+    if sum(kind["nodes"] for kind in cluster.get("others", ())) >= max(cluster["nodes"], 1):
+        yield "cluster.others: they have all nodes"
     sizes = [level["of"] for level in cluster.get("levels", ())]
     devices = [math.prod(sizes[: number + 1]) for number in range(len(sizes))]
     if sizes and (devices[-1] != cluster["nodes"] * cluster["devices_per_node"]):
@@ -59,6 +62,7 @@ def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:
 def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> Iterator[str]:
     nodes, per_node = cluster["nodes"], cluster["devices_per_node"]
     yield from _layer_ranges("stages", stages, num_layers)
+    starts = _first_nodes(cluster)
     taken = set[int]()
     for index, stage in enumerate(stages):
         at = f"stages[{index}]"
@@ -69,11 +73,19 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
             yield f"{at}: submesh {stage['submesh']}, logical mesh {mesh} and {len(devices)} devices do not agree"
         if max(devices) >= nodes * per_node:
             yield f"{at}.devices: {max(devices)} is not one of the {nodes * per_node} devices"
+        if len({bisect_right(starts, device // per_node) for device in devices}) > 1:
+            yield f"{at}.devices: they are of more than one kind"
         if not taken.isdisjoint(devices):
             yield f"{at}.devices: another stage has {sorted(taken.intersection(devices))[0]}"
         taken.update(devices)
     if len(taken) != nodes * per_node:
         yield f"stages: they use {len(taken)} of {nodes * per_node} devices"
+
+
+def _first_nodes(cluster: Mapping[str, Any]) -> list[int]:
+    """The first node of every kind after the first."""
+    others = [kind["nodes"] for kind in cluster.get("others", ())]
+    return [cluster["nodes"] - sum(others[index:]) for index in range(len(others))]
 
 
 def _interleaved(runs: list[Any], stages: list[Any], num_layers: int, schedule: str) -> Iterator[str]:
@@ -146,6 +158,9 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
     for index, shape in enumerate(submeshes):
         if not (0 < shape[0] <= nodes and 0 < shape[1] <= per_node):
             yield f"costs.submeshes[{index}]: {shape} is no submesh of a cluster of {nodes} × {per_node}"
+    kinds = costs.get("submesh_kinds", [0] * len(submeshes))
+    if len(kinds) != len(submeshes) or max(kinds) > len(cluster.get("others", ())):
+        yield f"costs.submesh_kinds: {len(kinds)} for {len(submeshes)} submeshes, or a kind that is not there"
     for index, (first, last, submesh, shape, *figures) in enumerate(costs["candidates"]):
         at = f"costs.candidates[{index}]"
         if len(figures) + 4 != len(costs["columns"]):

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Software, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.levels import Level
+from alpa_explore.cluster.topology import Kind
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE, Recomputation
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.records import (
     ModelSummary,
@@ -66,6 +68,7 @@ def to_document(plan: PlanValue) -> Document:
             "device_figures": figures,
             "inside_node": asdict(cluster.inside_node),
             "between_nodes": asdict(cluster.between_nodes),
+            **({"others": [_kind_document(kind) for kind in cluster.others]} if cluster.others else {}),
             **({"levels": [asdict(level) for level in cluster.levels]} if cluster.levels else {}),
         },
         "options": asdict(plan.options),
@@ -90,8 +93,8 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
         cluster=cluster,
         options=_options(document["options"]),
         layers=tuple(_record(PlanLayer, layer) for layer in document["layers"]),
-        stages=tuple(_stage(stage, costs) for stage in document["stages"]),
-        interleaved=tuple(_stage(stage, costs) for stage in document.get("interleaved", ())),
+        stages=tuple(_stage(stage, costs, cluster) for stage in document["stages"]),
+        interleaved=tuple(_stage(stage, costs, cluster) for stage in document.get("interleaved", ())),
         predicted=_record(Predicted, document["predicted"]),
         t_max_sweep=tuple(_record(SweepPoint, point) for point in document["t_max_sweep"]),
         statistics=_record(
@@ -104,21 +107,31 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
 
 
 def _stage_document(stage: PlanStage) -> Document:
-    return _record_document(
+    body = _record_document(
         stage,
         operators=[_record_document(o) for o in stage.operators],
         tensors=[_record_document(t) for t in stage.tensors],
     )
+    return body if stage.device else {name: value for name, value in body.items() if name != "device"}
 
 
-def _stage(body: Mapping[str, Any], costs: StageCosts) -> PlanStage:
+def _stage(body: Mapping[str, Any], costs: StageCosts, cluster: Cluster) -> PlanStage:
+    again = body.get("rematerialized", _layers_of_stage(costs.versions[0].layers, body))
     stage: PlanStage = _record(
         PlanStage,
-        {"rematerialized": _layers_of_stage(costs.versions[0], body), **body},
-        operators=tuple(_record(PlanOperator, o) for o in body["operators"]),
+        {"rematerialized": again, **body},
+        operators=tuple(_operator(o, again) for o in body["operators"]),
         tensors=tuple(_record(PlanTensor, t) for t in body.get("tensors", ())),
+        device=cluster.part_of(body["devices"][0]).device.name if cluster.others else "",
     )
     return stage
+
+
+def _operator(body: Mapping[str, Any], recomputed_layers: Sequence[int]) -> PlanOperator:
+    """An operator; in an older file, each forward operator of these layers runs again."""
+    again = body["phase"] == "forward" and body["layer"] in recomputed_layers
+    operator: PlanOperator = _record(PlanOperator, {"recomputed": "input" if again else "", **body})
+    return operator
 
 
 def _layers_of_stage(layers: Sequence[int], stage: Mapping[str, Any]) -> list[int]:
@@ -174,24 +187,38 @@ def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:
     return options
 
 
-def _cluster(body: Mapping[str, Any]) -> Cluster:
+def _device(body: Mapping[str, Any]) -> Device:
     figures = body["device_figures"]
     # A file of a version without software profiles has the figures of an ideal one.
     software = _record(Software, figures.get("software", {}))
     kernels = None if figures.get("kernels") is None else KernelFigures(**figures["kernels"])
+    device: Device = _record(Device, figures, name=body["device"], software=software, kernels=kernels)
+    return device
+
+
+def _kind_document(kind: Kind) -> Document:
+    figures = asdict(kind.device)
+    return {
+        "nodes": kind.nodes,
+        "device": figures.pop("name"),
+        "device_figures": figures,
+        "inside_node": asdict(kind.inside_node),
+    }
+
+
+def _kind(body: Mapping[str, Any]) -> Kind:
+    return Kind(nodes=body["nodes"], device=_device(body), inside_node=_record(Link, body["inside_node"]))
+
+
+def _cluster(body: Mapping[str, Any]) -> Cluster:
     return Cluster(
         nodes=body["nodes"],
         devices_per_node=body["devices_per_node"],
-        device=_record(
-            Device,
-            figures,
-            name=body["device"],
-            software=software,
-            kernels=kernels,
-        ),
+        device=_device(body),
         inside_node=_record(Link, body["inside_node"]),
         between_nodes=_record(Link, body["between_nodes"]),
         levels=tuple(_level(level) for level in body.get("levels", ())),
+        others=tuple(_kind(kind) for kind in body.get("others", ())),
     )
 
 
@@ -204,9 +231,10 @@ def _level(body: Mapping[str, Any]) -> Level:
 def _costs_document(costs: StageCosts) -> Document:
     return {
         "submeshes": [[m.nodes, m.devices_per_node] for m in costs.submeshes],
+        **({"submesh_kinds": [m.kind for m in costs.submeshes]} if costs.memory_of_kinds else {}),
         "device_memory_bytes": costs.device_memory_bytes,
         "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
-        "versions": [list(layers) for layers in costs.versions],
+        "versions": [list(v.layers) if v.name in (NONE, LAYERS) else v.name for v in costs.versions],
         "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
         "complete": costs.complete,
         "columns": list(COLUMNS),
@@ -218,6 +246,10 @@ def _costs_document(costs: StageCosts) -> Document:
     }
 
 
+def _version(body: str | Sequence[int]) -> Recomputation:
+    return Recomputation.parse(body) if isinstance(body, str) else Recomputation.of_layers(body)
+
+
 def _costs(
     body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[str, Any]], rematerialized: bool
 ) -> StageCosts:
@@ -225,7 +257,10 @@ def _costs(
 
     IndexError or AssertionError where a row names a submesh that does not exist, or a shape that does not fill it.
     """
-    submeshes = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
+    kinds = body.get("submesh_kinds", [0] * len(body["submeshes"]))
+    submeshes = tuple(
+        Submesh(nodes, devices, kind) for (nodes, devices), kind in zip(body["submeshes"], kinds, strict=True)
+    )
     meshes: dict[tuple[int, tuple[int, ...]], LogicalMesh] = {}
     candidates: dict[RangeKey, list[StageCandidate]] = {}
     for first, last, submesh, shape, *figures in body["candidates"]:
@@ -243,7 +278,8 @@ def _costs(
         candidates={key: tuple(of_cell) for key, of_cell in candidates.items()},
         layer_flops=tuple(layer["flops"] for layer in layers),
         received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
-        versions=tuple(map(tuple, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
+        versions=tuple(map(_version, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
         tied_weights=tuple((tuple(readers), float(size)) for readers, size in body.get("tied_weights", ())),
+        memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
         complete=body.get("complete", True),
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.value import PlanValue
 
 
@@ -28,20 +29,27 @@ def differences(old: PlanValue, new: PlanValue) -> tuple[Difference, ...]:
     return tuple(pair for pair in pairs if pair.old != pair.new)
 
 
+def recompute_word(plan: PlanValue) -> str:
+    """What a plan was asked to recompute, in a word: 'on', 'off', a name, or 'where needed'."""
+    asked = plan.options.rematerialization
+    return {"auto": "where needed", "": "on" if plan.model.rematerialization else "off"}.get(asked, asked)
+
+
 def settings_in_words(plan: PlanValue) -> dict[str, str]:
     """Setting -> its value, for people; options of the pipeline only where they are not the paper's."""
     o, model, cluster = plan.options, plan.model, plan.cluster
+    devices = [kind.device for kind in cluster.kinds]
     return {
         "model": model.name,
         "samples per microbatch": f"{model.samples:,}",
         "B": f"{o.num_microbatches:,}",
-        "precision": model.precision,
+        "precision": precision_phrase(model, cluster),
         "optimizer": model.optimizer,
-        "recompute": {"auto": "where needed"}.get(o.rematerialization, "on" if model.rematerialization else "off"),
+        "recompute": recompute_word(plan),
         "cluster": str(cluster),
-        "memory of a device": units.bytes_(cluster.device.memory_bytes),
-        "peak of a device": units.flops_per_second(cluster.device.peak(model.precision)),
-        "link inside a node": units.bytes_per_second(cluster.inside_node.bandwidth),
+        "memory of a device": " or ".join(units.bytes_(device.memory_bytes) for device in devices),
+        "peak of a device": " or ".join(units.flops_per_second(device.peak(model.precision)) for device in devices),
+        "link inside a node": " or ".join(units.bytes_per_second(k.inside_node.bandwidth) for k in cluster.kinds),
         "network between nodes": units.bytes_per_second(cluster.between_nodes.bandwidth),
         "δ": f"{o.delta:g}",
         "layers": f"{o.num_layers:,}",

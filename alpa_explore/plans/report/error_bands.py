@@ -59,7 +59,7 @@ def bytes_with_band(plan: PlanValue, size: float) -> str:
 def bands_sentence(cluster: Cluster, seconds: Band | None, bytes_: Band | None) -> str:
     """'Expected error: times ± 9 % (312 runs of Megatron on A100-80GB), memory not measured on runs of this kind.'"""
     if seconds is None and bytes_ is None:
-        kind = f"{printable(cluster.software.label)} on {printable(cluster.device.name)}"
+        kind = f"{printable(cluster.software.label)} on {printable(cluster.device_name)}"
         return f"Expected error: {NOT_MEASURED} ({kind})."
     times, sizes = (NOT_MEASURED if band is None else printable(band.words) for band in (seconds, bytes_))
     return f"Expected error: times {times}, memory {sizes}."

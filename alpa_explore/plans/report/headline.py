@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import Quantity
+from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
 from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
-from alpa_explore.plans.report.text import fullest, iteration_sum
+from alpa_explore.plans.report.text import fullest, iteration_sum, peak_words
 from alpa_explore.plans.value import PlanValue
 
 _PREDICTED: Mapping[str, Quantity] = {
@@ -56,9 +57,11 @@ class HeadlineFigure:
 
 def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     """Step time, samples/s, tokens/s, FLOP/s and their share of the peak, device-hours, bubble, memory, stages."""
-    p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
+    p, b, model = plan.predicted, plan.options.num_microbatches, plan.model
     full, second, byte = fullest(plan), units.seconds, units.bytes_
-    peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
+    peak, precision = units.flops_per_second(plan.peak_flops_per_second), printable(model.precision)
+    mean = ", the mean of its unlike devices" if plan.cluster.others else ""
+    memory = plan.device_of(full).memory_bytes
     step, utilization = second(p.iteration_seconds), plan.flops_utilization
     figures = [
         _iteration(plan),
@@ -82,8 +85,8 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             good=1,
             share=utilization,
             text=units.flops_per_second(plan.flops_per_second_per_device),
-            beside=f"{units.percent(utilization)} of peak",
-            why=f"{units.percent(utilization)} of {peak} in {precision} (MFU); model FLOPs "
+            beside=f"{units.percent(utilization)} of {peak_words(plan)}",
+            why=f"{units.percent(utilization)} of {peak} in {precision}{mean} (MFU){_lower_peak(plan)}; model FLOPs "
             f"{units.flops(model.model_flops)} per microbatch, recomputation not counted",
         ),
         _device_hours(plan),
@@ -97,12 +100,12 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
         ),
         HeadlineFigure(
             name="peak memory",
-            value=p.peak_bytes_per_device,
-            text=byte(p.peak_bytes_per_device),
+            value=full.peak_bytes,
+            text=byte(full.peak_bytes),
             good=-1,
-            beside=f"of {byte(device.memory_bytes)}",
-            share=p.peak_bytes_per_device / device.memory_bytes,
-            why=f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
+            beside=f"of {byte(memory)}",
+            share=full.peak_bytes / memory,
+            why=f"of {byte(memory)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
             f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}",
         ),
         HeadlineFigure(
@@ -149,6 +152,15 @@ def _iteration(plan: PlanValue) -> HeadlineFigure:
         why += f"; {where}: {sends_phrase(time)} = {sends_sum(time)}"
     seconds = plan.predicted.iteration_seconds
     return HeadlineFigure(name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why)
+
+
+def _lower_peak(plan: PlanValue) -> str:
+    """', not of …': the peak in the lower precision of linear layers, of which the MFU is no share."""
+    recipe, device = plan.cluster.software.low_precision, plan.cluster.device
+    if not recipe:
+        return ""
+    low = RECIPES[recipe]
+    return f", not of the {units.flops_per_second(device.peak(low.dtype))} in {low.label}"
 
 
 def _short(value: float) -> str:

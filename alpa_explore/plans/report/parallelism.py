@@ -28,7 +28,9 @@ _USE_OF_FACTOR = {
     "-": _NOTHING,
 }
 """Other factors are dims of a weight."""
-_CONTEXT = {"queries": "all-gather", "ring": "ring", "ulysses": "Ulysses"}
+_CONTEXT = {"queries": "all-gather", "ring": "ring", "ulysses": "Ulysses", "heads": "Ulysses", "query-heads": "Ulysses"}
+"""How attention divides a sequence, by how its factor begins. Where it divides heads on an axis that divides tokens of
+the products, heads and positions change places around it, outside the operator in place of inside."""
 _NORMS = ("norm",)
 _MOST = 0.95
 """Where a use has a smaller share of the FLOPs, the share is said."""
@@ -94,11 +96,12 @@ def _factor(operator: PlanOperator, axis: int) -> str:
 def _of_tokens(stage: PlanStage, forward: Sequence[PlanOperator], axis: int) -> str:
     """The name of an axis along which tokens are divided: those of a sample among devices, or samples."""
     factors = {_factor(o, axis) for o in forward if o.op.startswith("alpa_explore.attention.")}
-    for factor in factors:
+    stored = {role: _stored_share(stage, role, axis) for role in ("weight", "accumulator")}
+    for factor in sorted(factors):
         for start, name in _CONTEXT.items():
             if factor.startswith(start):
-                return f"context parallel ({name}{', zig-zag' if factor.endswith('zigzag') else ''})"
-    stored = {role: _stored_share(stage, role, axis) for role in ("weight", "accumulator")}
+                text = f"context parallel ({name}{', zig-zag' if factor.endswith('zigzag') else ''})"
+                return text + (" and FSDP (ZeRO-3)" if stored["weight"] > 0.5 else "")
     if stored["weight"] > 0.5:
         return "FSDP (ZeRO-3)"
     if stored["accumulator"] > 0.5:

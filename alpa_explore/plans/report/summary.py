@@ -5,13 +5,21 @@ from __future__ import annotations
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import stages_table
-from alpa_explore.plans.report.text import overlaps, rematerialized_sentence, render_table, sentence, tied_sentences
+from alpa_explore.plans.report.text import (
+    overlaps,
+    recomputed_sentence,
+    render_table,
+    run_sentence,
+    sentence,
+    tied_sentences,
+)
 from alpa_explore.plans.value import PlanValue
 
 
@@ -23,9 +31,10 @@ def plan_report(plan: PlanValue) -> str:
         for f in headline(plan)
     ]
     rows[1:1] = _sends_rows(plan)
+    precision = printable(precision_phrase(model, plan.cluster))
     spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
     parts = [
-        f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
+        f"{printable(model.name)} ({units.count(model.parameters)} parameters, {precision}) on "
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
         f"δ {options.delta:g}, {options.num_layers:,} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
@@ -33,8 +42,9 @@ def plan_report(plan: PlanValue) -> str:
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         f"{sentence(plan)} {plan_bands_sentence(plan)}",
+        *([run_sentence(plan)] if plan.cluster.software.low_precision else []),
         *(["\n".join(lines)] if (lines := parallelism_lines(plan)) else []),
-        *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *([recomputed_sentence(plan)] if options.rematerialization else []),
         *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),

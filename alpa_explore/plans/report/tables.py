@@ -22,13 +22,14 @@ Row = dict[str, Any]
 
 
 def stages_table(plan: PlanValue) -> list[Row]:
-    """One row per stage: where it runs, how long a microbatch takes, and what fills the memory of a device."""
-    memory = plan.cluster.device.memory_bytes
+    """One row per stage: where it runs, how long a microbatch takes, and what fills the memory of a device. Of unlike
+    nodes it names the devices."""
     return [
         {
             "stage": s.index,
             "layers": s.layers,
             "submesh": s.submesh,
+            **({"device": s.device} if s.device else {}),
             "logical_mesh": s.logical_mesh,
             "devices": s.devices,
             "latency_seconds": s.latency_seconds,
@@ -37,7 +38,7 @@ def stages_table(plan: PlanValue) -> list[Row]:
             "microbatches_held": s.microbatches_held,
             "workspace_bytes": s.workspace_bytes,
             "peak_bytes": s.peak_bytes,
-            "memory_fraction": s.peak_bytes / memory,
+            "memory_fraction": s.peak_bytes / plan.device_of(s).memory_bytes,
         }
         for s in plan.stages
     ]
@@ -117,25 +118,27 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
     shows the candidate that needs least memory. `stage` is the stage of the plan that the pair became, or None.
     """
     costs, b = plan.costs, plan.options.num_microbatches
-    chosen = {(*s.layers, s.submesh): s.index for s in plan.stages}
-    shapes = [(m.nodes, m.devices_per_node) for m in costs.submeshes]
-    memory, last_layer = costs.device_memory_bytes, costs.num_layers - 1
+    chosen = {(*s.layers, plan.submesh_of(s)): s.index for s in plan.stages}
+    devices = [kind.device.name if plan.cluster.others else "" for kind in plan.cluster.kinds]
+    last_layer = costs.num_layers - 1
     # A range that ends with the last layer can be the last stage; any other has at least one stage after it.
     held_last, held_other = plan.terms.held(1, 1), plan.terms.held(2, 2)
     rows = []
     for (first, last, submesh), candidates in costs.candidates.items():
-        shape = shapes[submesh]
+        on = costs.submeshes[submesh]
+        memory = costs.memory_of(on)
         held = held_last if last == last_layer else held_other
         # `StageCosts.choose`, written out: a thousand rows are made again at each move of a slider.
         fitting = [c for c in candidates if c.weight_bytes + held * c.activation_bytes + c.workspace_bytes <= memory]
         best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
         shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
-        room = costs.device_memory_bytes - shown.peak_bytes(0)
+        room = memory - shown.peak_bytes(0)
         most = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0
         rows.append(
             {
                 "layers": (first, last),
-                "submesh": shape,
+                "submesh": (on.nodes, on.devices_per_node),
+                **({"device": devices[on.kind]} if devices[on.kind] else {}),
                 "logical_mesh": shown.logical_mesh.shape,
                 "latency_seconds": shown.latency_seconds(b),
                 "weight_bytes": shown.weight_bytes,
@@ -143,7 +146,7 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
                 "workspace_bytes": shown.workspace_bytes,
                 "microbatches_fit": most if best is not None else 0,
                 "provenance": str(shown.provenance),
-                "stage": chosen.get((first, last, shape)),
+                "stage": chosen.get((first, last, on)),
             }
         )
     return rows
@@ -206,6 +209,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
         "model": model.name,
         "parameters": model.parameters,
         "precision": model.precision,
+        "low_precision": plan.cluster.software.low_precision,
         "optimizer": model.optimizer,
         "rematerialization": model.rematerialization,
         "cluster": str(plan.cluster),
@@ -237,7 +241,8 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "errors": bands_summary(plan),
         },
         "stages": [
-            row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)
+            row | {"rematerialized": s.rematerialized, "recomputation": s.recomputation}
+            for row, s in zip(stages_table(plan), plan.stages, strict=True)
         ],
         "layers": layers_table(plan),
         "statistics": {

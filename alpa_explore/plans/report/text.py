@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
+from alpa_explore.cluster.precisions import RECIPES
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
@@ -93,8 +96,8 @@ def pace_setter(plan: PlanValue) -> PlanStage:
 
 
 def fullest(plan: PlanValue) -> PlanStage:
-    """The stage whose devices have the least memory left."""
-    return max(plan.stages, key=lambda s: s.peak_bytes)
+    """The stage whose devices have the largest share of their memory in use."""
+    return max(plan.stages, key=lambda s: (s.peak_bytes / plan.device_of(s).memory_bytes, s.peak_bytes))
 
 
 def sentence(plan: PlanValue) -> str:
@@ -103,9 +106,9 @@ def sentence(plan: PlanValue) -> str:
     rate = (
         f"{time_with_band(plan, p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
         f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
-        f"({units.percent(plan.flops_utilization)} of peak)"
+        f"({units.percent(plan.flops_utilization)} of {peak_words(plan)})"
     )
-    memory = f"memory is {units.percent(full.peak_bytes / plan.cluster.device.memory_bytes)} full"
+    memory = f"memory is {units.percent(full.peak_bytes / plan.device_of(full).memory_bytes)} full"
     if len(plan.stages) == 1:
         count = plan.cluster.devices
         return f"One stage on {count:,} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."
@@ -117,23 +120,53 @@ def sentence(plan: PlanValue) -> str:
     )
 
 
+def peak_words(plan: PlanValue) -> str:
+    """Of which peak the MFU is a share, where the device has two for the plan."""
+    return f"its {printable(plan.model.precision)} peak" if plan.cluster.software.low_precision else "peak"
+
+
+def run_sentence(plan: PlanValue) -> str:
+    """In which precision linear layers are priced, and in which a program runs them."""
+    label, dtype = RECIPES[plan.cluster.software.low_precision].label, printable(plan.model.precision)
+    return (
+        f"Linear layers and experts are priced in {label}, with the casts of their operands; "
+        f"`launch` and `verify` run them in {dtype}."
+    )
+
+
 def _stages_on_devices(plan: PlanValue) -> str:
-    """'2 stages on 4 devices each'; '9 stages (7 on 8 devices, 2 on 4 devices)'."""
-    stages_of: dict[int, int] = {}
-    for stage in plan.stages:
-        stages_of[len(stage.devices)] = stages_of.get(len(stage.devices), 0) + 1
-    counted = [(stages, f"{size:,} device{'' if size == 1 else 's'}") for size, stages in stages_of.items()]
+    """'2 stages on 4 devices each'; '9 stages (7 on 8 devices, 2 on 4 devices)'; '2 stages (1 on 8 × h100, 1 on
+    8 × a100)'."""
+    stages_of = Counter((len(stage.devices), printable(stage.device)) for stage in plan.stages)
+    counted = [
+        (stages, f"{size:,} × {device}" if device else f"{size:,} device{'' if size == 1 else 's'}")
+        for (size, device), stages in stages_of.items()
+    ]
     if len(counted) == 1:
         return f"{len(plan.stages)} stages on {counted[0][1]} each"
     return f"{len(plan.stages)} stages ({', '.join(f'{stages} on {devices}' for stages, devices in counted)})"
 
 
-def rematerialized_sentence(plan: PlanValue) -> str:
-    """Which layers are recomputed in the backward pass."""
-    layers = [layer for s in plan.stages for layer in s.rematerialized]
-    if not layers:
-        return "No layer is recomputed: memory suffices."
-    return f"To save memory, layer{'' if len(layers) == 1 else 's'} {ranges(layers)} {_is_are(layers)} recomputed."
+def recomputed_sentence(plan: PlanValue) -> str:
+    """What is recomputed in the backward pass, and in which stages."""
+    stages_of: dict[str, list[int]] = {}
+    for stage in plan.stages:
+        if words := recomputed_words(stage):
+            stages_of.setdefault(words, []).append(stage.index)
+    if not stages_of:
+        return "Nothing is recomputed."
+    if len(stages_of) == 1 and len(next(iter(stages_of.values()))) == len(plan.stages):
+        return f"To save memory, the backward pass recomputes {next(iter(stages_of))}."
+    parts = [f"{words} in stage{'' if len(s) == 1 else 's'} {ranges(s)}" for words, s in stages_of.items()]
+    return f"To save memory, the backward pass recomputes {'; '.join(parts)}."
+
+
+def recomputed_words(stage: PlanStage) -> str:
+    """What one stage recomputes: 'norms and activations'; '' for nothing."""
+    if stage.recomputation:
+        return Recomputation.parse(stage.recomputation).words
+    layers = stage.rematerialized
+    return f"layer{'' if len(layers) == 1 else 's'} {ranges(layers)}" if layers else ""
 
 
 def _is_are(items: Sequence[object]) -> str:

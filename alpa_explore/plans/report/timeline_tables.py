@@ -29,7 +29,7 @@ ACTION_NAMES = {
 
 def submeshes_table(plan: PlanValue, timeline: Timeline) -> list[Row]:
     """One row per submesh: its stages, its busy and idle time, and the contents of a device's memory at its peak."""
-    schedule, device = timeline.schedule, plan.cluster.device
+    schedule = timeline.schedule
     rows = []
     for p in range(schedule.num_submeshes):
         curve = memory_curve(timeline, p)
@@ -51,7 +51,7 @@ def submeshes_table(plan: PlanValue, timeline: Timeline) -> list[Row]:
                 "activation_bytes": float(curve.activation_bytes[peak]),
                 "workspace_bytes": float(curve.workspace_bytes[peak]),
                 "peak_bytes": curve.peak_bytes,
-                "memory_fraction": curve.peak_bytes / device.memory_bytes,
+                "memory_fraction": curve.peak_bytes / plan.device_of(plan.stages[p]).memory_bytes,
             }
         )
     return rows

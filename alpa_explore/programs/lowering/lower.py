@@ -119,7 +119,7 @@ class _Lowering:
         again: dict[int, list[int]] = {}
         for index in decision.stage.operators:
             if index in decision.stage.layered.recomputed:
-                again.setdefault(self.layered.layer_of[index], []).append(index)
+                again.setdefault(decision.stage.layered.segment_of[index], []).append(index)
         writer.action = Action.BACKWARD_INPUT if self.halves else Action.BACKWARD
         self._come_in(stage, writer.action)
         if not self.halves:
@@ -131,16 +131,17 @@ class _Lowering:
         self._backward_operators(stage, [i for i in operators if i not in first], again)
 
     def _backward_operators(self, stage: int, operators: Sequence[int], again: dict[int, list[int]]) -> None:
-        """Write operators; before the first one of each layer its recomputed operators, after each one the additions to
-        the sums of gradients."""
+        """Write operators; before the first one that waits for a segment its recomputed operators, after each one the
+        additions to the sums of gradients."""
         writer, decision = self.writers[stage], self.decisions[stage]
         readers: dict[int, list[int]] = {}
         for position in decision.accumulators:
             for tensor in self.layered.contributions[position]:
                 readers.setdefault(tensor, []).append(position)
         for index in operators:
-            for repeated in again.pop(self.layered.layer_of[index], ()):
-                writer.operator(repeated)
+            for segment in decision.stage.layered.waits.get(index, ()):
+                for repeated in again.pop(segment, ()):
+                    writer.operator(repeated)
             writer.operator(index)
             self._leave(stage, index)
             for tensor in self.graph.operators[index].outputs:

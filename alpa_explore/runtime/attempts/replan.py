@@ -43,7 +43,13 @@ def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, all
 
 
 def cluster_left(plan: Plan, nodes: int, devices_per_node: int) -> Cluster:
-    """The cluster of a plan with fewer devices."""
+    """The cluster of a plan with fewer devices. OptionError for one of unlike nodes: which are left is not known."""
+    if plan.cluster.others:
+        raise OptionError(
+            "Hosts of a cluster of unlike nodes were lost, and which kinds are left is not known",
+            found=f"{nodes} × {devices_per_node} devices of {plan.cluster}",
+            remedy="Plan for the hosts that are left, as in '1x8:h100', and launch that plan with resume=.",
+        )
     return plan.cluster.resized(nodes, devices_per_node)
 
 
@@ -66,5 +72,5 @@ def check_replanned(new: Plan, old: Plan, cluster: Cluster) -> None:
 def words(plan: Plan) -> str:
     """A plan in a few words: '2 stages on 1x2:cpu: 1x1, 1x1'."""
     count = len(plan.stages)
-    shapes = ", ".join(f"{nodes}x{devices}" for nodes, devices in (stage.submesh for stage in plan.stages))
+    shapes = ", ".join(f"{'x'.join(map(str, s.submesh))} {s.device}".rstrip() for s in plan.stages)
     return f"{count} stage{'s' * (count > 1)} on {plan.cluster}: {shapes}"

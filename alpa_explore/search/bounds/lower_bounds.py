@@ -33,7 +33,7 @@ import numpy as np
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.cost.compute import least_seconds
-from alpa_explore.cost.kernels import Kernel, kernel_kind
+from alpa_explore.cost.kernels import Kernel, kernel_dtype, kernel_kind
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -50,27 +50,29 @@ ENVELOPE = 2 * TOLERANCE
 
 class LowerBounds:
     """Lower bounds for the stages of `layered`; `known` are the costs of the stages of `other` on the same
-    submeshes."""
+    submeshes. `devices` are those of each kind of nodes: one where all are alike."""
 
     def __init__(
         self,
         layered: LayeredGraph,
-        device: Device,
+        devices: Sequence[Device],
         meshes: Sequence[Sequence[LogicalMesh]],
         *,
         other: LayeredGraph,
         known: StageCosts,
         num_microbatches: int,
     ) -> None:
-        self.layered, self.other, self.device, self.meshes = layered, other, device, meshes
-        self.submeshes, self.memory_bytes = known.submeshes, known.device_memory_bytes
+        self.layered, self.other, self.devices, self.meshes = layered, other, devices, meshes
+        self.submeshes, self._memory_of = known.submeshes, known.memory_of
         self._bytes = least_bytes(layered)
         ends, other_ends = _ends(layered), _ends(other)
         # With overlap, recomputation may be faster, because collectives hide behind it.
-        overlaps = device.hidden_collectives or device.hidden_gradient_sums
+        overlaps = any(device.hidden_collectives or device.hidden_gradient_sums for device in devices)
         comparable = not overlaps or layered.recomputed == other.recomputed
         fastest = known.fastest(num_microbatches) if comparable else {}
-        shares = {n: self._shares(n) for n in {submesh.devices for submesh in self.submeshes}}
+        shares = {
+            (n, kind): self._shares(n, devices[kind]) for n, kind in {(m.devices, m.kind) for m in self.submeshes}
+        }
         leaving, entering = _leaving(layered, other_ends), EnteringSums(other)
         # For every layer: the first layer of the other layering that starts at or after its start, and the last that
         # ends at or before its end.
@@ -79,7 +81,7 @@ class LowerBounds:
         self._seconds: dict[tuple[int, LogicalMesh], Floats] = {}
         """[first layer, last layer]"""
         for index, (submesh, of_submesh) in enumerate(zip(self.submeshes, meshes, strict=True)):
-            share, once = shares[submesh.devices]
+            share, once = shares[submesh.devices, submesh.kind]
             whole = share[ends[1:]][None, :] - share[ends[:-1]][:, None]
             apart, twice = (sums[other_ends][None, :] - sums[other_ends][:, None] for sums in (share, once))
             for mesh in of_submesh:
@@ -106,23 +108,25 @@ class LowerBounds:
         """An upper bound on the microbatches that layers first..last can hold, in any sharding; below 0 where their
         weights do not fit."""
         weights, held = self._bytes[first, last]
-        room = self.memory_bytes * self.submeshes[submesh].devices - weights
+        on = self.submeshes[submesh]
+        room = self._memory_of(on) * on.devices - weights
         return room / held if held else math.copysign(math.inf, room)
 
-    def _shares(self, devices: int) -> tuple[Floats, Floats]:
+    def _shares(self, devices: int, device: Device) -> tuple[Floats, Floats]:
         """Two prefix sums over the forward operators, each with its backward operators: the shares of all of them, and
         the shares of those that the other layering computes twice and this one once."""
         graph = self.layered.graph
         seconds_of: dict[int, float] = {}
         for signature, operator in self._distinct.items():
+            inputs, outputs = ([graph.tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
             kernel = Kernel(
                 flops=operator.flops / devices,
                 bytes_accessed=operator.bytes_accessed / devices,
-                dtype=graph.tensors[(*operator.outputs, *operator.inputs)[0]].dtype,
+                dtype=kernel_dtype(operator, inputs, outputs),
                 matrix=(heavy := splits_for(operator, graph.tensors).heavy),
                 kind=kernel_kind(operator, heavy),
             )
-            seconds_of[signature] = least_seconds(self.device, kernel)
+            seconds_of[signature] = least_seconds(device, kernel)
         places, signatures, times, once = self._work
         seconds = np.array([seconds_of[signature] for signature in signatures])
         count = len(graph.forward_operators) + 1

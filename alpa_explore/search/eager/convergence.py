@@ -46,7 +46,7 @@ class Convergence:
     ) -> None:
         self.tasks, self.frontiers, self.composed = tasks, frontiers, composed
         first = next(iter(tasks.values()))
-        self.memory, self.inverse_b = first.device.memory_bytes, first.inverse_b
+        self.inverse_b = first.inverse_b
         self._states: dict[str, _State] = {}
         self._closed: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches."""
@@ -70,15 +70,15 @@ class Convergence:
 
     def overflows(self, key: str) -> bool:
         """Whether some choice does not fit with the most microbatches held."""
-        return any(p.totals.peak_bytes(self.tasks[key].held) > self.memory for p in self.frontiers[key][0].points)
+        return any(p.totals.peak_bytes(self.tasks[key].held) > self._memory(key) for p in self.frontiers[key][0].points)
 
     def short_of_memory(self, key: str, held: int) -> bool:
         """Whether the fastest choice does not fit with so many microbatches held, and another one may."""
         state = self._state(key)
         return (
             state.fastest is not None
-            and state.fastest.totals.peak_bytes(held) > self.memory
-            and self._least_peak(key, state, held) <= self.memory
+            and state.fastest.totals.peak_bytes(held) > self._memory(key)
+            and self._least_peak(key, state, held) <= self._memory(key)
         )
 
     def open_questions(self, keys: Collection[str], counts: Collection[int]) -> dict[int, list[OpenQuestion]]:
@@ -90,7 +90,7 @@ class Convergence:
         for held in counts if open_keys else ():
             candidates = [q for key in open_keys if (q := self._question(key, held)) is not None]
             if candidates:
-                best = min(self._seconds_within(self._state(key), held) for key in keys)
+                best = min(self._seconds_within(key, held) for key in keys)
                 if better := [question for question in candidates if question.bound_seconds < best]:
                     questions[held] = better
         return questions
@@ -99,15 +99,15 @@ class Convergence:
         """Whether the optimum is proven for every number of microbatches held up to `held`: the fastest choice fits, or
         none does."""
         state = self._state(key)
-        fits = state.fastest is None or state.fastest.totals.peak_bytes(held) <= self.memory
-        return state.proven and (fits or min(state.least_peaks) > self.memory)
+        fits = state.fastest is None or state.fastest.totals.peak_bytes(held) <= self._memory(key)
+        return state.proven and (fits or min(state.least_peaks) > self._memory(key))
 
     def _question(self, key: str, held: int) -> OpenQuestion | None:
         """None where the gap is closed or small enough, or no search is left that could close it."""
         state = self._state(key)
         searched = (key, 0) in self._closed
         if not state.proven and not searched:
-            possible = self._least_peak(key, state, held) <= self.memory
+            possible = self._least_peak(key, state, held) <= self._memory(key)
             return OpenQuestion(key, self.frontiers[key][0].bound_seconds, Search.FASTEST) if possible else None
         if not self.short_of_memory(key, held):
             return None
@@ -116,7 +116,7 @@ class Convergence:
         unlimited = state.fastest.totals.latency_at(self.inverse_b) if state.proven else self.bound(key)
         bound = max(unlimited, state.bounds.get(held, 0.0))
         variables = self.frontiers[key][0].variables
-        if variables > EASY_ILP_VARIABLES and self._seconds_within(state, held) <= bound * (1 + TOLERANCE):
+        if variables > EASY_ILP_VARIABLES and self._seconds_within(key, held) <= bound * (1 + TOLERANCE):
             return None
         if key in self.composed and held not in state.bounds and not searched:
             return OpenQuestion(key, bound, Search.COMPOSED_WITHIN_MEMORY)
@@ -127,11 +127,17 @@ class Convergence:
         """Lower bound on the peak bytes of every choice with so many microbatches held."""
         return state.least_peaks[min(held - self.tasks[key].least_held, len(state.least_peaks) - 1)]
 
-    def _seconds_within(self, state: _State, held: int) -> float:
+    def _memory(self, key: str) -> int:
+        return self.tasks[key].device.memory_bytes
+
+    def _seconds_within(self, key: str, held: int) -> float:
         """Seconds of the fastest choice found that fits; inf where none does."""
+        state = self._state(key)
         if held not in state.seconds_within:
             fitting = (
-                p.totals.latency_at(self.inverse_b) for p in state.points if p.totals.peak_bytes(held) <= self.memory
+                p.totals.latency_at(self.inverse_b)
+                for p in state.points
+                if p.totals.peak_bytes(held) <= self._memory(key)
             )
             state.seconds_within[held] = min(fitting, default=math.inf)
         return state.seconds_within[held]

@@ -60,7 +60,7 @@ class EagerPricing:
     ) -> None:
         self.layered, self.query = layered, query
         self.counts = query.held_counts(layered.num_layers)
-        self._problems = StageProblems(layered, query.cluster.device)
+        self._problems = StageProblems(layered, query.cluster)
         self._unpriced = unpriced_costs(layered, query, layer_flops)
         self._tasks: dict[str, StageTask] = {}
         self._wanted: list[Wanted] = []
@@ -98,7 +98,7 @@ class EagerPricing:
         discoveries = discover_all(self.layered.graph)
         meshes = [logical_meshes(cluster, submesh) for submesh in self.query.submeshes]
         prices = {
-            mesh: price_key(mesh, cluster.device, solver, b, discoveries)
+            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, solver, b, discoveries)
             for of_submesh in meshes
             for mesh in of_submesh
         }
@@ -116,7 +116,7 @@ class EagerPricing:
                         mesh=mesh,
                         held=held,
                         least_held=self.counts[0],
-                        device=cluster.device,
+                        device=cluster.kinds[mesh.kind].device,
                         solver=solver,
                         inverse_b=1.0 / b,
                         search=Search.NEAR_OPTIMAL,

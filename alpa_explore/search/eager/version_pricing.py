@@ -1,36 +1,72 @@
-"""Stage costs where each stage chooses which of its layers are rematerialised.
+"""Stage costs where each stage chooses what its backward pass computes again.
 
-Every version of the layering (no layer rematerialised, every second, all) has candidates of its own, and a stage has
-those of all versions. The pipeline takes the fastest one that fits at the place of the stage, so it pays for
-recomputation only where memory is short. The lower bound of a stage is the least over the versions that are still open.
+Every version of the layering (nothing recomputed, parts of each block, every second block, all) has candidates of its
+own, and a stage has those of all versions. The pipeline takes the fastest one that fits at the place of the stage, so
+it pays for recomputation only where memory is short. The lower bound of a stage is the least over the versions that are
+still open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from alpa_explore.cluster import LogicalMesh
+from alpa_explore.cluster import LogicalMesh, Software
 from alpa_explore.errors import OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.recomputation import FULL, NAMES, Recomputation
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.search.eager.eager_pricing import EagerPricing
 from alpa_explore.search.pipeline_query import HeldStage
 from alpa_explore.search.stage_profile import StageProfile
+from alpa_explore.sharding.spec_constraint import SpecConstraint
+
+AUTO = ("none", "norms+attention", "half", "full")
+"""The kinds of recomputation among which a stage chooses."""
 
 
-def rematerialized_layers(rematerialization: bool | str | None, num_layers: int) -> tuple[Sequence[int] | None, ...]:
-    """The layers that are rematerialised in each version of a plan. 'auto' has three versions: none, every second, all;
-    otherwise there is one, as the graph says (None). OptionError for any other string."""
-    if rematerialization is None or isinstance(rematerialization, bool):
+def kinds_of(rematerialization: bool | str | None, num_layers: int) -> tuple[Recomputation | None, ...]:
+    """What is recomputed in each version of a plan. 'auto' has a version for each of AUTO; otherwise there is one, None
+    where it is as the graph says. OptionError for an unknown name."""
+    if rematerialization is None or rematerialization is False:
         return (None,)
-    if rematerialization != "auto":
+    if rematerialization is True:
+        rematerialization = FULL
+    if not isinstance(rematerialization, str):
         raise OptionError(
-            "Rematerialisation is on, off, or chosen for each stage",
+            "Rematerialisation is True, False or the name of what is recomputed",
             found=repr(rematerialization),
-            remedy="Give True, False or 'auto', or leave it out.",
+            remedy=f"Give {', '.join(map(repr, (*NAMES, 'auto')))}, True for 'full', or leave it out.",
         )
-    return tuple(dict.fromkeys(((), tuple(range(0, num_layers, 2)), tuple(range(num_layers)))))
+    names = AUTO if rematerialization == "auto" else (rematerialization,)
+    return tuple(Recomputation.parse(name, num_layers) for name in names)
+
+
+def layered_versions(
+    graph: TrainingGraph,
+    layer_of_forward: tuple[int, ...],
+    rematerialization: bool | str | None,
+    spec_constraints: Collection[SpecConstraint] = (),
+    *,
+    software: Software | None = None,
+) -> list[LayeredGraph]:
+    """The versions of a layering, what recomputes most last. Under 'auto' without those that the model has no part for,
+    and those that hold and recompute the same as another. OptionError where a kind that is named has nothing to
+    recompute."""
+    kinds = kinds_of(rematerialization, max(layer_of_forward) + 1)
+    versions: list[LayeredGraph] = []
+    for kind in kinds:
+        try:
+            layered = assign_layers(graph, layer_of_forward, kind, spec_constraints, software=software)
+        except OptionError:
+            if len(kinds) == 1:
+                raise
+            continue
+        if all((layered.recomputed, layered.held) != (other.recomputed, other.held) for other in versions):
+            versions.append(layered)
+    return versions
 
 
 class VersionPricing:
@@ -51,8 +87,8 @@ class VersionPricing:
             for cell, of_held in costs.bounds.items():
                 least = bounds.setdefault(cell, {})
                 least |= {held: min(seconds, least.get(held, seconds)) for held, seconds in of_held.items()}
-        rematerialized = tuple(version.layered.rematerialized for version in self.versions)
-        return replace(parts[0], candidates=candidates, bounds=bounds, versions=rematerialized)
+        recomputations = tuple(version.layered.recomputation for version in self.versions)
+        return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Price these stages in every version in which they are open."""

@@ -20,5 +20,5 @@ def price_key(
 ) -> str:
     """A digest of everything but the stage that a solve depends on. The names and sources of figures are not in it."""
     figures = replace(device, name="", source="", peak_flops=dict(sorted(device.peak_flops.items())))
-    body = (mesh.squeezed(), figures, solver, num_microbatches, discoveries)
+    body = (replace(mesh.squeezed(), kind=0), figures, solver, num_microbatches, discoveries)
     return sha256(repr(body).encode()).hexdigest()

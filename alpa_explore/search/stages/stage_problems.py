@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
@@ -15,8 +15,8 @@ from alpa_explore.search.stages.tied_weights import tied_weights
 class StageProblems:
     """Stages by (first, last) layer, and their problems on a mesh."""
 
-    def __init__(self, layered: LayeredGraph, device: Device) -> None:
-        self._stage_of, self._device = slicer(layered), device
+    def __init__(self, layered: LayeredGraph, cluster: Cluster) -> None:
+        self._stage_of, self._cluster = slicer(layered), cluster
 
     def stage(self, first: int, last: int) -> StageGraph:
         """The stage of layers first..last."""
@@ -24,7 +24,9 @@ class StageProblems:
 
     def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         """Its problem on a logical mesh."""
-        return build_stage_problem(self.stage(first, last), cost_model(self._device, mesh.squeezed()))
+        return build_stage_problem(
+            self.stage(first, last), cost_model(self._cluster.kinds[mesh.kind].device, mesh.squeezed())
+        )
 
 
 def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tuple[int, ...]) -> StageCosts:
@@ -33,9 +35,10 @@ def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tup
         num_layers=layered.num_layers,
         submeshes=query.submeshes,
         device_memory_bytes=query.cluster.device.memory_bytes,
+        memory_of_kinds=tuple(kind.device.memory_bytes for kind in query.cluster.kinds) if query.cluster.others else (),
         candidates={},
         layer_flops=layer_flops,
         received_bytes=received_bytes(layered),
-        versions=(layered.rematerialized,),
+        versions=(layered.recomputation,),
         tied_weights=tied_weights(layered),
     )

@@ -1,7 +1,7 @@
 """Attention on a shard: its place in the whole, and the heads of keys and values that its query heads share.
 
-The operator's arguments end with: mask?, (in the backward pass output, logsumexp,) causal, scale, dropout, seed of
-dropout, positions of the first sample, head and query (`tracing.attention`). The last ones may be missing.
+The operator's arguments end with: mask?, (in the backward pass output, logsumexp,) and `Options`, among them the
+positions of the first sample, head and query.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from alpa_explore.graph import Argument, Ref, Symbol
 from alpa_explore.sharding.local.context import context_attention, context_attention_backward
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, StepWriter
-
-_DEFAULTS: tuple[Argument, ...] = (0.0, None)
-"""Dropout and its seed."""
+from alpa_explore.sharding.rules.attention import Options
 
 
 def attention(shard: Shard, steps: StepWriter) -> LocalCall:
-    """(q, k, v, mask?, causal, scale, dropout, seed?, first) -> (output, logsumexp)."""
+    """(q, k, v, mask?, *options) -> (output, logsumexp)."""
     if axes := shard.synced_axes():
         return context_attention(shard, steps, axes[0])
     query, key, value, *others = _placed(shard, steps, 4)
@@ -27,7 +25,7 @@ def attention(shard: Shard, steps: StepWriter) -> LocalCall:
 
 
 def attention_backward(shard: Shard, steps: StepWriter) -> LocalCall:
-    """(dy, q, k, v, mask?, output, logsumexp, causal, scale, dropout, seed?, first) -> (dq, dk, dv)."""
+    """(dy, q, k, v, mask?, output, logsumexp, *options) -> (dq, dk, dv)."""
     if axes := shard.synced_axes():
         return context_attention_backward(shard, steps, axes[0])
     gradient, query, key, value, *others = _placed(shard, steps, 7)
@@ -47,10 +45,10 @@ def _placed(shard: Shard, steps: StepWriter, causal: int) -> tuple[Argument, ...
     argument. The first input has samples, query heads and queries as its first dims."""
     spec, shape = shard.strategy.inputs[0], shard.input_shape(0)
     first = tuple(shard.block(spec, dim) * shape[dim] for dim in range(3))
-    given = (*steps.arguments, *_DEFAULTS)[: causal + 4]
-    if given[causal + 3] is None:
-        first = (0, 0, first[2] if given[causal] is True else 0)
-    return (*given, first) if any(first) else steps.arguments
+    options = Options(*steps.arguments[causal:])
+    if options.seed is None:
+        first = (0, 0, first[2] if options.causal is True else 0)
+    return (*steps.arguments[:causal], *options.given(first)) if any(first) else steps.arguments
 
 
 def _own_heads(shard: Shard, steps: StepWriter, key: int) -> Ref | None:

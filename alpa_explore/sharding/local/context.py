@@ -4,12 +4,13 @@
                       on, while the keys pass from neighbour to neighbour; backwards their gradients travel along
                       (Liu et al., arXiv 2310.01889). With a causal mask the last device has the most to do
     ring-zigzag       the same for a causal mask, balanced: of 2 p chunks device i has i and 2 p − 1 − i while the
-                      operator runs. Megatron-LM orders the whole model so; here the chunks change places and return
+                      operator runs. The chunks change places and return, unless the whole model is in that order
+                      (`sharding.zigzag`), as Megatron-LM has it
     queries-zigzag    queries alone in that order, beside all keys and values (Llama 3, arXiv 2407.21783, §3.3.2)
     ulysses           an all-to-all from positions to heads, whole sequences for some heads, and back (Jacobs et al.,
                       DeepSpeed-Ulysses, arXiv 2309.14509)
 
-Blocks are merged exactly (`tracing.attention_blocks`); a block that the mask hides is not computed.
+Blocks are merged exactly (`tracing.attention_blocks`); a block that the mask or a window hides is not computed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from alpa_explore.graph import Argument, Ref
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, StepWriter, accumulator
-from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, ULYSSES
+from alpa_explore.sharding.rules.attention import QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES, Options
 
 _HEADS, _POSITIONS = 1, 2
 """Dims of queries, keys, values and outputs."""
@@ -28,37 +29,41 @@ _BLOCK, _BLOCK_BACKWARD = "alpa_explore.attention_block.default", "alpa_explore.
 
 
 def context_attention(shard: Shard, steps: StepWriter, axis: int) -> LocalCall:
-    """(q, k, v, mask?, causal, scale, dropout, seed?) -> (output, logsumexp)."""
-    query, key, value, mask, causal, scale, *options = steps.arguments
+    """(q, k, v, mask?, *options) -> (output, logsumexp)."""
+    query, key, value, mask = steps.arguments[:4]
+    options = Options(*steps.arguments[4:])
     if shard.strategy.factors[axis] == ULYSSES:
         to_heads = [_to_heads(steps, t, axis) for t in (query, key, value)]
-        arguments = (*to_heads, _own_mask(shard, steps, mask, axis), causal, scale, *_placed(shard, options, axis))
+        own = options._replace(sink=_own_sink(shard, steps, options.sink, axis))
+        arguments = (*to_heads, _own_mask(shard, steps, mask, axis), *own.given(_first(shard, options, axis)))
         return steps.finish(_to_positions(steps, steps.call_all(shard.operator.kind, arguments, {}, 2), axis))
-    context = _Context(shard, steps, axis, causal is True)
+    context = _Context(shard, steps, axis, options)
     query, key, value = context.queries(query), context.keys(key), context.keys(value)
     output: Argument = None
     sums: Argument = None
     for visit in range(context.visits):
         key, value = context.passed(visit, key, value)
         for block in context.blocks(visit):
-            arguments = (query, key, value, block.mask(steps, mask), output, sums, block.diagonal, scale, *block.place)
-            output, sums = steps.call_all(_BLOCK, arguments, {}, 2)
+            given = (query, key, value, block.mask(steps, mask), output, sums, *block.place(options))
+            output, sums = steps.call_all(_BLOCK, given if isinstance(output, Ref) else (*given, options.sink), {}, 2)
     dtype = shard.outputs[0].dtype
     output = steps.cast(_made(output), accumulator(dtype), dtype)
     return steps.finish([context.queries(output, back=True), context.queries(sums, back=True)])
 
 
 def context_attention_backward(shard: Shard, steps: StepWriter, axis: int) -> LocalCall:
-    """(dy, q, k, v, mask?, output, logsumexp, causal, scale, dropout, seed?) -> (dq, dk, dv)."""
-    gradient, query, key, value, mask, output, sums, causal, scale, *options = steps.arguments
+    """(dy, q, k, v, mask?, output, logsumexp, *options) -> (dq, dk, dv)."""
+    gradient, query, key, value, mask, output, sums = steps.arguments[:7]
+    options = Options(*steps.arguments[7:])
     if shard.strategy.factors[axis] == ULYSSES:
         gradient, query, key, value, output, sums = (
             _to_heads(steps, t, axis) for t in (gradient, query, key, value, output, sums)
         )
         own_mask = _own_mask(shard, steps, mask, axis)
-        arguments = (gradient, query, key, value, own_mask, output, sums, causal, scale, *_placed(shard, options, axis))
+        last = options.given(_first(shard, options, axis))
+        arguments = (gradient, query, key, value, own_mask, output, sums, *last)
         return steps.finish(_to_positions(steps, steps.call_all(shard.operator.kind, arguments, {}, 3), axis))
-    context = _Context(shard, steps, axis, causal is True)
+    context = _Context(shard, steps, axis, options)
     gradient, query, output, sums = (context.queries(t) for t in (gradient, query, output, sums))
     key, value = context.keys(key), context.keys(value)
     dq: Argument = None
@@ -72,7 +77,7 @@ def context_attention_backward(shard: Shard, steps: StepWriter, axis: int) -> Lo
             of_keys = context.passed(visit, *of_keys)
         for block in context.blocks(visit):
             part = block.mask(steps, mask)
-            given = (gradient, query, key, value, part, output, sums, dq, *of_keys, block.diagonal, scale, *block.place)
+            given = (gradient, query, key, value, part, output, sums, dq, *of_keys, *block.place(options))
             dq, *pair = steps.call_all(_BLOCK_BACKWARD, given, {}, 3)
             of_keys = pair[0], pair[1]
     if context.visits > 1:
@@ -90,14 +95,16 @@ class _Block:
     rows: tuple[int, int]
     columns: tuple[int, int]
     diagonal: bool = False
-    """Whether the causal mask runs through it; its last query sees all of its keys."""
+    """Whether the causal mask, or the window, runs through it."""
+    before: int = 0
+    """Then: places of its last query behind its last key."""
     masked: tuple[int, int] | None = None
     """These keys in the whole sequence, where the mask has an entry for each."""
 
-    @property
-    def place(self) -> tuple[Argument, ...]:
-        """The last two arguments of the operator."""
-        return self.rows, self.columns
+    def place(self, options: Options) -> tuple[Argument, ...]:
+        """The arguments of the operator from `causal` on."""
+        window = options.window if self.diagonal else 0
+        return self.diagonal, options.scale, self.rows, self.columns, self.before, window, options.softcap
 
     def mask(self, steps: StepWriter, mask: Argument) -> Argument:
         """The columns of the mask for this block."""
@@ -109,8 +116,10 @@ class _Block:
 class _Context:
     """What one device of a ring, or with queries in zig-zag order, computes at each visit of keys."""
 
-    def __init__(self, shard: Shard, steps: StepWriter, axis: int, causal: bool) -> None:
-        self.steps, self.axis, self.causal = steps, axis, causal
+    def __init__(self, shard: Shard, steps: StepWriter, axis: int, options: Options) -> None:
+        self.steps, self.axis, self.causal = steps, axis, options.causal is True
+        self.window = options.window if isinstance(options.window, int) else 0
+        self.chunks = options.chunks if isinstance(options.chunks, int) else 0
         self.factor = shard.strategy.factors[axis]
         self.size, self.own = shard.mesh_shape[axis], shard.coordinate[axis]
         first = len(shard.outputs) - 2  # the gradient of the output comes first in the backward pass
@@ -121,11 +130,11 @@ class _Context:
 
     def queries(self, value: Argument, *, back: bool = False) -> Ref:
         """A tensor of the queries in the order in which they are computed, or back from it."""
-        return self._ordered(value, back) if self.factor != RING else _made(value)
+        return self._ordered(value, back) if self.factor != RING and not self.chunks else _made(value)
 
     def keys(self, value: Argument, *, back: bool = False) -> Ref:
         """The same for a tensor of the keys."""
-        return self._ordered(value, back) if self.factor not in (RING, QUERIES_ZIGZAG) else _made(value)
+        return self._ordered(value, back) if self.factor == RING_ZIGZAG and not self.chunks else _made(value)
 
     def _ordered(self, value: Argument, back: bool) -> Ref:
         order = [chunk for i in range(self.size) for chunk in (i, 2 * self.size - 1 - i)]
@@ -150,16 +159,41 @@ class _Context:
                 blocks += [_Block(rows, (0, start)), _Block(rows, (start, start + half), diagonal=True)]
             return blocks
         source = (self.own - visit) % self.size
+        if self.chunks and (self.window or self.chunks > 2 * self.size):
+            return self._between_chunks(source)
         rows, columns = (0, self.rows), (0, self.columns)
         if self.factor == RING:
-            if self.causal and source > self.own:
+            before = (self.own - source) * self.columns
+            seen = before - self.columns + 1 < self.window or not self.window  # by the first query the last key
+            if self.causal and (before < 0 or not seen):
                 rows = (0, 0)
             masked = (source * self.columns, (source + 1) * self.columns) if self.masked else None
-            return (_Block(rows, columns, self.causal and source == self.own, masked),)
+            edge = self.causal and (before == 0 or self.window > 0)
+            return (_Block(rows, columns, edge, before if edge else 0, masked),)
         if source == self.own:
             return (_Block(rows, columns, diagonal=True),)
         # Of the keys' two chunks the earlier one is before all queries, or both are before the later queries alone.
         return (_Block(rows, (0, half)) if source < self.own else _Block((half, self.rows), columns),)
+
+    def _between_chunks(self, source: int) -> Sequence[_Block]:
+        """Each chunk of the queries with each of the keys of `source`, where both are in zig-zag order."""
+        each = self.chunks // self.size
+        length = self.rows // each
+        blocks = []
+        for i, own in enumerate(_chunks(self.chunks, self.own, each)):
+            for j, other in enumerate(_chunks(self.chunks, source, each)):
+                before = (own - other) * length
+                seen = before >= 0 and (not self.window or before - length + 1 < self.window)
+                rows = (i * length, (i + 1) * length) if seen else (0, 0)
+                edge = before == 0 or self.window > 0
+                columns = (j * length, (j + 1) * length)
+                blocks.append(_Block(rows, columns, edge, before if edge else 0))
+        return blocks
+
+
+def _chunks(chunks: int, device: int, each: int) -> Sequence[int]:
+    """The chunks of a sequence in zig-zag order that a device has, by their natural numbers."""
+    return [k // 2 if k % 2 == 0 else chunks - 1 - k // 2 for k in range(device * each, (device + 1) * each)]
 
 
 def _made(value: Argument) -> Ref:
@@ -188,11 +222,20 @@ def _own_mask(shard: Shard, steps: StepWriter, mask: Argument, axis: int) -> Arg
     return steps.call("aten.slice.Tensor", mask, -3, start, start + count)
 
 
-def _placed(shard: Shard, options: Sequence[Argument], axis: int) -> Sequence[Argument]:
-    """Dropout, its seed and, where there is one, the first sample and head, on which what it drops depends."""
-    if len(options) < 2 or options[1] is None:
-        return options[:2]
+def _own_sink(shard: Shard, steps: StepWriter, sink: Argument, axis: int) -> Argument:
+    """The sinks of the heads that the device has during an all-to-all."""
+    if not isinstance(sink, Ref):
+        return sink
+    count = shard.input_shape(len(shard.inputs) - 1)[0] // shard.mesh_shape[axis]
+    start = shard.coordinate[axis] * count
+    return steps.call("aten.slice.Tensor", sink, 0, start, start + count)
+
+
+def _first(shard: Shard, options: Options, axis: int) -> tuple[int, int, int]:
+    """The first sample and head, on which what dropout drops depends."""
+    if options.seed is None:
+        return 0, 0, 0
     spec, shape = shard.strategy.inputs[0], shard.input_shape(0)
     count = shape[_HEADS] // shard.mesh_shape[axis]
     head = shard.block(spec, _HEADS) * shape[_HEADS] + shard.coordinate[axis] * count
-    return (*options[:2], (shard.block(spec, 0) * shape[0], head, 0))
+    return shard.block(spec, 0) * shape[0], head, 0

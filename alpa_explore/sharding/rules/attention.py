@@ -3,7 +3,8 @@
 Where several query heads share a head of keys and values, the query heads can also be divided further than those; each
 device then takes what its heads need out of all keys and values (sharding.local). A shard of the queries reads all keys
 and values too. In both cases the gradients of keys and values are addends of a sum over the shards. With a causal mask
-a shard of the queries needs the position of its first one, and the last shard has more to do than the first.
+a shard of the queries needs the position of its first one, and the last shard has more to do than the first. A sink of
+each query head is divided with the heads; its gradient is an operator of its own.
 
 The softmax of a query runs over all keys. Where keys are divided too (context parallelism), devices exchange keys, or
 heads for positions, while the operator runs (`sharding.local.context`). The software says from how many positions on.
@@ -14,23 +15,44 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from alpa_explore.graph import Operator, Ref, Tensor
+from alpa_explore.graph import Argument, Operator, Ref, Tensor
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.rules.factors import Splits, broadcast_dim
+from alpa_explore.sharding.rules.factors import Splits, broadcast_dim, elementwise, from_factors
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Exchange, Split
 
-RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES = "ring", "ring-zigzag", "queries-zigzag", "ulysses"
+QUERIES, QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES = "queries", "queries-zigzag", "ring", "ring-zigzag", "ulysses"
 CONTEXT = frozenset((RING, RING_ZIGZAG, QUERIES_ZIGZAG, ULYSSES))
 """The factors under which devices exchange something inside the operator."""
 
 _FORWARD_CAUSAL, _BACKWARD_CAUSAL = 4, 7
-"""Position of the argument that says whether the mask is causal; three places on stands the seed of dropout."""
+"""Position of the argument that says whether the mask is causal; see `Options` for those behind it."""
+
+
+class Options(NamedTuple):
+    """The last arguments of the operator (`tracing.attention`), of which those with a default may be missing."""
+
+    causal: Argument
+    scale: Argument
+    dropout: Argument = 0.0
+    seed: Argument = None
+    first: Argument = (0, 0, 0)
+    window: Argument = 0
+    softcap: Argument = 0.0
+    chunks: Argument = 0
+    sink: Argument = None
+    """Of the forward operator alone."""
+
+    def given(self, first: Argument) -> tuple[Argument, ...]:
+        """As arguments, with these first positions; the backward operator has no sink."""
+        options = tuple(self._replace(first=first))
+        return options if self.sink is not None else options[:-1]
 
 
 def attention(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?, seed?) -> (output, logsumexp)."""
+    """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?, seed?, sink?) -> (output, logsumexp)."""
     return _splits(operator, inputs, outputs, _FORWARD_CAUSAL)
 
 
@@ -39,51 +61,76 @@ def attention_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: 
     return _splits(operator, inputs, outputs, _BACKWARD_CAUSAL)
 
 
+def sink_gradient(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dy [b, hq, sq, dv], output, logsumexp, sink [hq]) -> dsink."""
+    return from_factors("bhsd,bhsd,bhs,h->h", inputs, outputs)
+
+
+def zigzag(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(tensor in natural order, dim, chunks) -> tensor in zig-zag order: every other dim."""
+    dim = operator.arguments[1]
+    assert isinstance(dim, int)
+    return elementwise(inputs, outputs, uncut=(dim,))
+
+
 def _splits(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], causal: int) -> Splits:
     backward = causal == _BACKWARD_CAUSAL
     query, key = inputs[backward : backward + 2]
     mask = inputs[backward + 3 : backward + 4] if isinstance(operator.arguments[causal - 1 - 2 * backward], Ref) else ()
-    seed = operator.arguments[causal + 3 : causal + 4]
-    seeds = (REPLICATE,) if seed and isinstance(seed[0], Ref) else ()
-    is_causal = operator.arguments[causal] is True
+    options = Options(*operator.arguments[causal:])
+    seeds = (REPLICATE,) if isinstance(options.seed, Ref) else ()
+    sinks = isinstance(options.sink, Ref)
+    is_causal = options.causal is True
 
-    def split(factor: str, size: int, dim: int, shared: int, summed: int, *, triangular: bool = False) -> Split:
+    def split(factor: str, size: int, dim: int, shared: int, summed: int, *, ramp: float = 0.0) -> Split:
         """`dim` of queries and outputs, and of the mask where it has it; `shared` of keys and values, and `summed` of
         their gradients."""
         whole = factor == ULYSSES
         masks = tuple(REPLICATE if whole else broadcast_dim(m, dim, 4, query.shape[dim]) for m in mask)
         read, made = (dim, shared, shared, *masks), (dim, summed, summed)
         if backward:
-            return Split(factor, size, (dim, *read, dim, dim, *seeds), made, triangular=triangular)
-        return Split(factor, size, (*read, *seeds), (dim, dim), triangular=triangular)
+            return Split(factor, size, (dim, *read, dim, dim, *seeds), made, ramp=ramp)
+        of_sink = (0 if dim == 1 else REPLICATE,) * sinks
+        return Split(factor, size, (*read, *seeds, *of_sink), (dim, dim), ramp=ramp)
 
+    chunks = options.chunks if isinstance(options.chunks, int) else 0
     heads, shared_heads, rows, columns = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
+    window = options.window if isinstance(options.window, int) else 0
+    ramp = min(window / rows, 1.0) if is_causal and window and rows == columns else float(is_causal)
+    parts, ring = rows, RING
+    if chunks:  # parts of the sequence in zig-zag order have the same to do, and no tensor changes its order
+        parts, ring, ramp = chunks // 2, RING_ZIGZAG, 0.0
     splits = [
         split("batch", query.shape[0], 0, 0, 0),
         split("heads", shared_heads, 1, 1, 1),
         split("query-heads", heads if heads > shared_heads else 1, 1, REPLICATE, PARTIAL),
-        split("queries", rows, 2, REPLICATE, PARTIAL, triangular=is_causal),
+        split(QUERIES, parts, 2, REPLICATE, PARTIAL, ramp=ramp),
     ]
     size = math.gcd(rows, columns)
     if not seeds and (rows == columns or not is_causal):  # what dropout drops depends on the positions of keys
-        splits.append(split(RING, size, 2, 2, 2, triangular=is_causal))
-    if not seeds and not mask and is_causal and rows == columns and rows % 2 == 0:
+        splits.append(split(ring, math.gcd(size, parts), 2, 2, 2, ramp=ramp))
+    # With a window zig-zag order balances nothing: all rows but the first have as much to do.
+    if not seeds and not mask and not window and not chunks and is_causal and rows == columns and rows % 2 == 0:
         splits.append(split(RING_ZIGZAG, rows // 2, 2, 2, 2))
         splits.append(split(QUERIES_ZIGZAG, rows // 2, 2, REPLICATE, PARTIAL))
     splits.append(split(ULYSSES, math.gcd(size, shared_heads), 2, 2, 2))
-    return tuple(_exchanging(s, inputs, outputs) if s.factor in CONTEXT else s for s in splits if s.size > 1)
+    return tuple(
+        _exchanging(s, inputs, outputs, ordered=chunks > 0) if s.factor in CONTEXT else s for s in splits if s.size > 1
+    )
 
 
-def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Split:
+def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, ordered: bool) -> Split:
     """A split with what its devices exchange. In a ring, gradients of keys and values travel with them. Tensors that
-    change their places (zig-zag) or their sharded dim (Ulysses) do so once."""
+    change their places (zig-zag, unless they are `ordered` so) or their sharded dim (Ulysses) do so once."""
     backward = len(outputs) == 3
     of_keys = sum(t.bytes for t in inputs[1 + backward : 3 + backward])
     passing = Exchange(StepKind.RING, of_keys * (1 + backward), beside=True)
     ring = (passing,) if split.factor in (RING, RING_ZIGZAG) else ()
     kind = StepKind.ALL_TO_ALL if split.factor == ULYSSES else StepKind.PERMUTE
     placed = zip((*inputs, *outputs), (*split.inputs, *split.outputs), strict=True)
-    moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2] if split.factor != RING else []
+    moved = [t.bytes for t, dim in placed if dim == 2 and len(t.shape) > 2]
+    if split.factor == RING or (ordered and split.factor == RING_ZIGZAG):
+        moved = []
     exchanges = (*ring, *(Exchange(kind, sent) for sent in moved))
     inside = "heads" if split.factor == ULYSSES else ""
     return replace(split, exchanges=exchanges, only_with=("batch", "heads"), inside=inside)
@@ -92,5 +139,7 @@ def _exchanging(split: Split, inputs: Sequence[Tensor], outputs: Sequence[Tensor
 RULES = {
     "alpa_explore.attention.default": attention,
     "alpa_explore.attention_backward.default": attention_backward,
+    "alpa_explore.sink_gradient.default": sink_gradient,
+    "alpa_explore.zigzag.default": zigzag,
 }
-HEAVY = frozenset(RULES)
+HEAVY = frozenset({"alpa_explore.attention.default", "alpa_explore.attention_backward.default"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alpa_explore.cost.blocks.casts import RECIPES
+from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 
@@ -15,7 +15,7 @@ class Precision:
     tensors: str
     """Of weights and activations."""
     recipe: str | None = None
-    """In which linear layers of blocks run, of `casts.RECIPES`; attention and everything else keep `tensors`."""
+    """In which linear layers of blocks run, of `precisions.RECIPES`; attention and everything else keep `tensors`."""
 
     @property
     def products(self) -> str:

@@ -55,6 +55,27 @@ def skips(*, far: bool = False, table: bool = False) -> Chain:
     return chain_of(assign_layers(graph, manual_layers(graph, [f"blocks.{i}" for i in range(1, 5)]).layer_of_forward))
 
 
+class Encoder(nn.Module):
+    """torch's own attention: queries, keys and values are products with views of one weight, and the blocks are so cut
+    that several read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.table, self.head = nn.Embedding(16, 16), nn.Linear(16, 4)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layers(self.table(tokens)).mean(1)).square().sum()
+
+
+@cache
+def encoder() -> Chain:
+    with torch.device("meta"):
+        graph = capture(Encoder(), (torch.empty(4, 8, dtype=torch.int64),))
+    return chain_of(assign_layers(graph, cluster_operators(graph, 2, delta=1.0).layer_of_forward))
+
+
 @cache
 def catalogue(name: str, layers: int) -> Chain:
     graph: TrainingGraph = microbatch_graph(name, 4)
@@ -102,6 +123,7 @@ CHAINS = {
     "a skip over a layer": lambda: skips(far=True),
     "a shared table": lambda: skips(table=True),
     "a layer inside a residual block": inside_a_residual_block,
+    "torch's encoder": encoder,
     **{
         f"{name}, cut anywhere {seed}": lambda name=name, seed=seed: cut_anywhere(name, seed)
         for name in ("gpt-tiny", "wide-resnet-tiny")

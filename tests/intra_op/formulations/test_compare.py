@@ -54,6 +54,7 @@ def test_an_answer_that_cannot_exist_has_no_price(comparison):
     assert solvers_table(dataclasses.replace(comparison, rows=(row,)))[0]["gap_before_repair"] is None
 
 
+@pytest.mark.slow
 def test_too_large_an_ilp_is_counted_and_only_solved_by_name(instance, monkeypatch):
     monkeypatch.setattr(tuning, "MAX_ENUMERATED_VARIABLES", 10)
     comparison = compare_solvers(instance)

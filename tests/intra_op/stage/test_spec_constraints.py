@@ -240,6 +240,7 @@ def test_a_spec_constraint_changes_the_keys_of_the_stages_that_hold_it_and_no_ot
     assert len(keys) == 4
 
 
+@pytest.mark.slow
 def test_formulations_are_compared_without_spec_constraints() -> None:
     name, model = products(graph_of(2))[0], model_on((2, 2))
     rows = []

@@ -40,3 +40,22 @@ def test_one_device_has_no_axes_and_the_summary_says_what_several_do() -> None:
     assert parallelism_lines(ax.plan("gpt-tiny", "1x1:v100", num_microbatches=8, num_layers=2)) == ()
     plan = ax.baseline("gpt-tiny", "1x2:v100", "data-parallel", num_microbatches=8, num_layers=2)
     assert "\ndata parallel over axis 0 (2)\n" in plan_report(plan)
+
+
+def test_heads_of_attention_beside_positions_of_products_are_ulysses() -> None:
+    """One long sequence on 4 devices: the products divide its positions, attention its heads."""
+    plan = ax.plan(
+        "llama-tiny",
+        "1x4:h100",
+        num_microbatches=64,
+        sequence=4096,
+        num_layers=1,
+        delta=1.0,
+        pipeline=ax.PipelineOptions(num_stages=1),
+    )
+    assert plan.model.samples == 1
+    forward = [o for o in plan.stages[0].operators if o.phase == "forward"]
+    assert {o.strategy for o in forward if o.op.startswith("alpa_explore.attention.")} == {"heads"}
+    assert any(o.strategy == "m" for o in forward if o.op.startswith("aten.mm."))
+    (line,) = parallelism_lines(plan)
+    assert line.startswith("context parallel (Ulysses)")

@@ -59,7 +59,7 @@ def planned(graph, where, boundaries):
 def least_of(plan, other, graph):
     layered, known = (layered_graphs(p, graph)[0] for p in (plan, other))
     meshes = [logical_meshes(plan.cluster, piece) for piece in plan.costs.submeshes]
-    return LowerBounds(layered, plan.cluster.device, meshes, other=known, known=other.costs, num_microbatches=B)
+    return LowerBounds(layered, [plan.cluster.device], meshes, other=known, known=other.costs, num_microbatches=B)
 
 
 def check_bounds(plan, other, graph):

@@ -15,10 +15,11 @@ from alpa_explore.graph import Phase
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
 from alpa_explore.search.stages.tied_weights import tied_weights
 
 B, STAGES = 8, 2
@@ -50,13 +51,13 @@ def plans():
     return {memory: planned(memory, "auto") for memory in MEMORIES}
 
 
-def test_only_layers_that_are_asked_for_compute_again_and_all_of_them_is_what_the_flag_says():
+def test_only_layers_that_are_asked_for_compute_again_and_all_of_them_is_what_the_model_says():
     graph = microbatch_graph("gpt-tiny", 4)
     layers = cluster_operators(graph, 3, delta=2.0).layer_of_forward
     everything, nothing = (assign_layers(replace(graph, rematerialization=r), layers) for r in (True, False))
     for some in itertools.chain.from_iterable(itertools.combinations(range(3), n) for n in range(4)):
-        mixed = assign_layers(graph, layers, some)
-        assert mixed.rematerialized == some
+        mixed = assign_layers(graph, layers, Recomputation.of_layers(some))
+        assert mixed.recomputation.layers == some
         assert mixed.recomputed == {o for o in everything.recomputed if mixed.layer_of[o] in some}
         for layer in range(3):
             assert mixed.held[layer] == (everything if layer in some else nothing).held[layer]
@@ -66,8 +67,8 @@ def test_only_layers_that_are_asked_for_compute_again_and_all_of_them_is_what_th
 def test_with_room_for_everything_nothing_is_computed_again(plans):
     free, none = plans[2**34], planned(2**34, False)
     assert free.predicted == none.predicted
-    assert all(s.rematerialized == () for s in free.stages)
-    assert "memory suffices" in plan_report(free)
+    assert all(s.recomputation == "" for s in free.stages)
+    assert "Nothing is recomputed" in plan_report(free)
 
 
 @pytest.mark.slow
@@ -82,7 +83,7 @@ def test_where_memory_is_short_the_choice_of_each_stage_beats_all_and_none(plans
                 others.append(float("inf"))
         assert auto.predicted.iteration_seconds <= min(others) * (1 + 1e-9)
         better += auto.predicted.iteration_seconds < 0.99 * min(others)
-        mixed += 0 < sum(len(s.rematerialized) for s in auto.stages) < 4
+        mixed += len({s.recomputation for s in auto.stages} - {"full"}) > 0 and memory < 2**34
     assert better >= 2
     assert mixed >= 2
 
@@ -110,20 +111,19 @@ def test_every_stage_of_the_best_pipeline_is_the_optimum_over_all_versions(plans
 
 @pytest.mark.slow
 def test_the_file_the_timeline_and_the_operators_know_which_layers_compute_again(plans, tmp_path):
-    auto = next(p for p in plans.values() if 0 < sum(len(s.rematerialized) for s in p.stages) < 4)
+    auto = next(p for p in plans.values() if any(s.recomputation for s in p.stages))
     auto.save(tmp_path / "p")
     loaded = ax.load_plan(tmp_path / "p")
-    assert [s.rematerialized for s in loaded.stages] == [s.rematerialized for s in auto.stages]
-    assert loaded.costs.versions == ((), (0, 2), (0, 1, 2, 3))
+    assert [s.recomputation for s in loaded.stages] == [s.recomputation for s in auto.stages]
+    assert [v.name for v in loaded.costs.versions] == ["none", "norms+attention", "half", "full"]
     assert ax.replan(loaded).predicted == auto.predicted
-    assert "recomputed" in plan_report(loaded)
+    assert "recomputes" in plan_report(loaded)
     for stage, times in zip(auto.stages, auto.timeline().times, strict=True):
         spent = dict.fromkeys(("forward", "backward"), 0.0)
         for o in stage.operators:
             if o.phase != "update":
                 spent[o.phase] += o.compute_seconds + o.communication_seconds
-                again = o.phase == "forward" and o.layer in stage.rematerialized
-                spent["backward"] += again * (o.compute_seconds + o.communication_seconds)
+                spent["backward"] += bool(o.recomputed) * (o.compute_seconds + o.communication_seconds)
         assert times.forward_seconds == pytest.approx(spent["forward"], rel=1e-6)
         problem = auto.details.problem(
             stage.layers,
@@ -135,14 +135,16 @@ def test_the_file_the_timeline_and_the_operators_know_which_layers_compute_again
             ),
             next(c.version for f in auto.costs.candidates.values() for c in f if c.solution_key == stage.solution_key),
         )
-        assert {problem.stage.layered.layer_of[o] for o in problem.stage.layered.recomputed} & set(
-            range(stage.layers[0], stage.layers[1] + 1)
-        ) == set(stage.rematerialized)
+        again = {o.name for o in stage.operators if o.recomputed}
+        graph = problem.stage.layered.graph
+        assert again == {
+            graph.operators[o].name for o in problem.stage.layered.recomputed & set(problem.stage.operators)
+        }
 
 
 @pytest.mark.slow
 def test_a_file_written_before_versions_says_that_all_layers_compute_again_where_the_model_did(plans, tmp_path):
-    whole = planned(2**34, True)
+    whole = planned(2**34, "layers")
     whole.save(tmp_path / "p")
     document = json.loads((tmp_path / "p").read_text())
     for stage in document["stages"]:
@@ -165,15 +167,30 @@ def test_tied_weights_are_those_whose_gradient_is_made_in_several_layers():
     assert len(sums) == 1, "one weight has two uses"
 
 
-def test_words_for_rematerialisation_are_known_or_refused(capsys):
-    assert rematerialized_layers(None, 4) == rematerialized_layers(True, 4) == (None,)
-    assert rematerialized_layers("auto", 1) == ((), (0,))
-    with pytest.raises(OptionError, match="'auto'"):
-        rematerialized_layers("some", 4)
+def test_kinds_of_recomputation_are_known_or_refused(capsys):
+    assert kinds_of(None, 4) == kinds_of(False, 4) == (None,)
+    assert kinds_of(True, 4) == kinds_of("full", 4) == (Recomputation("full"),)
+    assert kinds_of("layers", 2) == (Recomputation.of_layers((0, 1)),)
+    assert kinds_of("mlp+norms", 2) == kinds_of("norms+mlp", 2)
+    for unknown in ("some", "norms+full", "norms+norms", "", 3):
+        with pytest.raises(OptionError, match=r"norms\+attention.*'auto'"):
+            kinds_of(unknown, 4)
     words = "plan gpt-tiny --cluster 1x4:v100 -B 8 --layers 4 --scheduler serial --stages 2 --json --remat"
-    assert main([*words.split(), "auto"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["options"]["rematerialization"] == "auto"
-    assert [s["rematerialized"] for s in shown["stages"]] == [[], []]
-    assert main([*words.split(), "all"]) == 0
+    for given, shown in (("auto", ""), ("all", "full"), ("attention+norms", "norms+attention")):
+        assert main([*words.split(), given]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert [s["recomputation"] for s in plan["stages"]] == [shown] * 2
+    assert main([*words.split(), "layers"]) == 0
     assert [s["rematerialized"] for s in json.loads(capsys.readouterr().out)["stages"]] == [[0, 1], [2, 3]]
+    assert main([*words.split(), "everything"]) == 2
+    assert "norms+attention" in capsys.readouterr().err
+
+
+def test_a_model_without_a_part_says_so_and_chooses_without_it():
+    graph = microbatch_graph("wide-resnet-tiny", 4)
+    layers = cluster_operators(graph, 2, delta=2.0).layer_of_forward
+    with pytest.raises(OptionError, match="no attention in the blocks of wide-resnet-tiny"):
+        layered_versions(graph, layers, "attention")
+    names = [version.recomputation.name for version in layered_versions(graph, layers, "auto")]
+    assert "norms+attention" not in names
+    assert {"none", "full"} <= set(names)

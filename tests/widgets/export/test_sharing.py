@@ -38,7 +38,10 @@ CHANGED = replace(
 )
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, CHANGED])
+UNLIKE = replace(SETTINGS, device="1x4:h100+1x4:v100", nodes=2, devices_per_node=4)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, CHANGED, UNLIKE])
 def test_the_code_of_the_settings_requests_exactly_these_settings(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.settings import Settings, device_setting
 from alpa_explore_widgets.session.sources import Sources, UserModel, user_model
 
 import alpa_explore as ax
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.errors import ClusterError, OptionError, UnknownNameError
 from alpa_explore.models.catalog import build, entry
 
 
@@ -65,6 +66,22 @@ def test_a_cluster_of_your_own_keeps_its_device_when_its_size_changes(with_setti
     larger = sources.cluster(with_settings(device="my-gpu", nodes=2, devices_per_node=8))
     assert (larger.nodes, larger.devices_per_node, larger.device.memory_bytes) == (2, 8, 1)
     assert sources.cluster(with_settings(device="v100")).device == given.device
+
+
+def test_a_cluster_of_unlike_nodes_is_kept_whole_and_cannot_be_resized(with_settings: Callable[..., Settings]) -> None:
+    given = Cluster.parse("1x8:h100+2x8:a100", memory_bytes=2**35)
+    text = device_setting(given)
+    settings = with_settings(device=text, nodes=3, devices_per_node=8)
+    sources = Sources(lambda *_: None, cluster=given)  # type: ignore[arg-type, return-value]  # never called
+    assert sources.device_choices()[0][0] == text
+    assert sources.cluster(settings) == given
+    elsewhere = Sources(lambda *_: None)  # type: ignore[arg-type, return-value]  # never called
+    assert elsewhere.cluster(settings) == Cluster.parse("1x8:h100+2x8:a100")
+    changed = sources.cluster(replace(settings, memory_bytes=2.0**34, inside_bandwidth=1e11))
+    assert {kind.device.memory_bytes for kind in changed.kinds} == {2**34}
+    assert {kind.inside_node.bandwidth for kind in changed.kinds} == {1e11}
+    with pytest.raises(ClusterError, match=r"counted by kind.*Set 3 nodes of 8"):
+        sources.cluster(replace(settings, nodes=4))
 
 
 def test_a_microbatch_of_a_catalogue_model_divides_its_batch() -> None:

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
-from alpa_explore.plans.phrases import run_of_layers
+from alpa_explore.plans.phrases import run_of_layers, submesh_phrase
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
 
@@ -49,7 +49,7 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
         (
             str(s.index),
             run_of_layers(s.layers),
-            units.shape(s.submesh),
+            submesh_phrase(s.submesh, s.device),
             units.shape(s.logical_mesh),
             units.seconds(s.latency_seconds),
             size(s.weight_bytes),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.sharding.spec_constraint import mappings
+from alpa_explore_widgets.session.settings import cluster_text
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -27,9 +28,8 @@ def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = 
     """Python code that makes the plan for these settings; `user_model`: the model is not of the catalogue, so the code
     has a comment in its place; `scheduler`: that of the attached hosts of which the cluster is made."""
     s = settings
-    cluster = (
-        f'ax.attach("{scheduler}").cluster({s.devices_per_node})' if scheduler else f'ax.Cluster.parse("{_cluster(s)}")'
-    )
+    attached = f'ax.attach("{scheduler}").cluster({s.devices_per_node})'
+    cluster = attached if scheduler else f'ax.Cluster.parse("{cluster_text(s)}")'
     overrides = [name for name in _DEVICE if getattr(s, name) is not None]
     lines = ["import alpa_explore as ax", "", f"cluster = {cluster}"]
     if overrides:
@@ -67,7 +67,7 @@ def explore_code(settings: Settings) -> str:
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
     options += "".join(f", {name}={value!r}" for name, value in mappings(s.spec_constraints).items())
     return (
-        f'explore("{s.model}", cluster="{_cluster(s)}", num_microbatches={s.num_microbatches}, '
+        f'explore("{s.model}", cluster="{cluster_text(s)}", num_microbatches={s.num_microbatches}, '
         f"delta={s.delta!r}{options})"
     )
 
@@ -88,10 +88,6 @@ def file_name(plan: Plan, ending: str) -> str:
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.model.name)
     c = plan.cluster
     return f"{safe}_{c.nodes}x{c.devices_per_node}_B{plan.options.num_microbatches}.{ending}"
-
-
-def _cluster(settings: Settings) -> str:
-    return f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
 
 
 def _override(settings: Settings, name: str) -> str:

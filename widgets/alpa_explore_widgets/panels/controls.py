@@ -29,8 +29,21 @@ INSIDE_STOPS = [4, 8, 16, 32, 64, 100, 150, 200, 300, 450, 600, 900]
 """GB/s; the next one too."""
 BETWEEN_STOPS = [0.1, 0.3, 1, 1.5, 3, 6, 12, 25, 50, 100, 200, 400]
 GIB, TERA, GIGA = float(2**30), 1e12, 1e9
-_DEFAULT, _ON, _OFF, _AUTO = "default", "on", "off", "auto"
-_SWITCH = {_DEFAULT: None, _ON: True, _OFF: False, _AUTO: _AUTO}
+_DEFAULT, _ON, _OFF = "default", "on", "off"
+_SWITCH = {_ON: True, _OFF: False}
+_RECOMPUTED: dict[str, tuple[bool | str | None, str]] = {
+    _DEFAULT: (None, "default"),
+    "none": (False, "nothing"),
+    "norms": ("norms", "norms and activations"),
+    "attention": ("attention", "attention"),
+    "norms+attention": ("norms+attention", "norms and attention"),
+    "mlp": ("mlp", "feed-forward parts"),
+    "half": ("half", "every second block"),
+    "full": ("full", "every block"),
+    "layers": ("layers", "every layer (Alpa)"),
+    "auto": ("auto", "what a stage needs"),
+}
+"""Choice -> its setting, and its words."""
 """Choice -> the value of the setting."""
 
 
@@ -251,14 +264,21 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
         ),
         "rematerialization": choice(
             "Recompute",
-            "Recompute activations in the backward pass (in the API: rematerialization): less memory for one more "
-            "forward pass. Press Plan after a change.",
-            [[_DEFAULT, "default", ""], [_ON, "on", ""], [_OFF, "off", ""], [_AUTO, "where needed", ""]],
+            "What the backward pass computes again in place of holding it (in the API: rematerialization): less memory "
+            "for more time. Press Plan after a change.",
+            [[option, words, ""] for option, (_, words) in _RECOMPUTED.items()],
             _DEFAULT,
-            lambda value: next(option for option, setting in _SWITCH.items() if setting == value),
-            _SWITCH.__getitem__,
+            _recomputed_option,
+            lambda option: _RECOMPUTED[option][0],
         ),
     }
+
+
+def _recomputed_option(setting: bool | str | None) -> str:
+    """The choice for a setting; parts that no choice offers show as the nearest, 'auto'."""
+    names = {True: "full", False: "none", None: _DEFAULT}
+    option = setting if isinstance(setting, str) else names[setting]
+    return option if option in _RECOMPUTED else "auto"
 
 
 def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control]:

@@ -6,10 +6,9 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
-from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_swatch
-from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
@@ -76,7 +75,7 @@ def stages_html(plan: Plan, theme: str) -> str:
         items.append(
             f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" title="{what}; press to select it" '
             f'aria-label="{what}"><b>{swatch}{s.index}</b>'
-            f"<span>{units.shape(s.submesh)}</span><span>{layers_phrase(s.layers)}</span></button></li>"
+            f"<span>{submesh_phrase(s.submesh, s.device)}</span><span>{layers_phrase(s.layers)}</span></button></li>"
         )
     return f'<ul class="alpa-stages" aria-label="Stages and their colours">{"".join(items)}</ul>'
 

@@ -88,11 +88,12 @@ def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
             remedy="Press Plan: the new plan keeps its model.",
         )
     first = plan_stage.layers[0]
-    mesh = logical_mesh(plan.cluster, Submesh(*plan_stage.submesh), plan_stage.logical_mesh)
+    kind = plan.cluster.kind_of(plan_stage.devices[0])
+    mesh = logical_mesh(plan.cluster, Submesh(*plan_stage.submesh, kind), plan_stage.logical_mesh)
     problem = plan.details.problem((first, first), mesh)
     instance = StageInstance(
         stage=problem.stage,
-        device=plan.cluster.device,
+        device=plan.cluster.kinds[kind].device,
         mesh=mesh.squeezed(),
         inverse_b=1 / plan.options.num_microbatches,
     )

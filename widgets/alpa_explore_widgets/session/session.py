@@ -16,7 +16,7 @@ from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.questions import Comparisons
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
-from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, settings_of
+from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
@@ -150,7 +150,7 @@ class Session:
                 return
             cluster = attachment.cluster
             self.sources.add_cluster(cluster)
-            self.set(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=cluster.device.name)
+            self.set(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster))
             self._planning.forget_replans()
             self.plan()
 

@@ -10,6 +10,7 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
     from alpa_explore.plans.plan import Plan
 
 REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "communication")
@@ -54,7 +55,8 @@ class Settings:
     between_bandwidth: float | None = None
     """Bytes per second of the network of one node."""
     rematerialization: bool | str | None = None
-    """None: the default of the model; 'auto': only in the stages that need it."""
+    """None: the default of the model; False: nothing; else the name of what is recomputed, True for 'full', 'auto' for
+    what each stage needs."""
     precision: str | None = None
     """The dtype of the weights; None: the default of the model."""
     sequence: int | None = None
@@ -112,11 +114,12 @@ def settings_of(plan: Plan) -> Settings:
         microbatch=plan.model.samples,
         nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node,
-        device=plan.cluster.device.name,
+        device=device_setting(plan.cluster),
         num_microbatches=plan.options.num_microbatches,
         delta=plan.options.delta,
         num_layers=plan.options.num_layers,
-        rematerialization=plan.options.rematerialization or plan.model.rematerialization,
+        # A model that recomputes by itself does so by layers: its default.
+        rematerialization=plan.options.rematerialization or (None if plan.model.rematerialization else False),
         solver=plan.options.solver,
         schedule=plan.options.pipeline.schedule,
         communication=plan.options.pipeline.communication,
@@ -141,7 +144,7 @@ def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
     return (
         *(replace(fixed_layers, delta=value) for value in (smaller_delta, larger_delta) if value is not None),
         *(replace(fixed_layers, num_layers=count) for count in layer_counts),
-        replace(fixed_layers, rematerialization=not plan.model.rematerialization),
+        replace(fixed_layers, rematerialization=not (plan.options.rematerialization or plan.model.rematerialization)),
         *([replace(fixed_layers, spec_constraints=())] if fixed_layers.spec_constraints else []),
     )
 
@@ -157,3 +160,20 @@ def change_in_words(before: Settings | None, after: Settings) -> str:
     if before.spec_constraints != after.spec_constraints:
         return "without spec constraints"
     return f"recomputation {'on' if after.rematerialization else 'off'}"
+
+
+def device_setting(cluster: Cluster) -> str:
+    """The name of its devices; a cluster of unlike nodes is named by its whole text, '1x8:h100+1x8:a100'."""
+    return str(cluster) if cluster.others else cluster.device.name
+
+
+def is_mixture(device: str) -> bool:
+    """Whether a device setting names a cluster of unlike nodes."""
+    return "+" in device and ":" in device
+
+
+def cluster_text(settings: Settings) -> str:
+    """'2x8:a100', as `Cluster.parse` reads it."""
+    if is_mixture(settings.device):
+        return settings.device
+    return f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"

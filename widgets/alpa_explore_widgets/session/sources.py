@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.presets import load_preset, preset_names
-from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.graph import PRECISIONS, TrainingGraph
 from alpa_explore.models import CatalogEntry, catalog
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.settings import cluster_text, device_setting, is_mixture
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -62,7 +63,7 @@ class Sources:
     ) -> None:
         """`config`: a model from a Hugging Face config, offered beside those of the catalogue."""
         self.user_model, self._capture, self._config = model, capture, config
-        self._user_clusters = {} if cluster is None else {cluster.device.name: cluster}
+        self._user_clusters = {} if cluster is None else {device_setting(cluster): cluster}
         self._graphs: dict[tuple[str, int, str | None, int | None], TrainingGraph] = {}
 
     def graph(self, settings: Settings) -> TrainingGraph:
@@ -97,9 +98,20 @@ class Sources:
 
     def preset_cluster(self, settings: Settings) -> Cluster:
         """The cluster with the device and links of the preset, without the overrides of the settings."""
-        if (given := self._user_clusters.get(settings.device)) is not None:
+        given = self._user_clusters.get(settings.device)
+        if given is None and is_mixture(settings.device):
+            given = Cluster.parse(settings.device)
+        if given is not None and given.others:
+            if (given.nodes, given.devices_per_node) != (settings.nodes, settings.devices_per_node):
+                raise ClusterError(
+                    "Unlike nodes are counted by kind",
+                    found=f"{settings.nodes} × {settings.devices_per_node} devices in place of {given}",
+                    remedy=f"Set {given.nodes} nodes of {given.devices_per_node}, or give explore another cluster.",
+                )
+            return given
+        if given is not None:
             return given.resized(settings.nodes, settings.devices_per_node)
-        return Cluster.parse(f"{settings.nodes}x{settings.devices_per_node}:{settings.device}")
+        return Cluster.parse(cluster_text(settings))
 
     def model_choices(self) -> list[list[str]]:
         """[name, text, group] for the list of models, the user's model first."""
@@ -117,7 +129,7 @@ class Sources:
 
     def add_cluster(self, cluster: Cluster) -> None:
         """Offer the device of `cluster`, with its links, in place of one of the same name."""
-        self._user_clusters = {**self._user_clusters, cluster.device.name: cluster}
+        self._user_clusters = {**self._user_clusters, device_setting(cluster): cluster}
 
     def solvers(self) -> tuple[str, ...]:
         """Names of the solvers."""

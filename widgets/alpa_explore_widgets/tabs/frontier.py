@@ -36,11 +36,10 @@ class FrontierPanel(StagePanel):
 
 def _fullest_with_a_choice(plan: Plan) -> int:
     """The stage with the highest peak among those for which several choices are known, or among all."""
-    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
 
     def rank(stage: int) -> tuple[bool, float]:
         of = plan.stages[stage]
-        place = shapes.index(of.submesh) if of.submesh in shapes else -1
-        return len(plan.costs.candidates.get((*of.layers, place), ())) > 1, of.peak_bytes
+        known = plan.submesh_of(of) in plan.costs.submeshes
+        return known and len(plan.costs.candidates.get(plan.key_of(of), ())) > 1, of.peak_bytes
 
     return max(range(len(plan.stages)), key=rank)

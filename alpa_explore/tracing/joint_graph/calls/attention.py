@@ -3,20 +3,23 @@
 torch decomposes attention on fake tensors into products and a softmax of all scores, whatever device the model is
 made for; a GPU runs one kernel that stores no scores. Left as torch has them (and so decomposed) are calls that the
 operator does not compute: with a mask that has a gradient, with tensors of more than four dims. Dropout draws a seed,
-and from it other numbers than torch would.
+and from it other numbers than torch would. The catalogue's attention with a window or sinks, and Hugging Face's
+(`huggingface_attention`), are the same operator.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import torch
 from torch.nn import functional
 
+from alpa_explore.models.decoder import attention as catalogue
 from alpa_explore.tracing.attention import attention
+from alpa_explore.tracing.joint_graph.calls.huggingface import huggingface_attention
 
 CALL = functional.scaled_dot_product_attention
 """torch's own function."""
@@ -47,9 +50,21 @@ def as_one_operator(
 @contextmanager
 def whole_attention() -> Iterator[None]:
     """Within torch's own modules too (`nn.MultiheadAttention`), which call the function by its name in
-    `torch.nn.functional`."""
-    with patch.object(functional, "scaled_dot_product_attention", as_one_operator):
+    `torch.nn.functional`; within the catalogue's models and those of Hugging Face."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(functional, "scaled_dot_product_attention", as_one_operator))
+        stack.enter_context(patch.object(catalogue, "_spelled_out", _catalogues))
+        stack.enter_context(huggingface_attention())
         yield
+
+
+def _catalogues(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None, sinks: torch.Tensor | None
+) -> torch.Tensor:
+    """Causal attention with a window or sinks, by one operator."""
+    factor = query.shape[-1] ** -0.5
+    made: torch.Tensor = attention(query, key, value, None, True, factor, window=window or 0, sink=sinks)[0]
+    return made
 
 
 def _four_dims(

@@ -1,4 +1,4 @@
-"""Calls of torch's `ctc_loss`, replaced by the one operator of `tracing.ctc`.
+"""Calls of torch's `ctc_loss`, replaced by the one operator of `tracing.fused.ctc`.
 
 Targets in one row have no shape before they are selected by a mask, as Hugging Face's models do; `masked_calls` keeps
 them as rows.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from alpa_explore.tracing import ctc
+from alpa_explore.tracing.fused import ctc
 
 CALL = functional.ctc_loss
 """torch's own function."""

@@ -1,0 +1,103 @@
+"""`plan --baseline KIND DEGREE=N …`: a plan by hand in place of the planner's, to run and to verify."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.options import PipelineOptions
+
+if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.plans.plan import Plan
+
+ByHand: TypeAlias = Callable[..., "Plan"]
+"""(model, cluster, **options of `planner.interface.plan`) -> the plan of a baseline."""
+
+
+def add_baseline(argument: Callable[..., Any]) -> None:
+    """Add --baseline to the parser of a command."""
+    argument(
+        "--baseline",
+        nargs="+",
+        metavar=("KIND", "DEGREE=N"),
+        help="instead of planning, a plan by hand: one that `alpa-explore baselines --help` lists, with its degrees, "
+        "such as megatron ep=4, or megatron tp=2 cp=2 exchange=ring; or ring-zigzag, all-gather, ulysses",
+    )
+
+
+def chosen_baseline(
+    options: argparse.Namespace, pipeline: PipelineOptions, spec_constraints: Mapping[str, Any]
+) -> ByHand | None:
+    """What makes the plan that --baseline names; None without it.
+
+    OptionError for an unknown baseline or degree, and where options are given that only the planner follows.
+    """
+    if options.baseline is None:
+        return None
+    from alpa_explore.baselines.kinds import EXCHANGES, Degrees, check_degrees, known_kind
+
+    names, degrees, exchange = tuple(Degrees.__dataclass_fields__), dict[str, int](), None
+    kind = known_kind(options.baseline[0])
+    for word in options.baseline[1:]:
+        name, _, value = word.partition("=")
+        if name == "exchange":
+            exchange = value
+        elif name in names and value.isdecimal():
+            degrees[name] = int(value)
+        else:
+            raise OptionError(
+                "A degree of a baseline is written NAME=N",
+                found=repr(word),
+                remedy=f"The names are {', '.join(names)}; and exchange={'|'.join(EXCHANGES)}. MODEL comes before it.",
+            )
+    check_degrees(kind, Degrees(**degrees), exchange)
+    planned = {
+        "a pipeline option": pipeline != PipelineOptions(),
+        "--pin or --forbid": any(spec_constraints.values()),
+        "--solver": options.solver != "auto",
+        "--remat auto": options.remat == "auto",
+        "-B auto": options.num_microbatches == "auto",
+    }
+    if given := [name for name, is_given in planned.items() if is_given]:
+        raise OptionError(
+            "A baseline is not planned, so options of the planner have no effect on it",
+            found=f"{given[0]} with --baseline {kind}",
+            remedy="Leave one of them out.",
+        )
+    return partial(_by_hand, kind=kind, exchange=exchange, degrees=degrees)
+
+
+def _by_hand(
+    model: str,
+    cluster: Cluster,
+    *,
+    num_microbatches: int,
+    global_batch: int,
+    precision: str | None,
+    rematerialization: bool | str | None,
+    kind: str,
+    exchange: str | None,
+    degrees: Mapping[str, Any],
+    **options: Any,
+) -> Plan:
+    from alpa_explore.baselines.baseline import baseline
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
+
+    whole = rematerialization if isinstance(rematerialization, bool) else None
+    graph = microbatch_graph(
+        model, num_microbatches, rematerialization=whole, precision=precision, global_batch=global_batch
+    )
+    return baseline(
+        graph,
+        cluster,
+        kind,
+        num_microbatches=num_microbatches,
+        exchange=exchange,
+        rematerialization=rematerialization,
+        **degrees,
+        **options,
+    )

@@ -1,0 +1,73 @@
+"""A model whose sequences are in zig-zag order from its inputs on equals the model as it was captured."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from alpa_explore.baselines.roles import Role
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import Phase
+from alpa_explore.programs.check import check
+from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.zigzag import in_zigzag_order
+from alpa_explore.tracing.evaluate import evaluate
+from tests.programs.cases import Case, at_random, following
+
+MODEL = "tied llama of 1"
+
+
+@pytest.mark.parametrize(("name", "ordered"), [(MODEL, 4), ("with-sinks", 4), ("mixtral-tiny", 4)])
+def test_inputs_and_tables_of_positions_are_ordered_once(name, ordered) -> None:
+    case = Case(name, samples=2, parts=2)
+    made = [o for o in case.graph.operators if o.kind == "alpa_explore.zigzag.default"]
+    assert len(made) == ordered, "tokens, labels, cosines, sines"
+    assert all(o.phase is Phase.FORWARD and case.graph.tensors[o.inputs[0]].producer is None for o in made)
+    natural, zigzag = (evaluate(graph, case.state) for graph in (case.captured, case.graph))
+    torch.testing.assert_close(zigzag[case.graph.loss], natural[case.captured.loss])
+    for parameter in case.captured.parameters:
+        torch.testing.assert_close(zigzag[parameter.gradient], natural[parameter.gradient], msg=parameter.name)
+
+
+@pytest.mark.parametrize(("parts", "devices"), [(2, 2), (4, 4), (4, 2)])
+@pytest.mark.parametrize("name", [MODEL, "with-sinks"])
+def test_a_ring_in_that_order_changes_no_places(name, parts, devices) -> None:
+    case = Case(name, samples=1, context="ring-zigzag", parts=parts)
+    choose = following(Role.CONTEXT)
+    program = case.program([((0, 3), (devices,))], choose)
+    check(program)
+    case.assert_equal(program)
+    problem = case.problem(0, 3, (devices,))
+    exchanged = Counter()
+    for node, choice in zip(problem.nodes, choose(problem), strict=True):
+        if node.priced is not None and "attention" in case.graph.operators[node.subject].kind:
+            strategy = node.priced.strategies[choice]
+            assert (strategy.factors, strategy.work_share) == (("ring-zigzag",), 1 / devices)
+            exchanged.update(e.kind for of_axis in strategy.exchanges for e in of_axis)
+    assert set(exchanged) == {StepKind.RING}
+
+
+def test_beside_tensor_parallelism() -> None:
+    case = Case(MODEL, samples=1, num_microbatches=2, context="ring-zigzag", parts=2)
+    case.assert_equal(case.program([((0, 3), (2, 2))], following(Role.CONTEXT, Role.TENSOR_SEQUENCE)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_strategies_equal_the_whole(seed) -> None:
+    case = Case("with-sinks" if seed else MODEL, samples=2, context="ring-zigzag ulysses", parts=2)
+    case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "found"),
+    [
+        ("gpt of 1", 2, "no fused attention"),
+        ("fused gpt of 1", 2, "positions"),
+        (MODEL, 3, "16 positions for 3 devices"),
+    ],
+)
+def test_what_depends_on_positions_otherwise_is_refused(name, parts, found) -> None:
+    with pytest.raises(OptionError, match=found):
+        in_zigzag_order(Case(name, samples=1).captured, parts)
