@@ -1,160 +1,196 @@
-"""Which architectures are captured, divided and planned: Hugging Face configs at two layers on the meta device, and
-recurrent and recommendation models.
+"""Which architectures are captured, divided and planned: model types of Hugging Face at two layers on the meta device,
+and models in plain torch (`benchmarks/architecture_models`).
 
-    python benchmarks/architectures.py [NAME …] [--cluster 2x4:a100] [--limit-seconds 60]
+    python benchmarks/architectures.py [NAME …] [--cluster 1x4:a100] [--limit-seconds 120] [--store] [--list]
 
-Each runs in a process of its own; one that fails, or takes longer than the limit, is a row with its reason. No weights
-are downloaded. Configs are those that `transformers` makes by itself, at their own widths, with a small vocabulary.
+Each runs in a process of its own, a fork of this one; one that fails, or takes longer than the limit, is a row with its
+reason. `--store` merges the rows into architectures.json and writes the table of all of them to architectures.md.
+
+An operator is *heavy* when it and the others of its kind hold at least 1 % of the model's FLOPs or of the bytes that
+its kernels access. A heavy one that cannot be divided (no rule and no discovered split, or a rule without a factor) is
+computed whole by every device; one without inputs (positions, for example) is made where it is needed. A row counts as
+planned where the plan exists and no such operator does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
+import multiprocessing
+import os
 import time
+import traceback
+import warnings
 from pathlib import Path
+from typing import Any
 
-OWN = ("lstm", "gru", "dlrm")
-HUGGING_FACE = (
-    "llama qwen2 qwen3 mistral gemma gemma2 phi phi3 gpt2 gpt_neox gptj gpt_neo opt bloom falcon stablelm olmo2",
-    "granite cohere starcoder2 mixtral qwen3_moe bert roberta distilbert electra t5 bart vit mamba",
-)
-SIZES = {
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"), 2),
-    "num_decoder_layers": 2,
-    "vocab_size": 1024,
-}
-"""Attributes that a config has under one of these names, and what they become."""
-SAMPLES, POSITIONS, MICROBATCHES = 8, 32, 4
+HERE = Path(__file__).parent
+MICROBATCHES, LAYERS, DELTA = 4, 2, 1.0
+HEAVY = 0.01
+Row = dict[str, Any]
 
 
-def measure(name: str, cluster: str) -> dict[str, object]:
-    """The row of one architecture: what was reached, seconds of each pass, the reason where one failed."""
-    # Imported here: the parent, which waits for the children, needs neither torch nor the planner.
+def names() -> list[str]:
+    """All architectures, those of Hugging Face first."""
+    from architecture_models import hugging_face, language, recurrent, tabular, vision
+
+    own = (recurrent, vision, tabular, language)
+    return [*hugging_face.NAMES, *(name for module in own for name in module.MODELS)]
+
+
+def build(name: str) -> tuple[Any, Any]:
+    """The model of `name` and its inputs, on the meta device."""
+    import torch
+    from architecture_models import hugging_face, language, recurrent, tabular, vision
+
+    own = {**recurrent.MODELS, **vision.MODELS, **tabular.MODELS, **language.MODELS}
+    with torch.device("meta"):
+        return own[name]() if name in own else hugging_face.build(name)
+
+
+def measure(name: str, cluster: str, to: Any) -> None:
+    """Send the row of one architecture through `to`, after each pass what is known."""
     import alpa_explore as ax
     from alpa_explore.errors import AlpaExploreError
 
-    row: dict[str, object] = {"name": name}
+    row: Row = {"name": name}
     try:
-        model, inputs = own(name) if name in OWN else hugging_face(name)
+        model, inputs = build(name)
         before = time.perf_counter()
         graph = ax.capture(model, inputs)
-        row["capture_seconds"], row["operators"] = time.perf_counter() - before, len(graph.operators)
-        row["replicated"] = sorted({c.kind for c in ax.coverage(graph) if c.how == "replicated"})
-        print(json.dumps(row), flush=True)  # what is known should the planner be stopped
+        row["capture_seconds"] = round(time.perf_counter() - before, 2)
+        row["operators"], row["whole"] = len(graph.operators), whole(graph)
+        to.send(row)
         before = time.perf_counter()
-        plan = ax.plan(graph, ax.Cluster.parse(cluster), num_microbatches=MICROBATCHES, num_layers=2)
-        row["plan_seconds"], row["iteration_seconds"] = time.perf_counter() - before, plan.predicted.iteration_seconds
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say is counted in `whole`
+            plan = ax.plan(
+                graph, ax.Cluster.parse(cluster), num_microbatches=MICROBATCHES, num_layers=LAYERS, delta=DELTA
+            )
+        row["plan_seconds"] = round(time.perf_counter() - before, 2)
+        row["iteration_seconds"] = plan.predicted.iteration_seconds
     except AlpaExploreError as error:
         row["reason"] = " ".join(str(error).split())
     except Exception as error:  # a fault of this package: a row too, so that the others still run
         row["reason"] = f"FAULT {type(error).__name__}: {' '.join(str(error).split())}"
+        row["at"] = "".join(traceback.format_exc()[-1500:])
+    to.send(row)
+
+
+def whole(graph: Any) -> dict[str, float]:
+    """Kinds of heavy operators that no device can have a part of, and their share of FLOPs or bytes."""
+    from alpa_explore.sharding.splits import splits_for
+
+    flops, moved = (sum(getattr(o, key) for o in graph.operators) or 1 for key in ("flops", "bytes_accessed"))
+    shares: dict[str, list[float]] = {}
+    for operator in graph.operators:
+        if operator.inputs and not splits_for(operator, graph.tensors).splits:
+            share = shares.setdefault(operator.kind, [0.0, 0.0])
+            share[0] += operator.flops / flops
+            share[1] += operator.bytes_accessed / moved
+    return {kind: round(max(share), 4) for kind, share in sorted(shares.items()) if max(share) >= HEAVY}
+
+
+def row_of(name: str, cluster: str, limit_seconds: float) -> Row:
+    """`measure` in a fork of this process, which has imported all that it needs."""
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=measure, args=(name, cluster, sending))
+    child.start()
+    sending.close()
+    row: Row = {"name": name}
+    reason, end = "", time.monotonic() + limit_seconds
+    while "plan_seconds" not in row and "reason" not in row and not reason:
+        if not receiving.poll(max(0.0, end - time.monotonic())):
+            reason = f"not done after {limit_seconds:.0f} s"
+            continue
+        try:
+            row = receiving.recv()
+        except EOFError:
+            reason = "ended without a word"
+    if reason:
+        row["reason"] = reason
+    child.join(0.5)
+    if child.is_alive():
+        child.kill()
+    child.join()
     return row
 
 
-def hugging_face(name: str):  # type: ignore[no-untyped-def]  # a module of torch, which only the child imports
-    """A model of type `name` with two layers on the meta device, and its inputs."""
-    import torch
-    import transformers
-
-    config = transformers.AutoConfig.for_model(name)
-    for key, value in SIZES.items():
-        if hasattr(config, key):
-            setattr(config, key, value)
-    for key in ("pad_token_id", "eos_token_id", "bos_token_id"):
-        if isinstance(getattr(config, key, None), int):
-            setattr(config, key, 0)
-    config.use_cache = False
-    makers = (transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM, transformers.AutoModelForMaskedLM)
-    if name == "vit":
-        makers = (transformers.AutoModelForImageClassification,)
-    elif name in ("t5", "bart"):
-        makers = makers[1:2]
-    elif name in ("bert", "roberta", "distilbert", "electra"):
-        makers = makers[2:]
-    with torch.device("meta"):
-        model = makers[0].from_config(config)
-        if name == "vit":
-            images = torch.zeros(SAMPLES, 3, config.image_size, config.image_size)
-            return model, {"pixel_values": images, "labels": torch.zeros(SAMPLES, dtype=torch.int64)}
-        tokens = torch.zeros(SAMPLES, POSITIONS, dtype=torch.int64)
-    return model, {"input_ids": tokens, "labels": tokens}
+def good(row: Row) -> bool:
+    """Planned, and nothing heavy whole on every device."""
+    return "plan_seconds" in row and not row["whole"]
 
 
-def own(name: str):  # type: ignore[no-untyped-def]  # a module of torch, which only the child imports
-    """A recurrent language model or a model of clicks, and its inputs."""
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.head = nn.Embedding(1024, 256), nn.Linear(256, 1024)
-            self.layers = (nn.LSTM if name == "lstm" else nn.GRU)(256, 256, 2, batch_first=True)
-
-        def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            scores = self.head(self.layers(self.table(tokens))[0])
-            return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
-
-    class Clicks(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bottom = nn.Linear(16, 64)
-            self.tables = nn.ModuleList(nn.EmbeddingBag(4096, 64, mode="sum") for _ in range(4))
-            self.top = nn.Sequential(nn.Linear(25, 64), nn.ReLU(), nn.Linear(64, 1))
-
-        def forward(self, dense: torch.Tensor, ids: torch.Tensor, clicked: torch.Tensor) -> torch.Tensor:
-            every = [self.bottom(dense), *(t(i) for t, i in zip(self.tables, ids.unbind(1), strict=True))]
-            stacked = torch.stack(every, 1)
-            scores = self.top((stacked @ stacked.transpose(1, 2)).flatten(1)).squeeze(1)
-            return F.binary_cross_entropy_with_logits(scores, clicked)
-
-    with torch.device("meta"):
-        if name == "dlrm":
-            ids = torch.zeros(64, 4, 8, dtype=torch.int64)
-            return Clicks(), (torch.zeros(64, 16), ids, torch.zeros(64))
-        tokens = torch.zeros(SAMPLES, POSITIONS, dtype=torch.int64)
-        return Recurrent(), (tokens, tokens)
+def table(rows: list[Row]) -> str:
+    """The rows as Markdown, with a summary."""
+    captured, planned = (sum(key in r for r in rows) for key in ("capture_seconds", "plan_seconds"))
+    lines = [
+        "# Architectures",
+        "",
+        f"{len(rows)} architectures: {captured} captured, {planned} planned, {sum(map(good, rows))} of these without a",
+        f"heavy operator that every device computes whole. Written by `benchmarks/architectures.py` (what it counts is"
+        f" there): {MICROBATCHES} microbatches, {LAYERS} layers of the planner; seconds on a shared machine.",
+        "",
+        "| architecture | operators | captured, s | divided | planned, s | reason |",
+        "|---|---:|---:|---|---:|---|",
+    ]
+    for row in rows:
+        seconds = [f"{row[key]:.1f}" if key in row else "–" for key in ("capture_seconds", "plan_seconds")]
+        kinds = "–" if "whole" not in row else ", ".join(f"not {k} ({s:.0%})" for k, s in row["whole"].items()) or "all"
+        reason = str(row.get("reason", "")).replace("|", "\\|")[:400]
+        lines.append(
+            f"| {row['name']} | {row.get('operators', '–')} | {seconds[0]} | {kinds} | {seconds[1]} | {reason} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
-def row_of(name: str, cluster: str, limit_seconds: float) -> dict[str, object]:
-    """`measure` in a process of its own."""
-    command = [sys.executable, __file__, name, "--cluster", cluster, "--child"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_seconds, check=False)
-        output, reason = done.stdout, f"ended with code {done.returncode}"
-    except subprocess.TimeoutExpired as expired:
-        given = expired.stdout or b""
-        output = given.decode() if isinstance(given, bytes) else given
-        reason = f"not done after {limit_seconds:.0f} s"
-    lines = [line for line in output.splitlines() if line.startswith("{")]
-    row: dict[str, object] = json.loads(lines[-1]) if lines else {"name": name}
-    if "plan_seconds" not in row:
-        row.setdefault("reason", reason)
-    return row
+def store(rows: list[Row]) -> None:
+    """Merge `rows` into the stored ones, and write their table."""
+    path = HERE / "architectures.json"
+    stored = {r["name"]: r for r in json.loads(path.read_text())["rows"]} if path.exists() else {}
+    stored |= {r["name"]: {k: v for k, v in r.items() if k != "at"} for r in rows}
+    merged = [stored[name] for name in names() if name in stored]
+    text = json.dumps({"rows": merged}, indent=1, ensure_ascii=False)
+    for target, content in ((path, text + "\n"), (path.with_suffix(".md"), table(merged))):
+        temporary = target.with_suffix(".tmp")
+        temporary.write_text(content)
+        os.replace(temporary, target)
 
 
 def main() -> None:
-    """Print the table, a row as soon as it is known."""
+    """Print a row as soon as it is known."""
     parser = argparse.ArgumentParser(description=Path(__file__).stem)
-    parser.add_argument("names", nargs="*", default=[*OWN, *" ".join(HUGGING_FACE).split()])
-    parser.add_argument("--cluster", default="2x4:a100")
-    parser.add_argument("--limit-seconds", type=float, default=60)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--cluster", default="1x4:a100")
+    parser.add_argument("--limit-seconds", type=float, default=120)
+    parser.add_argument("--store", action="store_true")
+    parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    if options.child:
-        print(json.dumps(measure(options.names[0], options.cluster)), flush=True)
+    if options.list:
+        print("\n".join(names()))
         return
-    print(f"{'architecture':16} {'operators':>9} {'captured s':>10} {'planned s':>9}  replicated; reason")
-    for name in options.names:
+    _ready(options.cluster)
+    print(f"{'architecture':24} {'operators':>9} {'captured s':>10} {'planned s':>9}  whole; reason")
+    for name in options.names or names():
         row = row_of(name, options.cluster, options.limit_seconds)
         captured, planned = (f"{row[k]:.1f}" if k in row else "-" for k in ("capture_seconds", "plan_seconds"))
-        kinds = ", ".join(row.get("replicated", []))  # type: ignore[arg-type]  # a list of kinds
-        said = "; ".join(text for text in (kinds, str(row.get("reason", ""))[:300]) if text)
-        print(f"{name:16} {row.get('operators', '-'):>9} {captured:>10} {planned:>9}  {said}", flush=True)
+        said = "; ".join(text for text in (str(row.get("whole") or ""), str(row.get("reason", ""))[:300]) if text)
+        print(f"{name:24} {row.get('operators', '-'):>9} {captured:>10} {planned:>9}  {said}", flush=True)
+        if "at" in row:
+            print(row["at"], flush=True)
+        if options.store:
+            store([row])
+
+
+def _ready(cluster: str) -> None:
+    """Import the planner and compile its kernels once, before the forks."""
+    import torch
+
+    import alpa_explore as ax
+
+    torch.set_num_threads(1)  # a fork after torch has made threads would wait for them
+    graph = ax.capture(torch.nn.Linear(64, 64), (torch.zeros(8, 64), torch.zeros(8, 64)), loss="mse")
+    ax.plan(graph, ax.Cluster.parse(cluster), num_microbatches=2, num_layers=1)
 
 
 if __name__ == "__main__":

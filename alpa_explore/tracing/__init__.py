@@ -10,7 +10,8 @@ order to read them:
     resizing/      a graph at another batch size (`rescale`), or with more blocks (`unroll`), without another capture
     batches        one model at every batch size
     catalogue      captured graphs of catalogue models, kept on disk
-    attention, experts, rms_norm   attention, routed experts and RMS norm as one operator each: forward and backward
+    attention, experts, fused   attention; routed experts; RMS norm and the CTC loss: one operator each, forward and
+                                backward
     attention_blocks   attention to a block of the keys at a time, merged
     zigzag             tensors in zig-zag order of a sequence
     attention_sinks    logits of heads that join in the softmax of attention and have no value
@@ -21,5 +22,6 @@ order to read them:
 
 `capture` traces any module whole, in time proportional to its blocks. A catalogue model that repeats a block (`periods`
 of its config) is captured with 2 and with 4 periods and unrolled; if the two captures do not determine the rest, the
-whole model is captured. The only packages below are `models`, `graph`, `numerics`, `store`, `units` and `errors`.
+whole model is captured. The only packages below are `models`, `cluster` (for the names of precisions), `graph`,
+`numerics`, `store`, `units` and `errors`.
 """

@@ -43,7 +43,7 @@ def _spelled_out(
     window: int | None,
     sinks_H: torch.Tensor | None,
 ) -> torch.Tensor:
-    """With all scores. A capture puts one operator in its place (`tracing.joint_graph.attention_calls`)."""
+    """With all scores. A capture puts one operator in its place (`tracing.joint_graph.calls.attention`)."""
     k_BHSD, v_BHSD = (t.repeat_interleave(q_BHSD.shape[1] // t.shape[1], dim=1) for t in (k_BKSD, v_BKSD))
     scores_BHSS = (q_BHSD @ k_BHSD.transpose(2, 3)).float() * q_BHSD.shape[3] ** -0.5
     seen_SS = torch.ones(scores_BHSS.shape[2:], dtype=torch.bool, device=scores_BHSS.device).tril()

@@ -7,7 +7,7 @@ backwards writes the gradient of its own classes (sharding.local).
 from __future__ import annotations
 
 from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding.rules.factors import Splits
+from alpa_explore.sharding.rules.factors import Splits, along
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split, all_reduced
 
@@ -48,7 +48,20 @@ def nll_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[
     return tuple(s for s in (rows, classes) if s.size > 1)
 
 
+def ctc(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(scores T×N×C, targets, frames, lengths) -> (losses, forward variables): samples are independent; a path takes
+    all frames, and any class."""
+    return along(inputs, outputs, [((1, 0, 0, 0), (0, 0), inputs[0].shape[1])])
+
+
+def ctc_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dlosses, scores, targets, frames, lengths, losses, forward variables) -> dscores."""
+    return along(inputs, outputs, [((0, 1, 0, 0, 0, 0, 0), (1,), outputs[0].shape[1])])
+
+
 RULES = {
+    "alpa_explore.ctc_loss.default": ctc,
+    "alpa_explore.ctc_loss_backward.default": ctc_backward,
     **dict.fromkeys(("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"), nll_forward),
     **dict.fromkeys(("aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"), nll_backward),
 }

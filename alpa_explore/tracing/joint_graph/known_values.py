@@ -20,8 +20,36 @@ MOST_ELEMENTS = 1 << 20
 _MADE = frozenset({"arange", "full", "ones", "tensor", "zeros"})
 _FOLLOWED = frozenset(
     (
-        *("add", "all", "any", "cat", "clone", "contiguous", "cumsum", "diff", "eq", "expand", "flatten", "ge", "gt"),
-        *("le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg", "repeat", "reshape", "select"),
+        *(
+            "add",
+            "all",
+            "any",
+            "bool",
+            "cat",
+            "clamp",
+            "clone",
+            "contiguous",
+            "cumsum",
+            "diff",
+            "eq",
+            "expand",
+            "flatten",
+        ),
+        *("float", "ge", "gt", "int", "long", "pad"),
+        *(
+            "le",
+            "logical_and",
+            "logical_not",
+            "logical_or",
+            "lt",
+            "mul",
+            "ne",
+            "neg",
+            "new_full",
+            "new_ones",
+            "new_zeros",
+        ),
+        *("repeat", "reshape", "select"),
         *("squeeze", "stack", "sub", "sum", "to", "unsqueeze", "view", "where", "__add__", "__and__", "__eq__"),
         *("__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__", "__ne__", "__neg__"),
         *("__or__", "__radd__", "__rmul__", "__rsub__", "__sub__"),
@@ -48,6 +76,14 @@ class KnownValues:
     def follow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the value of the tensor that a call returned, if it follows from known ones."""
         name = _name(function)
+        if name == "__setitem__" and all(t in self._real for t in _tensors(args)):
+            target, place, value = self._replaced(args)
+            with _disable_current_modes():
+                target = target.clone()
+                target[place] = value
+            self._real.clear()  # others may share its memory
+            self._real[args[0]] = target
+            return
         if name in _IN_PLACE or (name.endswith("_") and not name.endswith("__")) or "out" in kwargs:
             self._real.clear()  # one of them may be the tensor that was written to, or share its memory
             return

@@ -21,7 +21,8 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint_graph import attention_calls, bag_calls, norm_calls
+from alpa_explore.tracing.joint_graph import input_checks
+from alpa_explore.tracing.joint_graph.calls import attention, bags, ctc, masks, norms
 from alpa_explore.tracing.joint_graph.known_values import KnownValues
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
@@ -77,6 +78,7 @@ class AnnotateCalls(TorchFunctionMode):
         super().__init__()
         self._place = place
         self._known = KnownValues()
+        self._selected = masks.SelectedRows()
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -90,13 +92,18 @@ class AnnotateCalls(TorchFunctionMode):
         if known is not None:
             with _disable_current_modes():
                 return function(known, *args[1:], **kwargs)
+        if function is not ctc.CALL:
+            self._selected.refuse(args)
+        passed = input_checks.outcome(function, args, calling_frame)
+        if passed is not None:
+            return passed
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
         with annotate({MODULE: self._place.module, SOURCE: caller()}):
-            function = _whole(function)
+            function = self._selected.select if function in masks.SELECT else _whole(function)
             if function is torch._grouped_mm and _lacks_fake_rule(*args, **kwargs):
                 function = torch.ops.transformers.grouped_mm_fallback
                 args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}
-            result = function(*args, **kwargs)
+            result = None if masks.written(function, args) else function(*args, **kwargs)
         self._known.follow(function, args, kwargs, result)
         self._place.function = ""
         return result
@@ -104,11 +111,13 @@ class AnnotateCalls(TorchFunctionMode):
 
 def _whole(function: Any) -> Any:
     """The function that makes one operator of a call, in place of torch's own; other functions are returned."""
-    if function is attention_calls.CALL:
-        return attention_calls.as_one_operator
-    if function is bag_calls.CALL:
-        return bag_calls.embedding_bag
-    return norm_calls.rms_norm if function in (norm_calls.CALL, norm_calls.BUILTIN) else function
+    if function is attention.CALL:
+        return attention.as_one_operator
+    if function is bags.CALL:
+        return bags.embedding_bag
+    if function is ctc.CALL:
+        return ctc.ctc_loss
+    return norms.rms_norm if function in (norms.CALL, norms.BUILTIN) else function
 
 
 def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -143,11 +152,17 @@ def _lacks_fake_rule(
     return plain and left.dtype != torch.bfloat16 and hasattr(torch.ops.transformers, "grouped_mm_fallback")
 
 
-def caller() -> str:
-    """'file.py:123' of the innermost running line outside torch and this package; '' if there is none."""
+def calling_frame() -> FrameType | None:
+    """The innermost running frame outside torch and this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _hidden(frame.f_code):
         frame = frame.f_back
+    return frame
+
+
+def caller() -> str:
+    """'file.py:123' of the innermost running line outside torch and this package; '' if there is none."""
+    frame = calling_frame()
     return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 

@@ -1,8 +1,8 @@
 """The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
 
 The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
-Attention and RMS norm that call torch's functions become one operator each (`attention_calls`, `norm_calls`), and so
-do routed experts (`expert_calls`). Two groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of
+Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.norms`), and so
+do routed experts (`calls.experts`). Two groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of
 attention that the operator does not compute, into products and a softmax.
 Products over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
 """
@@ -28,10 +28,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint_graph.attention_calls import whole_attention
-from alpa_explore.tracing.joint_graph.bag_calls import summed_bags
-from alpa_explore.tracing.joint_graph.expert_calls import whole_experts
-from alpa_explore.tracing.joint_graph.norm_calls import whole_norms
+from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
+from alpa_explore.tracing.joint_graph.calls.bags import summed_bags
+from alpa_explore.tracing.joint_graph.calls.experts import whole_experts
+from alpa_explore.tracing.joint_graph.calls.flex import plain_flex_attention
+from alpa_explore.tracing.joint_graph.calls.norms import whole_norms
+from alpa_explore.tracing.joint_graph.input_checks import passed_checks
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
@@ -102,6 +104,9 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
         stack.enter_context(whole_norms())
         stack.enter_context(summed_bags())
         stack.enter_context(whole_experts())
+        stack.enter_context(plain_flex_attention())
+        stack.enter_context(passed_checks())
+        stack.enter_context(torch.compiler.set_stance("force_eager"))  # parts that the model compiles are traced, too
         stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())
         # torch logs a traceback for each failed shape rule; the CaptureError already reports it.

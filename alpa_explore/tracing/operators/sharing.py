@@ -72,6 +72,12 @@ def _merge_views(drafts: Drafts, phases: Phases, kept: Collection[TracedTensor])
 
     forward, backward, update = merged(phases.forward), merged(phases.backward), merged(phases.update)
     forward_of = {name: stands_for[owner.name] for name, owner in phases.forward_of.items()}
+    # A merged view may be one before its own place: what follows in the backward pass must not be after that.
+    place = {draft.name: i for i, draft in enumerate(forward)}
+    made = {key: draft.name for draft in backward for key in draft.outputs}
+    for draft in backward:
+        owners = [forward_of[draft.name], *(forward_of[made[key]] for key in draft.inputs if key in made)]
+        forward_of[draft.name] = min(owners, key=lambda owner: place[owner.name])
     return Phases(forward=forward, backward=backward, update=update, forward_of=forward_of)
 
 

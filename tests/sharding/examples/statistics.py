@@ -91,6 +91,19 @@ def rms_norm(*, weight=True, dims=1, dtype=torch.float64, factors="dim0 dim1"):
     )
 
 
+def ctc():
+    """Forward and backward; a target of each length from none to all, and one with too few frames for it."""
+    scores, targets = torch.log_softmax(real(9, 8, 6), 2), integers(5, 8, 4) + 1
+    frames, lengths = torch.tensor([9, 9, 9, 9, 9, 8, 7, 1]), torch.tensor([0, 1, 2, 3, 4, 4, 2, 2])
+    arguments = (scores, targets, frames, lengths, 0, True)
+    loss, alpha = torch.ops.alpa_explore.ctc_loss(*arguments)
+    back = (real(8), *arguments[:4], loss, alpha, 0, True)
+    return (
+        Call("alpa_explore.ctc_loss.default", *arguments, factors="dim1"),
+        Call("alpa_explore.ctc_loss_backward.default", *back, factors="dim0"),
+    )
+
+
 SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
 CLASSES = TARGETS.clone()
 TARGETS[2:5] = -100  # the shards differ in how many targets count
@@ -160,6 +173,7 @@ CALLS = (
     aten("native_layer_norm.default", x, [8, 16], None, None, 1e-5, factors="dim0"),
     *(layer_norm_backward(m) for m in ((True, True, True), (True, False, False), (False, True, True))),
     layer_norm_backward((True, False, False), weight=False),
+    *ctc(),
     *rms_norm(),
     *rms_norm(weight=False),
     *rms_norm(dims=2, factors="dim0"),

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from alpa_explore.models.decoder import attention as catalogue
 from alpa_explore.tracing.attention import attention
-from alpa_explore.tracing.joint_graph.huggingface_attention import huggingface_attention
+from alpa_explore.tracing.joint_graph.calls.huggingface import huggingface_attention
 
 CALL = functional.scaled_dot_product_attention
 """torch's own function."""

@@ -24,7 +24,7 @@ from alpa_explore.models.routed_experts import ACTIVATIONS, Gate
 from alpa_explore.tracing import experts as operator
 
 _HUGGING_FACE = "transformers.integrations.moe"
-_PROBE = torch.linspace(-9.0, 9.0, 32, dtype=torch.float64)
+_PROBE = torch.linspace(-9.0, 9.0, 32, dtype=torch.float64, device="cpu")
 """What a module's gate is called on: both sides of zero, and beyond usual limits."""
 
 

@@ -1,4 +1,4 @@
-"""Calls of torch's `rms_norm` (`nn.RMSNorm` makes them), replaced by the one operator of `tracing.rms_norm`.
+"""Calls of torch's `rms_norm` (`nn.RMSNorm` makes them), replaced by the one operator of `tracing.fused.rms_norm`.
 
 torch decomposes it on fake tensors into a power, a mean, a reciprocal root and two products, whatever device the model
 is made for; a GPU runs one kernel that stores none of the tensors between them.
@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 from torch.nn import functional
 
-from alpa_explore.tracing import rms_norm as operator
+from alpa_explore.tracing.fused import rms_norm as operator
 
 CALL, BUILTIN = functional.rms_norm, torch.rms_norm
 """torch's own functions; the first calls the second."""
