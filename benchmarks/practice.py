@@ -48,7 +48,7 @@ TOLERANCE = 1e-6
 BRIDGE = "NVIDIA-NeMo/Megatron-Bridge scripts/performance/configs"
 DGXC = "NVIDIA/dgxc-benchmarking llama3.1"
 TITAN = "pytorch/torchtitan benchmarks/llama3_h100_202412_torchtitan.md"
-LONG = "NeMo 24.07 long-sequence tables"
+LONG = "NeMo long-sequence tables (measured/nemo_long_sequence.csv)"
 
 
 @dataclass(frozen=True, kw_only=True)
