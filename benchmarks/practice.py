@@ -9,9 +9,10 @@ memory reserve as the plan. Each plan and each layout is computed in a process o
 seconds, capture included, and the most memory that the process held. Wall seconds depend on what else the machine
 does, CPU seconds hardly. MFU is against the bf16 peak and does not count recomputed FLOPs.
 
-A plan is made with the numbers of microbatches, recomputation and schedules that a case names, and the fastest counts:
-those of the layouts are among them. Layouts that do not fit in memory are priced as if they did, and said so. The run
-ends with an error if a layout that fits is predicted faster than the plan.
+A plan is made with the numbers of microbatches, recomputation, submeshes (all, or those of 1, 2, 4, … nodes) and
+schedules that a case names, and the fastest counts: those of the layouts are among them. Layouts that do not fit in
+memory are priced as if they did, and said so. The run ends with an error if a layout that fits is predicted faster than
+the plan.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Variant:
     turns: int = 1
     """Stages of a submesh; more than one under the interleaved schedule."""
     num_layers: int | None = None
+    submeshes: str = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,8 @@ class Layout(Variant):
     degrees: dict[str, int] = field(default_factory=dict)
     cluster: str | None = None
     """Where it takes fewer devices than the case has."""
+    gradient_bytes: int | None = None
+    """Of an element of an accumulated gradient, where it is not what the software does by default."""
     source: str
 
 
@@ -94,11 +98,13 @@ CASES = {
         plans=(Variant(num_microbatches=16), Variant(num_microbatches=32)),
         layouts=(
             Layout(
-                text="TP 1, PP 1, CP 2, MBS 1",
+                text="TP 1, PP 1, CP 2, MBS 1, gradients in bfloat16",
                 kind="megatron",
                 degrees={"tp": 1, "pp": 1, "cp": 2},
                 num_microbatches=32,
-                source=f"{DGXC}/README_8b.md, BF16",
+                gradient_bytes=2,
+                source=f"{DGXC}/README_8b.md, BF16; gradients as NVIDIA/NeMo-Framework-Launcher "
+                "examples/training/llama/h100/llama3_8b_bf16.sh (grad_sync_dtype)",
             ),
             Layout(
                 text="FSDP 8, MBS 1",
@@ -130,9 +136,9 @@ CASES = {
                 source=f"{LONG}: 131,072 tokens",
             ),
             Layout(
-                text="FSDP 2, CP 4, local batch 1, recomputed in full (priced with ZeRO-1 in place of FSDP)",
-                kind="megatron",
-                degrees={"tp": 1, "pp": 1, "cp": 4},
+                text="FSDP 2, CP 4, local batch 1, recomputed in full",
+                kind="fsdp",
+                degrees={"cp": 4},
                 num_microbatches=16,
                 recompute=True,
                 source=f"{TITAN}, table 2",
@@ -175,7 +181,10 @@ CASES = {
         model="llama-3.1-405b@8192",
         cluster="64x8:h100",
         batch=256,
-        plans=(Variant(num_microbatches=64, recompute="auto"), Variant(num_microbatches=32, recompute="auto")),
+        plans=(
+            Variant(num_microbatches=64, recompute="auto", submeshes="power-of-two"),
+            Variant(num_microbatches=64, recompute="auto", submeshes="power-of-two", turns=2),
+        ),
         layouts=(
             Layout(
                 text="TP 8, PP 8, VP 8, CP 2, MBS 1 (there DP 8 on 1,024 GPUs; here PP 8 of 16 layers, VP 2)",
@@ -201,7 +210,7 @@ CASES = {
         model="llama-3.1-405b@8192",
         cluster="2x72:gb200",
         batch=64,
-        plans=(Variant(num_microbatches=32, recompute="auto"),),
+        plans=(Variant(num_microbatches=32, recompute="auto"), Variant(num_microbatches=32, recompute="auto", turns=2)),
         layouts=(
             Layout(
                 text="TP 4, PP 8, VP 8, CP 2, MBS 1 on 128 of the 144 GPUs (here PP 8 of 16 layers, VP 2)",
@@ -265,7 +274,7 @@ CASES = {
         model="deepseek-v3@4096",
         cluster="32x8:h100",
         batch=2048,
-        plans=(Variant(num_microbatches=128, recompute="auto"),),
+        plans=(Variant(num_microbatches=128, recompute="auto", submeshes="power-of-two"),),
         layouts=(
             Layout(
                 text="TP 2, PP 8, EP 16, MBS 1, recomputed in full (there 1,024 GPUs, VP 4, EP 64, selectively)",
@@ -364,10 +373,17 @@ def priced(case: Case, layout: Layout) -> Plan:
         case.model, layout.num_microbatches, rematerialization=bool(layout.recompute), global_batch=case.batch
     )
     cluster = Cluster.parse(layout.cluster or case.cluster)
+    if layout.gradient_bytes is not None:
+        cluster = cluster.with_changes(software=replace(cluster.software, gradient_bytes=layout.gradient_bytes))
     try:
         return on(cluster, graph, layout)
     except InfeasiblePlanError:
-        return on(cluster.with_changes(memory_bytes=ENOUGH_MEMORY * cluster.device.memory_bytes), graph, layout)
+        device = cluster.device
+        # The share of the memory that the allocator loses is that of the real one.
+        software = replace(device.software, reserve_bytes=round(device.reserved_bytes), fragmentation=0.0)
+        return on(
+            cluster.with_changes(memory_bytes=ENOUGH_MEMORY * device.memory_bytes, software=software), graph, layout
+        )
 
 
 def on(cluster: Cluster, graph: TrainingGraph, layout: Layout) -> Plan:
@@ -385,7 +401,7 @@ def on(cluster: Cluster, graph: TrainingGraph, layout: Layout) -> Plan:
 
 def pipeline_of(variant: Variant) -> PipelineOptions:
     """The options of the pipeline: 1F1B, interleaved where a submesh has several stages."""
-    plain = PipelineOptions()
+    plain = PipelineOptions(submesh_space=variant.submeshes)
     return replace(plain, schedule="interleaved-1f1b", stages_per_submesh=variant.turns) if variant.turns > 1 else plain
 
 

@@ -79,6 +79,7 @@ CASES = (
         Case(model="llama-tiny", how=f"--schedule {name} --stages 2", says=name, microbatches=4)
         for name in ("zb-v", "v-half", "v-min", "dualpipe-v")
     ),
+    Case(model="llama-tiny", how="--schedule dualpipe --stages 4", says="dualpipe", microbatches=8),
     Case(model="mixtral-tiny", how="--schedule zb-v --stages 2", says="zb-v", microbatches=4),
     by_hand("llama-tiny", "zero-1", "data parallel (ZeRO-1)"),
     by_hand("llama-tiny", "zero-2", "data parallel (ZeRO-2)"),

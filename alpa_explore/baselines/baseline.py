@@ -10,37 +10,37 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
-from alpa_explore.baselines.kinds import (
-    EXCHANGES,
-    WITH_ROLES,
-    Degrees,
-    check_degrees,
-    known_kind,
-    planner_pipelines,
-    role_pipelines,
-)
+from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, resolve, takes
+from alpa_explore.baselines.planner_pipelines import planner_pipelines
+from alpa_explore.baselines.role_pipelines import Divisible, RolePipeline, role_pipelines
 from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
+from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import interface
-from alpa_explore.planner.default_layering import default_layering
+from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
+from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
+from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.rules.attention import HEAVY as ATTENTION
 from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG
+from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.cancelling import cancelled_by
 
 
@@ -74,8 +74,7 @@ def baseline(
     fits in memory, OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
     """
     cluster = (cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)).in_precision(precision)
-    kind, degrees = known_kind(kind), Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep)
-    check_degrees(kind, degrees, exchange)
+    kind, degrees = resolve(kind, Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep), exchange)
     check_like_nodes(
         cluster,
         "Manual parallelism divides a model equally",
@@ -122,9 +121,7 @@ def baseline(
         rematerialization=recomputation.name if recomputation is not None else "",
     )
     if kind in WITH_ROLES:
-        if (degrees.cp or 1) > 1:
-            cluster = _dividing_sequences(cluster, exchange)
-        plan = _with_roles(graph, layering, cluster, kind, degrees, options, cancel, started)
+        plan = _with_roles(graph, layering, cluster, kind, degrees, exchange, options, cancel, started)
         return _exchanging(plan, exchange, degrees) if exchange is not None else plan
     pipelines = planner_pipelines(kind, cluster, count, graph.samples, degrees)
     return _constrained(
@@ -153,29 +150,63 @@ def _with_roles(
     cluster: Cluster,
     kind: str,
     degrees: Degrees,
+    exchange: str | None,
     options: PlanOptions,
     cancel: threading.Event | None,
     started: float,
 ) -> Plan:
     """The fastest of the pipelines that a baseline with roles may be."""
-    b = options.num_microbatches
-    (layered,) = layered_versions(
-        graph, layering.layer_of_forward, options.rematerialization or None, software=cluster.software
+    b, count = options.num_microbatches, options.num_layers
+    # A device has one sample of a sequence that others share.
+    shared = (degrees.cp or (cluster.devices if "cp" in takes(kind) and graph.samples < cluster.devices else 1)) > 1
+    whole = Divisible(
+        layers=count, samples=graph.samples, positions=_positions(graph) if shared else 1, experts=_experts(graph)
     )
-    pricer = StagePricer(layered, layering, cluster, b, cancel)
-    candidates = role_pipelines(kind, cluster, options.num_layers, graph.samples, degrees, _experts(graph))
-    priced = [(candidate, pricer.costs(candidate)) for candidate in candidates]
-    best = None
-    for candidate, costs in priced:
-        pipeline = best_pipeline(costs, cluster, options.pipeline, b)
-        if pipeline.feasible and (best is None or pipeline.total_seconds < best[2].total_seconds):
-            best = (candidate, costs, pipeline)
+    candidates = role_pipelines(kind, cluster, whole, degrees)
+    best: tuple[TrainingGraph, Cluster, PlanOptions, Layering, StageProfile, PipelineResult] | None = None
+    unfit: list[tuple[RolePipeline, StageCosts]] = []
+    for cp in sorted({candidate.cp for candidate in candidates}):
+        ordered, layers, offering = graph, layering, cluster
+        if cp > 1:
+            offering = _dividing_sequences(cluster, exchange)
+            ordered = _ordered(graph, cp, exchange)
+            if ordered is not graph:
+                layers = clustered(ordered, count, options.delta)
+        (layered,) = layered_versions(
+            ordered, layers.layer_of_forward, options.rematerialization or None, software=offering.software
+        )
+        pricer = StagePricer(layered, layers, offering, b, cancel)
+        for candidate in candidates:
+            if candidate.cp != cp:
+                continue
+            costs = pricer.costs(candidate)
+            pipeline = best_pipeline(costs, offering, options.pipeline, b)
+            if not pipeline.feasible:
+                unfit.append((candidate, costs))
+            elif best is None or pipeline.total_seconds < best[-1].total_seconds:
+                named = replace(options, baseline=f"{kind} ({candidate.text})")
+                best = ordered, offering, named, layers, pricer.profile(costs), pipeline
     if best is None:
-        raise no_role_pipeline_fits(kind, cluster, b, priced)
-    chosen, costs, pipeline = best
-    options = replace(options, baseline=f"{kind} ({chosen.text})")
-    seconds = [("baseline", time.perf_counter() - started)]
-    return assemble(graph, cluster, options, layering, pricer.profile(costs), pipeline, seconds)
+        raise no_role_pipeline_fits(kind, cluster, b, unfit)
+    return assemble(*best, [("baseline", time.perf_counter() - started)])
+
+
+def _positions(graph: TrainingGraph) -> int:
+    """The length of a sequence: that of most tensors; 1 where no dim is known to be of positions."""
+    labels = dim_labels(graph)
+    lengths = Counter(graph.tensors[t].shape[d] for (t, d), label in labels.items() if label is Label.POSITIONS)
+    return lengths.most_common(1)[0][0] if lengths else 1
+
+
+def _ordered(graph: TrainingGraph, parts: int, exchange: str | None) -> TrainingGraph:
+    """The graph with sequences in zig-zag order for a context group, as Megatron-LM brings them, where the model and
+    the exchange allow that."""
+    if parts == 1 or exchange in ("ring", "ulysses"):
+        return graph
+    try:
+        return in_zigzag_order(graph, parts)
+    except OptionError:  # a mask, or positions of its own: the ring changes the order inside attention
+        return graph
 
 
 def _dividing_sequences(cluster: Cluster, exchange: str | None) -> Cluster:

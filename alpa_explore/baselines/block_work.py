@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Device, LogicalMesh
-from alpa_explore.cost.fusion import is_fusible
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
@@ -217,7 +215,7 @@ class _Reader:
             )
             for phase in (0, 1)
         )
-        held = [t for t in self.layered.held[part] if not self._recomputed_in_kernel(t)]
+        held = self.layered.held[part]
         entering = [t for t in held if self._made_before(t, part)]
         return PartWork(
             forward=forward,
@@ -229,24 +227,6 @@ class _Reader:
             attention_bytes=sum(self._local.get(t, 0.0) for t in held if self._is_square(t)),
             workspace_bytes=self._workspace(part),
         )
-
-    def _recomputed_in_kernel(self, tensor: int) -> bool:
-        """Whether fused kernels of the backward pass compute a tensor again from what is held: a pointwise result
-        that no product reads, such as the activation inside SwiGLU."""
-        if not self.model.device.software.fuses_pointwise:
-            return False
-        producer = self.graph.tensors[tensor].producer
-        if producer is None or not is_fusible(self.graph.operators[producer], self.graph):
-            return False
-        operator, held = self.graph.operators[producer], {self.layered.storage[h] for h in self._all_held}
-        sources = all(self.layered.storage[t] in held for t in operator.inputs)
-        readers = [self.graph.operators[r] for r in self.graph.readers.get(tensor, ())]
-        backward = [r for r in readers if r.phase is Phase.BACKWARD]
-        return len(operator.inputs) == 1 and sources and all(is_fusible(r, self.graph) for r in backward)
-
-    @cached_property
-    def _all_held(self) -> frozenset[int]:
-        return frozenset(t for of_layer in self.layered.held for t in of_layer)
 
     def _is_square(self, tensor: int) -> bool:
         """Whether a tensor has an entry for each pair of positions of a sample."""

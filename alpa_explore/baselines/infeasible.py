@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from alpa_explore import units
-from alpa_explore.baselines.kinds import RolePipeline
+from alpa_explore.baselines.role_pipelines import RolePipeline
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.pricing.stage_costs import StageCosts

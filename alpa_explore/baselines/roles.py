@@ -16,8 +16,10 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
 - TENSOR_SEQUENCE, the same with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198, §4.2): operators on
   the residual stream (norms, dropout, additions) shard the sequence; matrix products do not.
 
-- CONTEXT and CONTEXT_ZERO_1 (context parallelism), operators shard the positions of the sequence, attention with its
-  keys and values; weights, gradients and optimizer state are as with DATA and DATA_ZERO_1.
+- CONTEXT, CONTEXT_ZERO_1 and CONTEXT_SHARDED (context parallelism), operators shard the positions of the sequence,
+  attention with its keys and values; weights, gradients and optimizer state are as with DATA, DATA_ZERO_1 and
+  SHARDED_DATA. Beside an axis with one of these they are shards of shards: Megatron-LM divides optimizer state, and
+  torchtitan weights, over data and context parallel devices together.
 
 In a graph in which no dim is known to be of the sequence or of the residual stream (`dims`) both tensor roles say only
 that no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
@@ -57,6 +59,7 @@ class Role(enum.Enum):
     TENSOR_SEQUENCE = "tensor and sequence"
     CONTEXT = "context"
     CONTEXT_ZERO_1 = "context, optimizer sharded"
+    CONTEXT_SHARDED = "context, sharded"
 
 
 EXPERT_OF = {
@@ -65,15 +68,20 @@ EXPERT_OF = {
     Role.SHARDED_DATA: Role.EXPERT_SHARDED,
 }
 """The data roles that can divide experts as well."""
+CONTEXT_OF = {
+    Role.DATA: Role.CONTEXT,
+    Role.DATA_ZERO_1: Role.CONTEXT_ZERO_1,
+    Role.SHARDED_DATA: Role.CONTEXT_SHARDED,
+}
+"""The roles that divide sequences, and what is stored as these do."""
 _DATA_OF = {expert: data for data, expert in EXPERT_OF.items()}
 _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
     Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
-    Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
 }
 """What data-parallel replicas divide among each other beside the batch."""
-_CONTEXT = (Role.CONTEXT, Role.CONTEXT_ZERO_1)
+_CONTEXT = tuple(CONTEXT_OF.values())
 _TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
 _OVER_VOCABULARY = (
     "aten.embedding.default",
@@ -214,7 +222,7 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
 
     def follows(option: Option) -> bool:
         stored = option[place]
-        if role is Role.SHARDED_DATA:
+        if role in (Role.SHARDED_DATA, Role.CONTEXT_SHARDED):
             return stored >= 0
         if node.kind in _SHARDED_KINDS.get(role, ()):
             return stored >= 0

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from alpa_explore.baselines.dims import dim_labels
-from alpa_explore.baselines.kinds import RolePipeline
+from alpa_explore.baselines.role_pipelines import RolePipeline
 from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel

@@ -162,7 +162,7 @@ def link_of(collectives: Mapping[str, tuple[Point, ...]], ranks: int) -> tuple[f
 
 def _figures(device: Device) -> dict[str, Any]:
     """The section `device` of a file; without sections that the device has no figures for."""
-    figures = {key: value for key, value in asdict(device).items() if key not in ("name", "source")}
+    figures = {key: value for key, value in asdict(device).items() if key not in ("name", "source", "mirror")}
     if device.kernels is None:
         del figures["kernels"]
     if device.software == Software():

@@ -87,7 +87,7 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
         for action in stage.tasks:
             typical = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
             compute, collective = fmean(c for c, _ in typical), min(c for _, c in typical)
-            times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches
+            times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches // schedule.copies
             collectives = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].collectives)
             observed.append(
                 Observation(

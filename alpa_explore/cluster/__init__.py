@@ -21,7 +21,7 @@ It imports `errors` only.
 """
 
 from alpa_explore.cluster.candidates import SUBMESH_SPACES, logical_meshes, submeshes
-from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.device import Device, Link, Mirror
 from alpa_explore.cluster.mesh import LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cluster.placement import place
 from alpa_explore.cluster.presets import preset_names
@@ -35,6 +35,7 @@ __all__ = [
     "Device",
     "Link",
     "LogicalMesh",
+    "Mirror",
     "Software",
     "Submesh",
     "load_software",

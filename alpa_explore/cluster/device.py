@@ -17,6 +17,16 @@ by hand; not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """The device that holds a second copy of the same weights, in a pipeline that runs from both ends (DualPipe)."""
+
+    bandwidth: float
+    """Bytes per second between the two, in either direction."""
+    latency_seconds: float
+    """To start a send."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """A device as a roofline with two corrections: efficiency grows with kernel size, and every kernel has a launch
     cost."""
@@ -59,6 +69,9 @@ class Device:
 
     software: Software = field(default_factory=Software)
     """The framework that runs the model on it."""
+
+    mirror: Mirror | None = None
+    """Where every device runs a stage of each of two copies of the model: the other one that holds the same weights."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.software, Software):

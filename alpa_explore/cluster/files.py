@@ -267,6 +267,10 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
     values: dict[str, Any] = {}
     for field in fields(Device):
         name, key = field.name, f"device.{field.name}"
+        if name == "mirror":  # it follows from the schedule
+            if given.get(name) is not None:
+                raise _fault(path, key, repr(given[name])[:80], "Leave it out: a schedule with two copies has one.")
+            continue
         if name not in given:
             if base is not None:
                 values[name] = getattr(base, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,13 +28,15 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
     launch + max( (FLOPs + half) / (peak × efficiency), bytes / (bandwidth × efficiency) ), where `half` is
     `half_efficiency_flops`: a matrix product of `half` FLOPs reaches half of the efficiency of a large one. Operators
     that do not use matrix units run at the fp32 peak. For a device with a measured curve the first argument of the
-    maximum is read from the curve instead; one with kernel figures has the formulas of `kernel_seconds`.
+    maximum is read from the curve instead; one with kernel figures has the formulas of `kernel_seconds`. Kernels in
+    sequence (`steps`) take the sum of their times.
     """
     if kernel.is_view:
         return 0.0
     if device.kernels is not None:
         return float(table_seconds(device, KernelTable.of([kernel]))[0])
-    return device.launch_seconds + max(arithmetic_seconds(device, kernel), memory_seconds(device, kernel))
+    one = _of_one_step(kernel)
+    return kernel.steps * (device.launch_seconds + max(arithmetic_seconds(device, one), memory_seconds(device, one)))
 
 
 def kernels_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
@@ -50,11 +53,11 @@ def seconds_of_table(device: Device, table: KernelTable) -> Floats:
     kinds = list(KernelKind)
     dtypes = [table.dtypes[place] for place in table.dtype]
     columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), dtypes, strict=True)
-    kernels = [
+    each = [
         Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] not in _TRAFFIC, kind=kinds[kind])
         for kind, f, b, dtype in columns
     ]
-    return kernels_seconds(device, kernels)
+    return kernels_seconds(device, each) * table.steps
 
 
 def least_seconds(device: Device, kernel: Kernel) -> float:
@@ -64,10 +67,18 @@ def least_seconds(device: Device, kernel: Kernel) -> float:
     """
     if device.kernels is not None or not (kernel.matrix and device.matmul_curve):
         return compute_seconds(device, kernel)
-    peak = device.peak(kernel.dtype)
-    larger = [flops / (peak * share) for flops, share in device.matmul_curve if flops >= kernel.flops]
-    arithmetic = min([arithmetic_seconds(device, kernel), *larger])
-    return device.launch_seconds + max(arithmetic, memory_seconds(device, kernel))
+    one, peak = _of_one_step(kernel), device.peak(kernel.dtype)
+    larger = [flops / (peak * share) for flops, share in device.matmul_curve if flops >= one.flops]
+    arithmetic = min([arithmetic_seconds(device, one), *larger])
+    return kernel.steps * (device.launch_seconds + max(arithmetic, memory_seconds(device, one)))
+
+
+def _of_one_step(kernel: Kernel) -> Kernel:
+    if kernel.steps == 1:
+        return kernel
+    return replace(
+        kernel, flops=kernel.flops / kernel.steps, bytes_accessed=kernel.bytes_accessed / kernel.steps, steps=1
+    )
 
 
 def arithmetic_seconds(device: Device, kernel: Kernel) -> float:

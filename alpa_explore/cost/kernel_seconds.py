@@ -32,6 +32,7 @@ class KernelTable(NamedTuple):
     kind: Ints
     """Position in KernelKind."""
     flops: Floats
+    """Of one step, as `bytes_accessed`."""
     bytes_accessed: Floats
     counts: Floats
     m: Floats
@@ -40,6 +41,8 @@ class KernelTable(NamedTuple):
     dtype: Ints
     """Position in `dtypes`."""
     dtypes: tuple[str, ...]
+    steps: Floats
+    """Kernels in sequence."""
 
     @classmethod
     def of(cls, kernels: Sequence[Kernel]) -> KernelTable:
@@ -47,16 +50,18 @@ class KernelTable(NamedTuple):
         kinds = list(KernelKind)
         dtypes = {name: place for place, name in enumerate(dict.fromkeys(kernel.dtype for kernel in kernels))}
         sizes = np.array([kernel.sizes for kernel in kernels], dtype=np.float64).reshape(-1, 4)
+        steps = np.array([kernel.steps for kernel in kernels], dtype=np.float64)
         return cls(
             np.array([kinds.index(kernel.kind) for kernel in kernels], dtype=np.int64),
-            np.array([kernel.flops for kernel in kernels], dtype=np.float64),
-            np.array([kernel.bytes_accessed for kernel in kernels], dtype=np.float64),
+            np.array([kernel.flops for kernel in kernels], dtype=np.float64) / steps,
+            np.array([kernel.bytes_accessed for kernel in kernels], dtype=np.float64) / steps,
             sizes[:, 0],
             sizes[:, 1],
             sizes[:, 2],
             sizes[:, 3],
             np.array([dtypes[kernel.dtype] for kernel in kernels], dtype=np.int64),
             tuple(dtypes),
+            steps,
         )
 
 
@@ -91,7 +96,7 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     traffic = np.where(table.kind == kinds.index(KernelKind.MEMORY), device.software.traffic_factor, 1.0)
     memory = table.bytes_accessed * traffic / (device.memory_bandwidth * device.memory_efficiency)
     seconds = soft_maximum(arithmetic, memory, tuning.ROOFLINE_SHARPNESS) + device.launch_seconds
-    return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds))
+    return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds * table.steps))
 
 
 def product_rate(

@@ -2,7 +2,8 @@
 
 A matrix product is count × [m, k] × [k, n]; a convolution is one as an implicit product over its output positions.
 Attention is count = batch × heads products of queries and keys: m queries, n keys, k the size of a head. Routed experts
-are count products of m rows, those of an even load; n and k are those of the up projection.
+are count products of m rows, those of an even load; n and k are those of the up projection. A recurrence is a kernel a
+step, which computes one product, m samples, and reads the whole weight again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.graph import Operator, Phase, Tensor
-from alpa_explore.graph.counts import ROUTED, matrix_shapes, packet
+from alpa_explore.graph.counts import RECURRENCES, ROUTED, matrix_shapes, packet
+from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG, ULYSSES
 
 Shape = tuple[int, ...]
 
@@ -46,6 +48,8 @@ class Kernel:
     sizes: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """(count, m, n, k) of a product or of attention; zeros for other kernels, and where the local sizes are not
     known."""
+    steps: int = 1
+    """Kernels in sequence that share the FLOPs and bytes evenly, each of the sizes above: the steps of a recurrence."""
     keeps_dtype: bool = False
     """Whether a product keeps its dtype where software runs linear layers in a lower precision: a router."""
 
@@ -77,6 +81,9 @@ def product_sizes(operator: Operator, inputs: Sequence[Shape], outputs: Sequence
         # The share of hidden that a device has says how many rows it computes: under any division.
         kept = inputs[4] if ROUTED[name].products > 1 else outputs[2]
         return up[0], max(math.prod(kept) // (hidden * up[0]), 1), hidden, width
+    if name in RECURRENCES:
+        gates, hidden = inputs[1]
+        return (1, inputs[0][0], *((hidden, gates) if name.endswith("_backward") else (gates, hidden)))
     if name == "alpa_explore.attention":
         query, key = inputs[:2]
         return math.prod(query[:-2]), query[-2], key[-2], query[-1]
@@ -84,6 +91,30 @@ def product_sizes(operator: Operator, inputs: Sequence[Shape], outputs: Sequence
         query, key = inputs[1:3]
         return math.prod(query[:-2]), query[-2], key[-2], query[-1]
     return 0, 0, 0, 0
+
+
+def ring_keys(length: int, context: int) -> int:
+    """Keys of a causal kernel that is as fast as the kernels of a ring with blocks of `length` keys.
+
+    The first block of a device is causal: a query sees half of its keys in the mean. In the others half of the queries
+    see all keys of the block, or all queries half of the keys, so that each kernel is as wide as a causal one of twice
+    the keys.
+    """
+    return length * (2 * context - 1) // context
+
+
+def sizes_in_context(
+    sizes: tuple[int, int, int, int], factors: Sequence[str], mesh_shape: Sequence[int]
+) -> tuple[int, int, int, int]:
+    """The sizes of attention where devices exchange keys, or heads for positions, inside the operator: those of the
+    kernels that run, from the sizes of what a device holds."""
+    count, queries, keys, head = sizes
+    for factor, devices in zip(factors, mesh_shape, strict=True):
+        if factor in (RING, RING_ZIGZAG):
+            keys = ring_keys(keys, devices)
+        elif factor == ULYSSES:
+            count, queries, keys = max(count // devices, 1), queries * devices, keys * devices
+    return count, queries, keys, head
 
 
 def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:

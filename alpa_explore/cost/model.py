@@ -11,10 +11,18 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launched
 from alpa_explore.cost.compute import kernels_seconds
-from alpa_explore.cost.kernels import Kernel, cast_elements, kernel_dtype, kernel_kind, product_sizes
+from alpa_explore.cost.kernels import (
+    Kernel,
+    cast_elements,
+    kernel_dtype,
+    kernel_kind,
+    product_sizes,
+    sizes_in_context,
+)
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
+from alpa_explore.graph.counts import steps as steps_in_sequence
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.experts import DIVIDE_EXPERTS
@@ -166,6 +174,20 @@ class CostModel:
         heavy = splits_for(operator, tensors).heavy
         sizes = _sizes(operator, inputs, outputs, strategy, self.mesh.shape) if heavy else _NO_SIZES
         return _kernel(operator, inputs, outputs, heavy, (strategy.work_share, local, sizes))
+
+    @property
+    def copies(self) -> int:
+        """Copies of the model of which a device holds a stage."""
+        return 1 if self.device.mirror is None else 2
+
+    def mirrored_seconds(self, gradient: Tensor, places: Ints) -> Floats:
+        """Seconds to sum a gradient with the device that holds the same weights, under each of these specs: both send
+        what they have. 0 where there is one copy."""
+        mirror = self.device.mirror
+        if mirror is None:
+            return np.zeros(len(places))
+        local = self.reshard(gradient).shares[places] * gradient.bytes
+        return mirror.latency_seconds / self.in_bucket(gradient) + local / mirror.bandwidth
 
     def adding_seconds(self, tensor: Tensor) -> Floats:
         """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""
@@ -337,8 +359,9 @@ def _sizes(
     strategy: Strategy,
     mesh_shape: tuple[int, ...],
 ) -> _Sizes:
-    """`product_sizes` of the shapes that a device has under a strategy."""
-    return product_sizes(operator, *_local_shapes(inputs, outputs, strategy, mesh_shape))
+    """`product_sizes` of the shapes that a device computes with under a strategy."""
+    sizes = product_sizes(operator, *_local_shapes(inputs, outputs, strategy, mesh_shape))
+    return sizes_in_context(sizes, strategy.factors, mesh_shape) if CONTEXT & set(strategy.factors) else sizes
 
 
 _Shapes = list[tuple[int, ...]]
@@ -364,13 +387,16 @@ def _kernel(
     """The kernel of a device with this (share of the work, bytes of inputs and outputs that it holds, sizes)."""
     share, local_bytes, sizes = work
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
+    steps = steps_in_sequence(operator.kind, inputs)
+    weight_again = (steps - 1) * inputs[1].bytes if steps > 1 else 0  # of a recurrence, whole on every device
     return Kernel(
         flops=operator.flops * share,
-        bytes_accessed=operator.bytes_accessed * local_bytes / whole,
+        bytes_accessed=operator.bytes_accessed * local_bytes / whole + weight_again,
         dtype=kernel_dtype(operator, inputs, outputs),
         matrix=heavy,
         kind=kernel_kind(operator, heavy),
         sizes=sizes,
+        steps=steps,
     )
 
 

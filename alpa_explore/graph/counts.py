@@ -92,6 +92,18 @@ MOVEMENT = frozenset(
 )
 """Operators that write new memory without arithmetic."""
 
+RECURRENCES = frozenset(
+    {
+        "alpa_explore.lstm_recurrence",
+        "alpa_explore.lstm_recurrence_backward",
+        "alpa_explore.gru_recurrence",
+        "alpa_explore.gru_recurrence_backward",
+        "alpa_explore.rnn_recurrence",
+        "alpa_explore.rnn_recurrence_backward",
+    }
+)
+"""A layer and direction of a recurrent network: a product in each step. Of all of them the first input is [samples,
+steps, …] and the second the weight."""
 _GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 _PRODUCTS = frozenset(
     {
@@ -109,6 +121,7 @@ _PRODUCTS = frozenset(
         "alpa_explore.attention_backward",
         "alpa_explore.experts",
         "alpa_explore.experts_backward",
+        *RECURRENCES,
     }
 )
 
@@ -126,6 +139,11 @@ def is_view(kind: str) -> bool:
 def is_matrix_product(kind: str) -> bool:
     """True for matrix products, convolutions, attention and experts, which account for nearly all FLOPs."""
     return packet(kind) in _PRODUCTS
+
+
+def steps(kind: str, inputs: Sequence[Tensor]) -> int:
+    """Kernels of the operator that must run one after another, under any division: the steps of a recurrence."""
+    return inputs[0].shape[1] if packet(kind) in RECURRENCES else 1
 
 
 def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument] = ()) -> int:
@@ -156,6 +174,8 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]), window=_window(arguments, 7))
     if name in ROUTED:
         return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
+    if name in RECURRENCES:
+        return 2 * math.prod(shapes[0][:2]) * math.prod(shapes[1])
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+from alpa_explore.graph import counts
 from alpa_explore.graph.graph import Parameter, TrainingGraph
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol
 from alpa_explore.graph.tensor import Tensor, TensorKind
@@ -63,6 +64,7 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
                 keywords=tuple((n, _load(a)) for n, a in keywords),
                 flops=flops,
                 bytes_accessed=moved,
+                launches=counts.steps(kind, [tensors[t] for t in inputs]),
                 forward=forward,
                 module=module,
                 source=source,

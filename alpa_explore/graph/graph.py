@@ -52,6 +52,8 @@ class TrainingGraph:
     """True: only layer inputs are held for the backward pass, which runs each layer's forward again."""
     recipe: str | None = None
     """How to rebuild the model: a catalogue name or 'package.module:function'; None for a model made in a notebook."""
+    zigzag: int = 1
+    """Devices for which its sequences are in zig-zag order (`sharding.zigzag`); the recipe makes the natural order."""
     warnings: tuple[str, ...] = ()
 
     @cached_property

@@ -141,14 +141,16 @@ def check_options(
     What depends on `num_layers` or on B is only checked where they are given.
     """
     _check_schedule(options)
-    if options.terms(1).turns > 1:
+    if options.terms(1).turns > 1 or options.schedule == DUAL_PIPE:
         check_like_nodes(
             cluster,
             f"The schedule {options.schedule} needs like stages",
             "Use 1f1b, gpipe or zb-h1, or plan on nodes of one kind.",
         )
     _check_stages(options, num_layers)
-    if options.num_stages is not None and num_microbatches is not None:
+    if options.schedule == DUAL_PIPE:
+        _check_dual_pipe(options, cluster, num_layers, num_microbatches)
+    elif options.num_stages is not None and num_microbatches is not None:
         options.terms(num_microbatches).check_depth(options.num_stages)
     _check_submeshes(options, cluster, num_layers)
 
@@ -164,12 +166,6 @@ def check_like_nodes(cluster: Cluster, reason: str, remedy: str) -> None:
 
 
 def _check_schedule(options: PipelineOptions) -> None:
-    if options.schedule == DUAL_PIPE:
-        raise OptionError(
-            "A plan holds one copy of the weights",
-            found="the schedule dualpipe, which runs two copies of the model",
-            remedy="Plan for dualpipe-v, the same order with one copy, or simulate a plan under dualpipe.",
-        )
     if options.schedule not in SCHEDULES:
         raise OptionError(
             "There is no such schedule", found=f"'{options.schedule}'", remedy=f"Use one of: {', '.join(SCHEDULES)}."
@@ -192,6 +188,35 @@ def _check_schedule(options: PipelineOptions) -> None:
             "The imbalance tolerance must be a share of 0 or more",
             found=f"{tolerance}",
             remedy="Give 0.5 to allow half as much again, or leave it out.",
+        )
+
+
+def _check_dual_pipe(options: PipelineOptions, cluster: Cluster, num_layers: int | None, b: int | None) -> None:
+    """An even number of equal submeshes, and an even B of at least two microbatches for each."""
+    sizes = {submesh.devices for submesh in submeshes(cluster, options.submesh_space)}
+    depths = [p for p in range(2, cluster.devices + 1, 2) if cluster.devices % p == 0 and cluster.devices // p in sizes]
+    least_layers = min(depths, default=0)
+    depths = [p for p in depths if num_layers is None or p <= num_layers]
+    if not depths:
+        more = f"with {least_layers} layers or more" if least_layers else "on an even number of devices"
+        raise OptionError(
+            "DualPipe needs an even number of equal submeshes, with a layer or more on each",
+            found=f"{cluster.devices} devices" + ("" if num_layers is None else f" and {num_layers} layers"),
+            remedy=f"Plan for the schedule dualpipe-v, or {more}.",
+        )
+    if options.num_stages is not None and options.num_stages not in depths:
+        raise OptionError(
+            "DualPipe needs an even number of equal submeshes",
+            found=f"{options.num_stages} stages on {cluster.devices} devices",
+            remedy=f"Ask for {' or '.join(map(str, depths))} stages, or for the schedule dualpipe-v.",
+        )
+    least = 2 * (options.num_stages or depths[0])
+    if b is not None and (b % 2 or b < least):
+        nearest = f"{least} or more" if b < least else f"{b - 1} or {b + 1}"
+        raise OptionError(
+            "DualPipe needs an even number of microbatches, at least two for each submesh",
+            found=f"B = {b} for {least // 2} submeshes",
+            remedy=f"Ask for B = {nearest}, or for the schedule dualpipe-v.",
         )
 
 

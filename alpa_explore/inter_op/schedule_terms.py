@@ -15,14 +15,19 @@ zb-v               6         min(P, B)                           2 layers in eve
 v-half             2         min(⌊(P + 2)/2⌋, B)                 2 layers in every stage
 v-min              3/2       min(⌊(P + 4)/3⌋, B)                 2 layers in every stage
 dualpipe-v         6         min(P + 1, B)                       2 layers in every stage; 2P ≤ B
+dualpipe           6         min(P + 1, B), of both its stages   P and B even; 2P ≤ B; equal submeshes
 
-Interleaved, and the V shapes (the last four; v = 2): a stage of the plan is what one submesh runs, that is v stages of
-the schedule. Their layers are assumed to cost what as many adjacent layers cost; with P = 1 there is nothing to
-interleave. So the DP is exact for what it is given, and T is that of the schedule where layers are alike. The r of the
-V shapes follows from simulating equal stages (`simulated_bubble`), so it holds for few microbatches and for
+Interleaved, and the V shapes (zb-v to dualpipe-v; v = 2): a stage of the plan is what one submesh runs, that is v
+stages of the schedule. Their layers are assumed to cost what as many adjacent layers cost; with P = 1 there is nothing
+to interleave. So the DP is exact for what it is given, and T is that of the schedule where layers are alike. The r of
+the V shapes follows from simulating equal stages (`simulated_bubble`), so it holds for few microbatches and for
 rematerialised layers too, where V-Half and V-Min wait in every microbatch; r = 0 for all others. ZB-H1: the bubble is
 (P − 1)·(f + i − w), where forward f, backward to the input i and backward to the weight w share t as in a matrix
 product: a third each; where some layers or all rematerialise the forward pass before i, a quarter, a half, a quarter.
+
+DualPipe: a submesh runs stage k of one copy of the model and stage P − 1 − k of the other, each for half of the
+microbatches. The two are taken to be alike, so a stage fits where twice its weights and P + 1 of its activations do,
+and a submesh pays twice what a stage pays once an iteration (`Device.mirror`). Its r follows from simulation, too.
 """
 
 from __future__ import annotations
@@ -34,11 +39,11 @@ from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.simulated_bubble import simulated_bubble
 from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, V_SHAPES
 
-SCHEDULES = ("1f1b", "1f1b-overlap", "gpipe", INTERLEAVED, "zb-h1", *V_SHAPES)
+SCHEDULES = ("1f1b", "1f1b-overlap", "gpipe", INTERLEAVED, "zb-h1", *V_SHAPES, DUAL_PIPE)
 SIMULATED_AS = {"1f1b-overlap": "eager-1f1b"}
 """Schedules that have another name in `schedules.catalog`."""
-_V_DIVISORS = {"zb-v": 6.0, "v-half": 2.0, "v-min": 1.5, "dualpipe-v": 6.0}
-"""q of the V shapes: their closed forms grow by t/q with every submesh."""
+_DIVISORS = {"zb-v": 6.0, "v-half": 2.0, "v-min": 1.5, "dualpipe-v": 6.0, DUAL_PIPE: 6.0}
+"""q of the V shapes and DualPipe: their closed forms grow by t/q with every submesh."""
 _DIGITS = 12
 """Decimals of r: it is computed from sums that are exact in fractions of t, and 0 for ZB-V."""
 
@@ -62,16 +67,21 @@ class ScheduleTerms:
         return {INTERLEAVED: self.stages_per_submesh, **dict.fromkeys(V_SHAPES, 2)}.get(self.schedule, 1)
 
     @property
+    def copies(self) -> int:
+        """Copies of the model of which a submesh runs a stage."""
+        return 2 if self.schedule == DUAL_PIPE else 1
+
+    @property
     def bubble_divisor(self) -> float:
         """q."""
-        if self.schedule in _V_DIVISORS:
-            return _V_DIVISORS[self.schedule]
+        if self.schedule in _DIVISORS:
+            return _DIVISORS[self.schedule]
         return (2 if self.recomputes else 3) if self.schedule == "zb-h1" else self.turns
 
     @property
     def more_rounds(self) -> float:
         """r."""
-        if self.schedule not in V_SHAPES or self.num_stages == 1:
+        if self.schedule not in _DIVISORS or self.num_stages == 1:
             return 0.0
         b, depth = self.num_microbatches, self.num_stages
         bubble = simulated_bubble(self.schedule, depth, b, recomputes=self.recomputes)
@@ -111,7 +121,7 @@ class ScheduleTerms:
     @property
     def depends_on_depth(self) -> bool:
         """Whether the bubble or the microbatches that a stage holds depend on the number of stages too."""
-        return self.schedule in (INTERLEAVED, "zb-h1", *V_SHAPES)
+        return self.schedule in (INTERLEAVED, "zb-h1", *_DIVISORS)
 
     def held(self, place: int, depth: int) -> int:
         """The most microbatches whose activations a stage holds, at `place` from the end of `depth` stages."""
@@ -128,7 +138,7 @@ class ScheduleTerms:
             "v-half": (depth + 2) // 2,
             "v-min": (depth + 4) // 3,
             "dualpipe-v": depth + 1 if depth > 1 else 1,
-            DUAL_PIPE: (depth + 2) // 2,  # in each of two copies; it is simulated and not planned for
+            DUAL_PIPE: depth + 1,
         }[self.schedule]
         return min(whole, b)
 
@@ -137,17 +147,21 @@ class ScheduleTerms:
         b = self.num_microbatches
         if self.schedule == INTERLEAVED:
             return tuple(p for p in range(1, most + 1) if b % p == 0)
+        if self.schedule == DUAL_PIPE:
+            return tuple(range(2, min(most, b // 2) + 1, 2)) if b % 2 == 0 else ()
         most = min(most, {"zb-h1": b, "dualpipe-v": max(b // 2, 1)}.get(self.schedule, most))
         return tuple(range(1, most + 1))
 
     def check_depth(self, num_stages: int) -> None:
         """OptionError where the schedule does not exist for this number of stages."""
         if num_stages not in (possible := self.depths(num_stages)):
-            needed = 2 * num_stages if self.schedule == "dualpipe-v" else num_stages
+            needed = 2 * num_stages if self.schedule in ("dualpipe-v", DUAL_PIPE) else num_stages
+            ways = [f"for {possible[-1]} stages"] if possible else []
+            ways += [f"for a B of {needed}"] if self.schedule != DUAL_PIPE or num_stages % 2 == 0 else []
             raise OptionError(
                 f"The schedule {self.schedule} does not exist for this pipeline",
                 found=f"{num_stages} stages and B = {self.num_microbatches}",
-                remedy=f"Ask for {possible[-1]} stages, for a B of {needed}, or for another schedule.",
+                remedy=f"Ask {', '.join((*ways, 'or for another schedule'))}.",
             )
 
     def least_layers(self, depth: int) -> int:

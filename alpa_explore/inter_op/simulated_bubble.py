@@ -31,5 +31,5 @@ def _simulated(schedule: str, submeshes: int, b: int, recomputes: bool) -> float
     table = build_schedule(schedule, submeshes, b)
     parts = (1.0, 2.0, 1.0) if recomputes else (1.0, 1.0, 1.0)
     one = StageTimes(forward_seconds=parts[0], backward_input_seconds=parts[1], backward_weight_seconds=parts[2])
-    each = sum(parts) * table.num_stages / submeshes
+    each = sum(parts) * table.num_stages / submeshes / table.copies
     return simulate(table, [one] * table.num_stages).makespan_seconds / each - b

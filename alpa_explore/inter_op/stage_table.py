@@ -14,7 +14,8 @@ latency; a stage of real software also waits for what it sends. Where a microbat
 inputs are received v times.
 
 Where the bubble or the microbatches held depend on the number of stages P, or a schedule exists only for some P, there
-is a table and a DP for each P, and the best result is taken; of equal ones that with the fewest stages.
+is a table and a DP for each P, and the best result is taken; of equal ones that with the fewest stages. DualPipe, which
+runs two stages on every submesh, has equal submeshes: for each P there is a DP for each submesh of 1/P of the devices.
 
 The gradients of a tied weight, which several stages read, are summed over these stages once an iteration. This is added
 when `tied_weights` is on: every stage that reads the weight, except the first, pays an all-reduce of the gradient
@@ -58,6 +59,12 @@ def best_pipeline(
     layers = costs.num_layers
     check_options(options, cluster, layers)
     terms = schedule_terms(costs, options, num_microbatches)
+    if terms.copies != costs.copies:
+        raise OptionError(
+            "The stage costs are those of another number of copies of the model",
+            found=f"{costs.copies}, and the schedule {options.schedule} runs {terms.copies}",
+            remedy="Plan for that schedule: `ax.plan`, or `replan`, which plans anew where it must.",
+        )
     once = once_seconds(costs, cluster, options)
     # What the software adds to an iteration is added to the first stage: every pipeline has exactly one.
     once[0, 1:] += cluster.software.iteration_seconds
@@ -67,8 +74,10 @@ def best_pipeline(
         of_kinds = [kind.devices for kind in cluster.kinds]
         devices_of, total, outside = encoded([(m.kind, m.devices) for m in costs.submeshes], of_kinds)
 
-    def best(options: PipelineOptions) -> PipelineResult:
+    def best(options: PipelineOptions, only: int | None = None) -> PipelineResult:
         table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
+        if only is not None:
+            table[:, :, [shape for shape in range(len(costs.submeshes)) if shape != only]] = np.inf
         at_depth = replace(terms, num_stages=options.num_stages or 1)
         return pipeline_dp(
             table,
@@ -82,6 +91,11 @@ def best_pipeline(
             outside=outside,
         )
 
+    if terms.copies > 1:
+        even = terms.depths(layers) if options.num_stages is None else (options.num_stages,)
+        equal = [(p, m) for p in even for m, shape in enumerate(costs.submeshes) if p * shape.devices == total]
+        results = [best(replace(options, num_stages=depth), shape) for depth, shape in equal or [(2, 0)]]
+        return min(results, key=lambda result: result.total_seconds)
     if options.num_stages is not None or not terms.depends_on_depth:
         return best(options)
     depths = [depth for depth in terms.depths(layers) if layers >= depth * terms.least_layers(depth)]

@@ -11,10 +11,11 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
-from alpa_explore.planner.choose_microbatches import best_count_plan
+from alpa_explore.planner.microbatches.choose import best_count_plan
 from alpa_explore.planner.plan import plan_request
 from alpa_explore.planner.request import Count, PlanRequest, pipeline_options
 from alpa_explore.planner.resources import open_resources
+from alpa_explore.planner.sequence_order import faster_order
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 
@@ -35,6 +36,7 @@ def plan(
     rematerialization: bool | str | None = None,
     precision: str | None = None,
     sequence: int | None = None,
+    zigzag: int | None = None,
     scheduler: Any = None,
     cache: bool = True,
     progress: ProgressCallback | None = None,
@@ -55,7 +57,9 @@ def plan(
     'tcp://…' or a dask Client; None decides by the amount of work. `rematerialization` recomputes activations in place
     of holding them: 'norms', 'attention', 'mlp' or parts joined as in 'norms+attention', 'half' or 'full' (every second
     block, every block; True is 'full'), 'layers' (every layer, as Alpa does), False for nothing, 'auto' for what each
-    stage needs (up to four versions of the stage costs in place of one), None as the model says. `pipeline` has
+    stage needs (up to four versions of the stage costs in place of one), None as the model says. `zigzag` brings
+    sequences into zig-zag order for so many devices from the inputs on (`sharding.zigzag`); None does where devices
+    share a sequence and it is faster, which takes a second search, and 1 leaves the natural order. `pipeline` has
     constraints, the schedule and more; the default is the paper's. `pin` maps operators to the spec that the output of
     each must have ({"addmm": "S0R"}), or parameters to the spec in which each is stored ({"fc.weight": "S0R"});
     `forbid` maps them to specs that they must not have (`sharding/spec_constraint.py`).
@@ -76,6 +80,7 @@ def plan(
         rematerialization=rematerialization,
         precision=precision,
         sequence=sequence,
+        zigzag=zigzag,
         pipeline=pipeline_options(pipeline),
         spec_constraints=constraints_of(pin, forbid),
     )
@@ -83,4 +88,5 @@ def plan(
         check_options(request.pipeline, request.cluster, num_microbatches=request.count)
     with open_resources(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel) as resources:
         planned = best_count_plan(request, resources) if request.auto else plan_request(request, resources)
+        planned = faster_order(planned, request, resources)
         return replace(planned, warnings=(*planned.warnings, *resources.warnings))

@@ -18,6 +18,7 @@ from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_stages
 from alpa_explore.sharding.spec_constraint import check_constraints
+from alpa_explore.sharding.zigzag import in_zigzag_order
 
 
 def plan_request(request: PlanRequest, resources: Resources) -> Plan:
@@ -50,8 +51,8 @@ def plan_request(request: PlanRequest, resources: Resources) -> Plan:
 
 
 def captured(request: PlanRequest, resources: Resources) -> TrainingGraph:
-    """The graph of one microbatch."""
-    return microbatch_graph(
+    """The graph of one microbatch, in the order of sequences that is asked for."""
+    graph = microbatch_graph(
         request.model,
         request.count,
         rematerialization=request.whole_rematerialization,
@@ -59,6 +60,7 @@ def captured(request: PlanRequest, resources: Resources) -> TrainingGraph:
         global_batch=request.global_batch,
         store=resources.store,
     )
+    return graph if request.zigzag is None else in_zigzag_order(graph, request.zigzag)
 
 
 def layers_of(graph: TrainingGraph, request: PlanRequest) -> Layering:

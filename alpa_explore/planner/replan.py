@@ -17,9 +17,9 @@ from alpa_explore.numerics.collection import no_collection
 from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import plan as plan_anew
+from alpa_explore.planner.microbatches.tried import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import Count, flop_tolerance, microbatch_count, pipeline_options
-from alpa_explore.planner.tried_microbatches import best_count, microbatches_from_costs
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
@@ -51,6 +51,9 @@ def replan(
     choices are searched for, so a schedule that holds more microbatches may need a plan of its own. Another B with the
     same global batch has microbatches of another size, and so other sharding problems: call `ax.plan`.
 
+    DualPipe, whose devices hold a stage of two copies of the model, has other sharding problems than the other
+    schedules: to change between the two, the whole planner runs.
+
     Another delta makes other layers. Only the stages of the best pipeline are priced, starting from lower bounds that
     follow from the stage costs of `plan`. This takes less than a second where stages can be composed, otherwise as long
     as `ax.plan`. The costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses
@@ -68,6 +71,8 @@ def replan(
                 "B must be a number when delta changes", found="'auto'", remedy="Replan for another B afterwards."
             )
         return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), anew)
+    if options.pipeline.terms(1).copies != plan.costs.copies:
+        return _with_other_copies(plan, options, b, anew, known_alone=known_alone)
     plan = replace(plan, options=options, microbatches=())
     if b == "auto":
         lines = microbatches_from_costs(plan)
@@ -101,6 +106,7 @@ class _PlanAnew:
             num_layers=options.num_layers,
             solver=options.solver,
             rematerialization=options.rematerialization or None,
+            zigzag=graph.zigzag,
             pipeline=options.pipeline,
             scheduler=self.scheduler,
             cache=self.cache,
@@ -108,6 +114,21 @@ class _PlanAnew:
             cancel=self.cancel,
             **mappings(options.spec_constraints),
         )
+
+
+def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, anew: _PlanAnew, *, known_alone: bool) -> Plan:
+    """The best plan for a schedule that runs another number of copies of the model than that of `plan`."""
+    check_options(options.pipeline, plan.cluster, len(plan.layers), None if b == "auto" else b)
+    if known_alone or b == "auto" or options.boundaries or options.baseline:
+        raise OptionError(
+            "The stage costs of a plan are those of one schedule with two copies of the model, or of all others",
+            found=f"a plan for {plan.options.pipeline.schedule}, and the schedule {options.pipeline.schedule}",
+            remedy="Call ax.plan with that schedule.",
+        )
+    with cancelled_by(anew.cancel):
+        details = rebuild(plan).details
+    assert details is not None, "a rebuilt plan has its problems"
+    return anew(details.graph, plan.cluster, replace(options, num_microbatches=b))
 
 
 def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation:
@@ -142,7 +163,8 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
         return replan(replace(basis, options=options, microbatches=()))
     proven = basis.costs.complete and TIME_LIMIT_REACHED not in basis.warnings
     same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
-    if not (proven and same_space and len(known_layers) == 1 and options.solver == "auto"):
+    same_copies = options.pipeline.terms(1).copies == basis.costs.copies
+    if not (proven and same_space and same_copies and len(known_layers) == 1 and options.solver == "auto"):
         return anew(details.graph, basis.cluster, options)
     check_options(options.pipeline, basis.cluster, options.num_layers, options.num_microbatches)
     query = PipelineQuery(cluster=basis.cluster, options=options.pipeline, num_microbatches=options.num_microbatches)

@@ -53,6 +53,8 @@ class PlanRequest:
     precision is part of the cluster's software, too."""
     sequence: int | None = None
     """Tokens of a sample of a catalogue model; None: its own. Afterwards it is part of the model's name."""
+    zigzag: int | None = None
+    """Devices for which sequences are in zig-zag order from the inputs on; 1 is natural order; None: what is faster."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
     spec_constraints: tuple[SpecConstraint, ...] = ()
 
@@ -61,6 +63,7 @@ class PlanRequest:
             ("num_microbatches", microbatch_count(self.num_microbatches)),
             ("delta", flop_tolerance(self.delta)),
             ("num_layers", _layer_count(self.num_layers)),
+            ("zigzag", _zigzag_parts(self.zigzag)),
             ("pipeline", pipeline_options(self.pipeline)),
             ("boundaries", _boundaries(self.boundaries)),
         ):
@@ -165,6 +168,18 @@ def _layer_count(given: int | None) -> int | None:
             "The number of layers must be a whole number",
             found=repr(given),
             remedy="Give 1 or more, or leave it out for the default.",
+        )
+    return int(given)
+
+
+def _zigzag_parts(given: int | None) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise OptionError(
+            "zigzag must be a number of devices, 1 or more",
+            found=f"zigzag = {given!r}",
+            remedy="Give the devices that share a sequence, 1 for natural order, or None for what is faster.",
         )
     return int(given)
 

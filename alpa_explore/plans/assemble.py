@@ -116,6 +116,7 @@ def _summary(graph: TrainingGraph) -> ModelSummary:
         rematerialization=graph.rematerialization,
         content_key=graph.content_key,
         warnings=graph.warnings,
+        zigzag=graph.zigzag,
     )
 
 

@@ -49,7 +49,15 @@ def _described_operator(
     strategy = node.priced.strategies[choice]
     outputs = [graph.tensors[t] for t in operator.outputs]
     rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-    lines, seconds, axis_seconds = _communication(problem, incoming, choices)
+    lines, seconds, axis_seconds, stored_seconds = _communication(problem, incoming, choices)
+    copies = problem.model.copies if update else 1
+    if copies > 1:
+        gradient, places = graph.tensors[graph.parameters[node.subject].gradient], node.priced.input_specs[1]
+        summed = copies * float(problem.model.mirrored_seconds(gradient, places)[choice])
+        lines += (
+            f"{gradient.name}: summed over both copies of the model once per iteration ({units.seconds(summed)})",
+        )
+        seconds += summed
     for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
         if tensor in problem.stage.sinks and PARTIAL in spec:
             cost = problem.leaving_seconds(tensor, spec)
@@ -68,7 +76,7 @@ def _described_operator(
         ),
         output=rendered[0] if rendered else "",
         outputs=rendered,
-        compute_seconds=float(node.priced.seconds[choice]),
+        compute_seconds=copies * float(node.priced.seconds[choice]),
         communication_seconds=seconds,
         communication=lines,
         flops=operator.flops,
@@ -78,6 +86,7 @@ def _described_operator(
         gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
         optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
         axis_seconds=tuple(axis_seconds),
+        stored_seconds=stored_seconds,
         input_names=tuple(graph.tensors[t].name for t in operator.inputs),
         input_shapes=tuple(graph.tensors[t].shape for t in operator.inputs),
     )
@@ -152,26 +161,29 @@ def _weight_half(problem: StageProblem) -> frozenset[int]:
 
 def _communication(
     problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]
-) -> tuple[tuple[str, ...], float, list[float]]:
-    """One line per resharding, the seconds of all of them, and the seconds in each microbatch by mesh axis."""
+) -> tuple[tuple[str, ...], float, list[float], tuple[float, ...]]:
+    """One line per resharding, the seconds of all of them, the seconds in each microbatch by mesh axis, and those of
+    stored weights and their gradients (exposed, hidden; empty where there are none)."""
     lines: list[str] = []
-    total = 0.0
+    total, stored = 0.0, [0.0, 0.0]
     mesh = problem.model.mesh
     axis_seconds = [0.0] * len(mesh.shape)
     for edge in edges:
         seconds = float(edge.seconds[choices[edge.a], choices[edge.b]])
-        if seconds == 0.0:
+        tensor = problem.stage.layered.graph.tensors[edge.tensor]
+        priced = problem.model.stored_resharding if edge.stored else problem.model.resharding
+        whole = float(priced(tensor, edge.source_specs, edge.target_specs)[choices[edge.a], choices[edge.b]])
+        if whole == 0.0:
             continue
         total += seconds
-        tensor = problem.stage.layered.graph.tensors[edge.tensor]
+        if edge.stored and not edge.each_iteration:
+            stored = [stored[0] + seconds, stored[1] + whole - seconds]
         table = problem.model.reshard(tensor)
         rank = len(tensor.shape)
         source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
         steps = []
         path = table.path(table.specs[source], table.specs[target])
         alone = float(table.seconds[source, target])
-        priced = problem.model.stored_resharding if edge.stored else problem.model.resharding
-        whole = float(priced(tensor, edge.source_specs, edge.target_specs)[choices[edge.a], choices[edge.b]])
         if not edge.each_iteration:
             _add_steps(axis_seconds, path, edge.times * seconds / alone)
         for step, cost in path:
@@ -187,7 +199,7 @@ def _communication(
         if hidden > 1e-9 * whole:
             when += f", {units.seconds(hidden)} of it hidden"
         lines.append(f"{tensor.name}: {specs}, {', then '.join(steps)}{when}")
-    return tuple(lines), total, axis_seconds
+    return tuple(lines), total, axis_seconds, tuple(stored) if any(stored) else ()
 
 
 def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.resharding import UNREACHABLE
+from alpa_explore.cost.sends import with_mirrors
 from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.regrets import pinned
@@ -30,6 +31,7 @@ from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
 from alpa_explore.sharding.strategy import Strategy
+from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.catalogue import catalogue_graph
 
 Choices = tuple[int, ...]
@@ -43,12 +45,16 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     """
     if plan.details is not None:
         return plan
-    graph = capture_again(plan.model, allow_import=allow_import) if graph is None else graph
+    if graph is None:
+        graph = capture_again(plan.model, allow_import=allow_import)
+    graph = in_zigzag_order(graph, plan.model.zigzag)
     slices = [slice_stages(layered) for layered in layered_graphs(plan, graph)]
+
+    cluster = plan.cluster if plan.costs.copies == 1 else with_mirrors(plan.cluster)
 
     def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
         return build_stage_problem(
-            slices[version](first, last), cost_model(plan.cluster.kinds[mesh.kind].device, mesh.squeezed())
+            slices[version](first, last), cost_model(cluster.kinds[mesh.kind].device, mesh.squeezed())
         )
 
     details = StageDetails(problem_of, choices := _Choices(), graph)
@@ -71,11 +77,11 @@ def capture_again(model: ModelSummary, *, allow_import: bool = False) -> Trainin
             precision=model.precision,
             optimizer=model.optimizer,
         )
-        return replace(graph, name=model.name)
+        return replace(in_zigzag_order(graph, model.zigzag), name=model.name)
     from alpa_explore.tracing.capture import capture  # torch
 
     followed = build_from_recipe(model.recipe, model.samples, allow_import=allow_import)
-    return capture(
+    graph = capture(
         followed.model,
         followed.example_inputs,
         followed.loss,
@@ -85,6 +91,7 @@ def capture_again(model: ModelSummary, *, allow_import: bool = False) -> Trainin
         name=model.name,
         recipe=model.recipe,
     )
+    return in_zigzag_order(graph, model.zigzag)
 
 
 class _Choices(dict[str, Choices]):
@@ -165,6 +172,8 @@ def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[
     operators = {o.name: o for o in stage.operators}
     tensors = {(t.role, t.name): t.spec for t in stage.tensors}
     matching: list[Sequence[int]] = []
+    # Equal operators share what was priced.
+    rendered: dict[int, dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]]] = {}
     for node in problem.nodes:
         name, at = node_name(problem, node), f"stage {stage.index}: {node_name(problem, node)}"
         if node.kind in TENSOR_NODES:
@@ -180,8 +189,9 @@ def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[
         if name not in operators:
             raise _mismatch(f"{at} is not in the file")
         planned = operators.pop(name)
-        specs_planned = (planned.inputs, planned.outputs)
-        equal = [k for k, specs in enumerate(_strategy_specs(problem, node)) if specs == specs_planned]
+        if id(node.priced) not in rendered:
+            rendered[id(node.priced)] = _strategies_by_specs(problem, node)
+        equal = rendered[id(node.priced)].get((planned.inputs, planned.outputs), [])
         # Rings and gathered keys, or experts with and without an all-to-all, have the same specs.
         equal = [k for k in equal if _strategies(node)[k].name == planned.strategy] or equal
         if not equal:
@@ -193,16 +203,17 @@ def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[
     return matching
 
 
-def _strategy_specs(problem: StageProblem, node: Node) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(specs of the inputs, specs of the outputs) of every strategy of an operator, rendered as in a plan."""
+def _strategies_by_specs(problem: StageProblem, node: Node) -> dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]]:
+    """(specs of the inputs, specs of the outputs), rendered as in a plan -> the strategies of an operator."""
     graph = problem.stage.layered.graph
     update = node.kind is NodeKind.UPDATE
     operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
     ranks = [[len(graph.tensors[t].shape) for t in side] for side in (operator.inputs, operator.outputs)]
-    return [
-        (tuple(map(render, strategy.inputs, ranks[0])), tuple(map(render, strategy.outputs, ranks[1])))
-        for strategy in _strategies(node)
-    ]
+    found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for number, strategy in enumerate(_strategies(node)):
+        specs = tuple(map(render, strategy.inputs, ranks[0])), tuple(map(render, strategy.outputs, ranks[1]))
+        found.setdefault(specs, []).append(number)
+    return found
 
 
 def _strategies(node: Node) -> Sequence[Strategy]:

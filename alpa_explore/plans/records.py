@@ -46,6 +46,8 @@ class ModelSummary:
     rematerialization: bool
     content_key: str
     warnings: tuple[str, ...]
+    zigzag: int = 1
+    """Devices for which its sequences are in zig-zag order; 1 in a file of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,9 @@ class PlanOperator:
     """Seconds of collectives in each microbatch, by mesh axis with more than one device: resharding its inputs (twice
     where it is rematerialised) and completing outputs that leave the stage; for an update, summing its gradient. Empty
     in a file of an earlier version."""
+    stored_seconds: tuple[float, ...] = ()
+    """Of gathering stored weights, and of an update of scattering gradients, each time it runs in a microbatch:
+    (exposed, hidden behind computing); empty where it does neither, and in a file of an earlier version."""
     input_names: tuple[str, ...] = ()
     """Names of the tensors it reads, as `inputs`; empty in a file of an earlier version, like `input_shapes`."""
     input_shapes: tuple[tuple[int, ...], ...] = ()

@@ -3,15 +3,19 @@
 A plan made for the interleaved schedule or a V shape has them (`PlanValue.interleaved`): each submesh keeps the number
 of layers that it was planned with, and these are cut into v ranges, one for each turn. For another table with more
 stages than the plan, the layers are cut into equal ranges. Under DualPipe each submesh also runs the stage of the
-submesh at the same place from the other end, as that one would on this submesh. Each
+submesh at the same place from the other end, as that one would on this submesh; a plan made for it has equal submeshes,
+and both copies of a stage have the plan's choice. Each
 range takes the fastest candidate in the plan's stage costs, on the submesh that it falls to, with which v such stages
 fit in memory under the schedule; where none fits, the one that needs least memory.
+
+The stage costs of a plan made for DualPipe are those of two copies (`StageCosts.copies`); what a schedule runs is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from alpa_explore.errors import ScheduleError
@@ -50,7 +54,13 @@ def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
         )
     order = table.submesh_of_stage
     if order == tuple(range(submeshes)):
-        return plan.stages
+        return tuple(_one_copy(stage, plan.costs.copies) for stage in plan.stages)
+    if table.copies == plan.costs.copies > 1:
+        of_plan = [_one_copy(stage, table.copies) for stage in plan.stages]
+        return tuple(
+            replace(of_plan[k % submeshes], index=k, devices=plan.stages[submesh].devices)
+            for k, submesh in enumerate(order)
+        )
     if table.copies > 1:
         ranges = [stage.layers for stage in plan.stages] * table.copies
         return _stages_of_ranges(plan, ranges, table, stage_descriptions(plan))
@@ -67,6 +77,18 @@ def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
     each = layers // len(order)
     ranges = [(k * each, (k + 1) * each - 1) for k in range(len(order))]
     return _stages_of_ranges(plan, ranges, table, stage_descriptions(plan))
+
+
+def _one_copy(stage: PlanStage, copies: int) -> PlanStage:
+    """One of the copies of a stage that its figures are the sum of."""
+    if copies == 1:
+        return stage
+    return replace(
+        stage,
+        iteration_seconds=stage.iteration_seconds / copies,
+        weight_bytes=stage.weight_bytes / copies,
+        microbatches_held=-(-stage.microbatches_held // copies),
+    )
 
 
 def interleaved_stages(plan: PlanValue, descriptions: Descriptions) -> tuple[PlanStage, ...]:
@@ -157,7 +179,7 @@ def _stages_of_ranges(
     terms = ScheduleTerms(schedule=name, num_microbatches=b, stages_per_submesh=turns)
     stages = []
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
-        stage, held = plan.stages[submesh], terms.held(depth - submesh, depth)
+        stage, held = plan.stages[submesh], -(-terms.held(depth - submesh, depth) // terms.copies)
         key = (*layers, shapes.index(stage.submesh))
         candidates = costs.candidates.get(key, ())
         if not candidates:
@@ -170,9 +192,8 @@ def _stages_of_ranges(
         best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
         best = best or min(candidates, key=lambda c: c.peak_bytes(held, turns))
         once = float(tied[layers[0], layers[1] + 1])
-        stages.append(
-            planned_stage(
-                plan, descriptions, index, key, stage.devices, best, held=held, tied_seconds=once, turns=turns
-            )
+        made = planned_stage(
+            plan, descriptions, index, key, stage.devices, best, held=held, tied_seconds=once, turns=turns
         )
+        stages.append(_one_copy(made, costs.copies))
     return tuple(stages)

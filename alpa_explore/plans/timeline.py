@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.sends import send_seconds
@@ -48,26 +51,32 @@ def _simulated(plan: PlanValue, table: Schedule) -> Timeline:
     stages = schedule_stages(plan, table)
     shares = _layer_shares(plan.stages)
     links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])
+    # A submesh that runs several stages updates once: each of them has its part of what that adds.
+    overhead = plan.overhead_seconds * table.num_submeshes / table.num_stages
     times = [
-        _times(stage, plan.stages[submesh], shares, sends[index], plan.overhead_seconds)
+        _times(stage, plan.stages[submesh], shares, sends[index], overhead, plan.costs.copies)
         for index, (submesh, stage) in enumerate(zip(table.submesh_of_stage, stages, strict=True))
     ]
     return simulate(table, times, links)
 
 
+_Seconds: TypeAlias = tuple[float, float, float, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shares:
-    """Seconds that the operators of some layers spend in each part of a microbatch, as (compute, collectives)."""
+    """Seconds that the operators of some layers spend in each part of a microbatch, as (compute, collectives, and of
+    stored weights and their gradients those exposed and those hidden)."""
 
-    forward: tuple[float, float]
-    of_input: tuple[float, float]
-    of_weight: tuple[float, float]
+    forward: _Seconds
+    of_input: _Seconds
+    of_weight: _Seconds
 
     @staticmethod
     def of(layers: Sequence[_Shares]) -> _Shares:
-        def total(part: str) -> tuple[float, float]:
-            seconds = [getattr(layer, part) for layer in layers]
-            return (sum(compute for compute, _ in seconds), sum(collectives for _, collectives in seconds))
+        def total(part: str) -> _Seconds:
+            a, b, c, d = np.sum([getattr(layer, part) for layer in layers], axis=0).tolist()
+            return a, b, c, d
 
         return _Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
 
@@ -78,16 +87,22 @@ def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
     What is recomputed counts in the half whose operators first need it.
     """
     layers = [layer for stage in stages for layer in range(stage.layers[0], stage.layers[1] + 1)]
-    sums = {(layer, part): [0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
+    sums = {(layer, part): [0.0, 0.0, 0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
     for stage in stages:
         for o in stage.operators:
-            if o.phase != "update":
+            exposed, hidden = o.stored_seconds or (0.0, 0.0)
+            if o.phase == "update":  # its gradient is scattered in every microbatch
+                sums[o.layer, "weight"][2] += exposed
+                sums[o.layer, "weight"][3] += hidden
+            else:
                 part = "forward" if o.phase == "forward" else "weight" if o.weight_half else "input"
                 for of_part in (part, o.recomputed) if o.recomputed else (part,):
                     seconds = sums[o.layer, of_part]
                     seconds[0] += o.compute_seconds
                     seconds[1] += o.communication_seconds
-    parts = {key: (seconds[0], seconds[1]) for key, seconds in sums.items()}
+                    seconds[2] += exposed
+                    seconds[3] += hidden
+    parts = {key: (seconds[0], seconds[1], seconds[2], seconds[3]) for key, seconds in sums.items()}
     return {
         i: _Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"])
         for i in layers
@@ -100,6 +115,7 @@ def _times(
     of_plan: Mapping[int, _Shares],
     sends: tuple[float, float],
     overhead_seconds: float,
+    copies: int,
 ) -> StageTimes:
     """The times of `stage`, which the schedule runs on the submesh of the plan's stage `planned`.
 
@@ -110,21 +126,23 @@ def _times(
     of_layer = of_plan if stage is planned or not described else _layer_shares([stage])
     shares = _Shares.of([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)])
     halves = (shares.forward, shares.of_input, shares.of_weight)
-    forward, of_input, of_weight = map(sum, halves)
+    forward, of_input, of_weight = (computed + moved for computed, moved, _, _ in halves)
     in_operators = forward + of_input + of_weight
     # Beside its operators a stage adds gradients to those of earlier microbatches, which belongs to the weight half.
     rest = max(stage.microbatch_seconds - in_operators, 0.0) if described else 0.0
     total = in_operators + rest
     parts = [forward / total, of_input / total, (of_weight + rest) / total] if in_operators else [1 / 3] * 3
-    gradients, optimizer = _resident_shares(stage if described else planned)
-    in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved in halves)
+    gradients, optimizer = _resident_shares(stage if described else planned, copies if described else 1)
+    in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved, _, _ in halves)
     seconds = stage.microbatch_seconds
+    pace = seconds / total if in_operators else 0.0
     return StageTimes(
         forward_seconds=parts[0] * seconds,
         backward_input_seconds=parts[1] * seconds,
         backward_weight_seconds=parts[2] * seconds,
         update_seconds=stage.iteration_seconds + stage.tied_seconds + overhead_seconds,
         collective_fraction=(in_collectives[0], in_collectives[1], in_collectives[2]),
+        stored_seconds=tuple((pace * exposed, pace * hidden) for _, _, exposed, hidden in halves),
         send_forward_seconds=sends[0],
         send_backward_seconds=sends[1],
         weight_bytes=stage.weight_bytes * (1 - gradients - optimizer),
@@ -135,14 +153,17 @@ def _times(
     )
 
 
-def _resident_shares(stage: PlanStage) -> tuple[float, float]:
-    """The shares of gradients and of optimizer state in a stage's weight bytes; (0, 0) where they are not known."""
+def _resident_shares(stage: PlanStage, copies: int) -> tuple[float, float]:
+    """The shares of gradients and of optimizer state in a stage's weight bytes; (0, 0) where they are not known.
+
+    `copies` of them are in the bytes of its operators for each one in those of the stage.
+    """
     updates: list[PlanOperator] = [o for o in stage.operators if o.phase == "update"]
     if not updates or not stage.weight_bytes:
         return 0.0, 0.0
     return (
-        sum(o.gradient_bytes for o in updates) / stage.weight_bytes,
-        sum(o.optimizer_bytes for o in updates) / stage.weight_bytes,
+        sum(o.gradient_bytes for o in updates) / copies / stage.weight_bytes,
+        sum(o.optimizer_bytes for o in updates) / copies / stage.weight_bytes,
     )
 
 

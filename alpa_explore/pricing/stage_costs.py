@@ -106,6 +106,9 @@ class StageCosts:
     """(layers that read it, bytes of its gradient) of every weight that several layers read."""
     memory_of_kinds: tuple[int, ...] = ()
     """Of a cluster of unlike nodes: the bytes of one device of each kind, the first of them `device_memory_bytes`."""
+    copies: int = 1
+    """Copies of the model of which a device runs a stage: the bytes of weights, and the seconds paid once an iteration,
+    are those of all copies."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
 

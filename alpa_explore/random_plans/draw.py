@@ -26,7 +26,7 @@ from alpa_explore.random_plans.choose import (
 from alpa_explore.random_plans.draft import Draft, DraftStage, DraftSubmesh, MeshShape, Picks
 from alpa_explore.random_plans.families import OPTIMIZER_OF
 from alpa_explore.random_plans.workshop import Workshop
-from alpa_explore.schedules.catalog import INTERLEAVED, V_SHAPES
+from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, V_SHAPES
 
 MESHES: dict[int, tuple[MeshShape, ...]] = {
     1: ((),),
@@ -65,7 +65,7 @@ def draw_draft(workshop: Workshop, seed: int, number: int, families: Sequence[st
 
 def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
     """Everything but the picks."""
-    schedule = draw.choice(SCHEDULES)
+    schedule = draw.choice([name for name in SCHEDULES if name != DUAL_PIPE])  # a draft has one copy of the model
     least = 2 if schedule in (INTERLEAVED, *V_SHAPES) else 1
     count = draw.randint(least, tuning.MOST_STAGES)
     turns = draw.choice((2, 2, 3)) if schedule == INTERLEAVED else least

@@ -30,6 +30,7 @@ from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.ranks.times import FILE
 from alpa_explore.schedules.csv_file import read_csv
+from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.sharding.reshard import StepKind
 
 Nodes = tuple[int, ...]
@@ -123,7 +124,8 @@ def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
     plan = load_plan(folder / "plan.json") if plan is None else plan
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     stages = []
-    for number, predicted in enumerate(_compute_seconds(plan, timeline.times, run["num_microbatches"])):
+    count = run["num_microbatches"] // timeline.schedule.copies
+    for number, predicted in enumerate(_compute_seconds(plan, timeline, count)):
         took = [
             sum(seconds[0] for kind, seconds in paths[rank]["tasks"].items() if _stage(kind) == number)
             for rank in run["stages"][number]
@@ -158,14 +160,16 @@ def _stage(kind: str) -> int:
     return int(kind[:-1])
 
 
-def _compute_seconds(plan: Plan, times: Sequence[Any], num_microbatches: int) -> Iterator[float]:
+def _compute_seconds(plan: Plan, timeline: Timeline, num_microbatches: int) -> Iterator[float]:
     """Predicted seconds of each stage in an iteration, without collectives."""
-    stages = plan.interleaved if len(plan.interleaved) == len(times) else plan.stages
+    times, copies = timeline.times, plan.costs.copies
+    stages = plan.interleaved if len(plan.interleaved) == len(times) else plan.stages * timeline.schedule.copies
     known = len(stages) == len(times)
     for number, t in enumerate(times):
         parts = (t.forward_seconds, t.backward_input_seconds, t.backward_weight_seconds)
         computed = sum(part * (1 - moved) for part, moved in zip(parts, t.collective_fraction, strict=True))
         sums = sum(o.communication_seconds for o in stages[number].operators if o.phase == "update") if known else 0.0
+        sums /= copies  # the operators of a plan for DualPipe count what both copies take
         yield num_microbatches * computed + max(t.update_seconds - sums, 0.0)
 
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from alpa_explore.runtime import tuning
@@ -124,7 +125,9 @@ class StepReader:
                 if event["event"] == "step":
                     self._half.setdefault(event["step"], []).append(event)
             while len(of_step := self._half.get(step := self._first + len(self._done), ())) == self._ranks:
-                loss = next((e["loss"] for e in of_step if e["loss"] is not None), math.nan)
+                losses = [e["loss"] for e in of_step if e["loss"] is not None]
+                # Under DualPipe either end has the losses of half of the microbatches; else all ranks have the same.
+                loss = fmean(losses) if losses else math.nan
                 seconds = max(e["seconds"] for e in of_step)
                 del self._half[step]
                 self._done.append(StepReport(step=step, loss=loss, seconds=seconds))

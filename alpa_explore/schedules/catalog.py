@@ -36,9 +36,10 @@ SCHEDULES = (*_FIXED, INTERLEAVED)
 
 
 def submeshes_in_turn(name: str, num_submeshes: int, stages_per_submesh: int) -> tuple[int, ...]:
-    """The submesh of each stage: round after round in the same direction, or, in a V shape, down and back up."""
+    """The submesh of each stage: round after round in the same direction, or, in a V shape and in
+    DualPipe, down and back up."""
     down = tuple(range(num_submeshes))
-    return (*down, *reversed(down)) if name in V_SHAPES else down * stages_per_submesh
+    return (*down, *reversed(down)) if name in (*V_SHAPES, DUAL_PIPE) else down * stages_per_submesh
 
 
 def build_schedule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alpa_explore.cluster import Cluster, Submesh, submeshes
+from alpa_explore.cost.sends import with_mirrors
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline
@@ -19,8 +20,18 @@ class PipelineQuery:
     """What the best pipeline is sought for: a cluster, pipeline options, a number of microbatches B."""
 
     cluster: Cluster
+    """With mirrored devices where the schedule runs two copies of the model."""
     options: PipelineOptions
     num_microbatches: int
+
+    def __post_init__(self) -> None:
+        if self.copies > 1 and self.cluster.device.mirror is None:
+            object.__setattr__(self, "cluster", with_mirrors(self.cluster))
+
+    @property
+    def copies(self) -> int:
+        """Copies of the model that the schedule runs."""
+        return self.options.terms(self.num_microbatches).copies
 
     @property
     def submeshes(self) -> tuple[Submesh, ...]:

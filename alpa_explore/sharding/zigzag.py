@@ -38,14 +38,16 @@ _ROWS_OF_A_TABLE = "vocabulary"
 
 
 def in_zigzag_order(graph: TrainingGraph, parts: int) -> TrainingGraph:
-    """`graph` with its sequences in zig-zag order for `parts` devices; itself for one.
+    """`graph` with its sequences in zig-zag order for `parts` devices; itself where they are, or for one.
 
     Loss and gradients are those of `graph` but for rounding. OptionError where attention is not causal over one
     sequence, has a mask or dropout, where 2 · parts does not divide the sequence, and where something else than
     attention and the sources depends on positions.
     """
-    if parts == 1:
+    if parts == graph.zigzag:
         return graph
+    if graph.zigzag > 1:
+        raise _refused(f"they are in the order for {graph.zigzag} devices, not for {parts}")
     length = _sequence(graph, parts)
     strides = _strides(graph, length)
     inside = _inside(graph, strides)
@@ -259,8 +261,7 @@ def _rewritten(graph: TrainingGraph, dims: Mapping[int, int], inside: frozenset[
         for tensor in operator.outputs:
             tensors[tensor] = replace(tensors[tensor], producer=len(operators) - 1)
     parameters = tuple(replace(p, update=number[p.update]) for p in graph.parameters)
-    # The recipe makes the graph in natural order.
-    return replace(graph, tensors=tuple(tensors), operators=tuple(operators), parameters=parameters, recipe=None)
+    return replace(graph, tensors=tuple(tensors), operators=tuple(operators), parameters=parameters, zigzag=parts)
 
 
 def _refused(found: str) -> OptionError:

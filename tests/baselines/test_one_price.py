@@ -13,6 +13,7 @@ from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.precisions import recipe_of
+from alpa_explore.cost.blocks.ring import in_ring
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
@@ -74,6 +75,25 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
     for time in time_parts(plan):
         assert sum(seconds for _, seconds in time.parts) == pytest.approx(plan.predicted.iteration_seconds)
         assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
+
+
+@pytest.mark.parametrize(("cp", "tp", "dp"), [(2, 1, 4), (4, 2, 1), (8, 1, 1)])
+def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int, tp: int, dp: int) -> None:
+    machines = Cluster.parse("1x8:h100")
+    sizes = {"hidden": 2048, "heads": 16, "kv_heads": 8, "vocabulary": 2048, "ffn": 5632}
+    whole = LlamaConfig(layers=LAYERS, sequence=16384, **sizes)
+    plan = ax.baseline(
+        captured(whole, dp), machines, "megatron", num_microbatches=8, cp=cp, tp=tp, pp=1, num_layers=LAYERS
+    )
+    own = LlamaConfig(layers=2, sequence=16384 // cp, **sizes)
+    mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
+    work = decoder_work(captured(own, 1), machines.device, mesh, tensor_role=Role.TENSOR_SEQUENCE)
+    elements = 2 * whole.kv_heads // tp * whole.hidden // whole.heads * whole.sequence
+    layout = ManualLayout(
+        tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, blocks=(LAYERS,), head_part=0, zero_stage=1
+    )
+    price = price_layout(replace(work, block=in_ring(work.block, cp, elements)), machines, layout)
+    assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
 
 
 @pytest.mark.parametrize(

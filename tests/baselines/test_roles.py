@@ -208,7 +208,7 @@ def test_megatron_with_context_parallelism_says_so_and_divides_the_sequence():
     assert plan.options.baseline == "megatron (tp 2, cp 2, dp 2, pp 1)"
     (line,) = parallelism_lines(plan)
     assert line == (
-        "data parallel (ZeRO-1) over axis 0 (2), context parallel (ring) over axis 1 (2), "
+        "data parallel (ZeRO-1) over axis 0 (2), context parallel (ring, zig-zag) over axis 1 (2), "
         "tensor parallel with sequence over axis 2 (2)"
     )
     with pytest.raises(OptionError, match="microbatches of dp samples"):

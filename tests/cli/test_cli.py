@@ -79,7 +79,7 @@ class TestPlan:
     def test_options_reach_the_planner(self, asked: dict[str, Any]) -> None:
         more = "-B 16 --delta 0.25 --layers 3 --solver cbc --scheduler serial --precision float32 --no-remat --no-cache"
         more += " --cut 1 --cut 2 --stages 3 --stage-submesh=-1=1x2 --schedule gpipe --communication"
-        more += " --submeshes power-of-two --imbalance 0.5 --pin mm=S0R --forbid mm_1=RR --forbid mm_1=RS1"
+        more += " --submeshes power-of-two --imbalance 0.5 --pin mm=S0R --forbid mm_1=RR --forbid mm_1=RS1 --zigzag 2"
         assert cli.main([*PLAN, *more.split()]) == 0
         asked.pop("cancel")
         pipeline = PipelineOptions(
@@ -104,6 +104,7 @@ class TestPlan:
             "rematerialization": False,
             "cache": False,
             "pipeline": pipeline,
+            "zigzag": 2,
             "pin": {"mm": "S0R"},
             "forbid": {"mm_1": ["RR", "RS1"]},
         }

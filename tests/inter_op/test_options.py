@@ -272,10 +272,51 @@ def test_a_v_shape_has_its_bubble_and_its_memory_in_the_plan(schedule):
     assert changed > 5
 
 
-def test_dual_pipe_is_not_planned_for_and_says_what_is():
-    costs, cluster = random_costs(0)
-    with pytest.raises(OptionError, match=r"two copies of the model.*dualpipe-v"):
-        best_pipeline(costs, cluster, PipelineOptions(schedule="dualpipe"), 8)
+def test_dual_pipe_has_equal_submeshes_and_the_bubble_of_the_report_in_the_plan():
+    """Bubble (P/2 − 1)(F&B + B − 3W), here a third of t each; PP + 1 activations (2412.19437, table 2)."""
+    feasible = changed = 0
+    for seed in range(120):
+        costs, cluster = random_costs(seed)
+        b = (8, 12, 30)[seed % 3]
+        costs = replace(costs, copies=2)
+        if str(cluster).startswith("3x2") and costs.num_layers < 6:
+            with pytest.raises(OptionError, match="with 6 layers or more"):
+                best_pipeline(costs, cluster, PipelineOptions(schedule="dualpipe"), b)
+            continue
+        found = best_pipeline(costs, cluster, PipelineOptions(schedule="dualpipe"), b)
+        expected = brute_force(
+            costs,
+            cluster,
+            b,
+            held=lambda _place, depth, b=b: min(depth + 1, b),
+            allowed=lambda stages, b=b: (
+                len(stages) % 2 == 0 and len({shape for *_, shape in stages}) == 1 and b >= 2 * len(stages)
+            ),
+            bubble=6,
+            more_rounds=lambda depth: (depth / 2 - 1) / 3 - (depth - 1) / 6,
+        )
+        assert found.total_seconds == pytest.approx(expected, rel=1e-12), seed
+        feasible += found.feasible
+        one_copy = best_pipeline(replace(costs, copies=1), cluster, PipelineOptions(), b)
+        changed += found.stages != one_copy.stages
+    assert feasible > 20
+    assert changed > 20
+
+
+def test_dual_pipe_on_what_it_cannot_run_on_says_what_to_ask_for_instead():
+    costs, _ = random_costs(0)
+    with pytest.raises(OptionError, match="another number of copies"):
+        best_pipeline(costs, Cluster.parse("1x4:v100"), PipelineOptions(schedule="dualpipe"), 8)
+    for cluster, options, b, remedy in (
+        ("1x3:v100", {}, 8, "dualpipe-v"),
+        ("1x4:v100", {"num_stages": 3}, 8, "2 or 4 stages"),
+        ("1x4:v100", {"num_stages": 4}, 6, "B = 8 or more"),
+        ("1x4:v100", {}, 9, "B = 8 or 10"),
+        ("1x4:v100+1x4:a100", {}, 8, "nodes of one kind"),
+    ):
+        with pytest.raises(OptionError) as raised:
+            check_options(PipelineOptions(schedule="dualpipe", **options), Cluster.parse(cluster), 8, b)
+        assert remedy in raised.value.remedy, raised.value
 
 
 THIRDS, RECOMPUTING = (1.0, 1.0, 1.0), (1.0, 2.0, 1.0)
@@ -283,8 +324,8 @@ PARTS = {
     "interleaved-1f1b": (1.0, 1.0, 2.0),
     "zb-h1": THIRDS,
     "zb-h1 recomputing": RECOMPUTING,
-    **dict.fromkeys(V_SHAPES, THIRDS),
-    **{f"{name} recomputing": RECOMPUTING for name in V_SHAPES},
+    **dict.fromkeys((*V_SHAPES, "dualpipe"), THIRDS),
+    **{f"{name} recomputing": RECOMPUTING for name in (*V_SHAPES, "dualpipe")},
 }
 
 
@@ -328,10 +369,10 @@ def test_what_the_planner_says_of_equal_stages_is_what_the_simulator_and_the_for
         timeline = simulate(table, [one] * table.num_stages)
         assert planned == pytest.approx(timeline.makespan_seconds, rel=1e-12)
         form = closed_form(table, [one] * table.num_stages)
-        if form.exact or schedule not in V_SHAPES:
+        if form.exact or schedule not in (*V_SHAPES, "dualpipe"):
             assert planned == pytest.approx(form.seconds, rel=1e-12)
         runs = [memory_curve(timeline, submesh).held.max() for submesh in range(depth)]
-        if schedule in V_SHAPES:  # the most that any submesh holds, which not all of them reach
+        if schedule in (*V_SHAPES, "dualpipe"):  # the most that any submesh holds, which not all of them reach
             runs = [max(runs)] * depth
         assert [terms.held(depth - p, depth) for p in range(depth)] == [math.ceil(n / terms.turns) for n in runs]
 

@@ -21,7 +21,9 @@ from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
 from alpa_explore.schedules.csv_file import parse_csv, write_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.task import Action
 from tests.plans.example import example_plan, without_describe
+from tests.programs.cases import captured
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +225,36 @@ def test_dual_pipe_runs_the_stages_of_the_plan_twice_from_either_end(planned) ->
     stages, count = schedule_stages(plan, timeline.schedule), len(plan.stages)
     assert [s.layers for s in stages] == [s.layers for s in plan.stages] * 2
     assert [s.devices for s in stages[count:]] == [s.devices for s in reversed(plan.stages)]
+
+
+def fsdp_plan(**software: object) -> Plan:
+    cluster = ax.Cluster.parse("1x8:h100")
+    # Without host time, so that every second is one of the device.
+    changed = replace(cluster.software, forward_launch_seconds=0, backward_launch_seconds=0, **software)
+    graph = captured("llama of 2", 8, 0, ())[0]
+    cluster = cluster.with_changes(software=changed)
+    return ax.baseline(graph, cluster, "fsdp", num_microbatches=4, num_layers=2, delta=1.0)
+
+
+def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> None:
+    """As much faster as a microbatch is than without overlap, so much is hidden; hidden and exposed are all of it."""
+    plan, without = fsdp_plan(gradient_sync="overlapped"), fsdp_plan(gradient_sync="exposed")
+    (times,), (alone,) = plan.timeline().times, without.timeline().times
+    exposed, hidden = map(sum, zip(*times.stored_seconds, strict=True))
+    assert hidden > 0
+    saved = without.stages[0].microbatch_seconds - plan.stages[0].microbatch_seconds
+    assert hidden == pytest.approx(saved, rel=1e-6)
+    assert [h for _, h in alone.stored_seconds] == [0.0, 0.0, 0.0]
+    assert exposed + hidden == pytest.approx(sum(e for e, _ in alone.stored_seconds))
+    whole = [sum(part) for part in times.stored_seconds]
+    assert times.stored_of(Action.FORWARD) == times.stored_seconds[0]
+    assert sum(times.stored_of(Action.BACKWARD)) == pytest.approx(whole[1] + whole[2])
+    again = from_document(to_document(plan), ax.Plan)
+    assert again.timeline().times[0].stored_seconds == times.stored_seconds
+
+
+def test_without_stored_shards_nothing_is_gathered() -> None:
+    replicated = ax.baseline(
+        captured("llama of 2", 8, 0, ())[0], "1x8:h100", "ddp", num_microbatches=4, num_layers=2, delta=1.0
+    )
+    assert replicated.timeline().times[0].stored_seconds == ((0.0, 0.0),) * 3

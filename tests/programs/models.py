@@ -79,6 +79,22 @@ class RoutedExperts(nn.Module):
         return functional.cross_entropy((x @ self.table.weight.T).flatten(0, 1), targets.flatten())
 
 
+class Recurrent(nn.Module):
+    """A language model of recurrent layers in both directions and one that goes on from their last states."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.table = nn.Embedding(32, 8)
+        self.read = kind(8, 8, 2, batch_first=True, bidirectional=True)
+        self.write, self.head = kind(16, 8), nn.Linear(8, 32)
+
+    def forward(self, tokens, targets):
+        read, last = self.read(self.table(tokens))
+        state = tuple(s[-1:] for s in last) if isinstance(last, tuple) else last[-1:]
+        written, _ = self.write(read.transpose(0, 1), state)
+        return functional.cross_entropy(self.head(written).flatten(0, 1), targets.transpose(0, 1).flatten())
+
+
 class ThreeTimes(nn.Module):
     """One weight in three layers."""
 
@@ -194,6 +210,13 @@ OWN = {
         RoutedExperts(),
         (torch.randint(0, 32, (samples, 8)), torch.randint(0, 32, (samples, 8))),
     ),
+    **{
+        f"recurrent-{kind.__name__.lower()}": lambda samples, kind=kind: (
+            Recurrent(kind),
+            (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6))),
+        )
+        for kind in (nn.LSTM, nn.GRU, nn.RNN)
+    },
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
     "tied-embedding": lambda samples: (
         TiedEmbedding(),

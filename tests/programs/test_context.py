@@ -37,10 +37,17 @@ def test_a_divided_sequence_equals_the_whole(factor, devices) -> None:
 
 
 @pytest.mark.parametrize(
-    "roles", [(Role.DATA, Role.CONTEXT), (Role.CONTEXT, Role.TENSOR_SEQUENCE), (Role.DATA_ZERO_1, Role.CONTEXT_ZERO_1)]
+    "roles",
+    [
+        (Role.DATA, Role.CONTEXT),
+        (Role.CONTEXT, Role.TENSOR_SEQUENCE),
+        (Role.DATA_ZERO_1, Role.CONTEXT_ZERO_1),
+        (Role.SHARDED_DATA, Role.CONTEXT_SHARDED),
+        (Role.CONTEXT_SHARDED, Role.TENSOR_SEQUENCE),
+    ],
 )
 def test_beside_data_and_tensor_parallelism(roles) -> None:
-    case = Case(MODEL, samples=2 if Role.CONTEXT is not roles[0] else 1, num_microbatches=2, context="ring-zigzag")
+    case = Case(MODEL, samples=1 if roles[1] is Role.TENSOR_SEQUENCE else 2, num_microbatches=2, context="ring-zigzag")
     choose = following(*roles)
     case.assert_equal(case.program([((0, 3), (2, 2))], choose))
     other = "heads" if roles[1] is Role.TENSOR_SEQUENCE else "batch"

@@ -58,6 +58,14 @@ def test_a_pipeline_with_random_strategies_equals_the_whole(model, seed) -> None
     case.assert_equal(case.program(stages, at_random(seed)))
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("choose", [optimal, at_random(0), at_random(1)], ids=["optimal", "random", "other"])
+def test_recurrent_layers_equal_the_whole(kind, choose) -> None:
+    case = Case(f"recurrent-{kind}", num_microbatches=2)
+    case.assert_equal(case.program(PIPELINES["1+2+1"], choose))
+    case.assert_equal(case.program([(ONE_STAGE, (2, 2))], choose))
+
+
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "eager-1f1b"])
 @pytest.mark.parametrize("microbatches", [1, 5, 8])
 def test_any_schedule_and_number_of_microbatches_gives_the_same(schedule, microbatches) -> None:

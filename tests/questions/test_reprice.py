@@ -38,6 +38,15 @@ def test_with_the_same_figures_it_takes_the_same_from_memory_and_from_a_file(pla
         assert own == others
 
 
+def test_composed_stages_count_the_launches_of_collectives_as_stages_priced_alone_do() -> None:
+    """Megatron's host takes a time to launch a collective, and sets the pace of so small a model."""
+    composed = ax.plan(
+        "llama-tiny", "1x2:h100", num_microbatches=4, num_layers=2, global_batch=16, pipeline=OPTIONS["one stage"]
+    )
+    alone = reprice(composed, composed.cluster)
+    assert alone.predicted.iteration_seconds == pytest.approx(composed.predicted.iteration_seconds, rel=1e-9)
+
+
 def test_on_devices_and_links_twice_as_fast_it_takes_half_as_long(plan: ax.Plan) -> None:
     device, link = plan.cluster.device, plan.cluster.inside_node
     fast = Cluster(

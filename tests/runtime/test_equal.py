@@ -107,6 +107,13 @@ PROGRAMS = {
         optimal,
         {"schedule": "dualpipe-v", "turns": 2},
     ),
+    "one weight at both ends of a dualpipe, two copies of it at each": (
+        "three-times",
+        4,
+        [((0, 1), (2,)), ((2, 3), (2,))] * 2,
+        optimal,
+        {"schedule": "dualpipe", "turns": 2},
+    ),
     "one weight in interleaved stages of one submesh": (
         "three-times",
         4,

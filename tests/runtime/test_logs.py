@@ -9,6 +9,7 @@ import time
 import pytest
 
 from alpa_explore.cli import main
+from alpa_explore.runtime.reports import Reporter, StepReader
 
 
 @pytest.fixture
@@ -54,3 +55,11 @@ def test_followed_lines_come_until_the_run_is_over(folder, capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert "rank 0 node0 (10.0.0.1) | the last line" in lines
     assert sum("step 1" in line for line in lines) == 1
+
+
+def test_the_loss_of_a_step_is_the_mean_of_the_ranks_that_have_one(tmp_path) -> None:
+    """Under DualPipe the first and the last submesh have the losses of half of the microbatches each."""
+    for rank, loss in enumerate((2.0, None, None, 3.0)):
+        Reporter(tmp_path, rank).report("step", step=0, loss=loss, seconds=1.0)
+    (report,) = StepReader(tmp_path, (0, 1, 2, 3))()
+    assert report.loss == 2.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 import torch
 from torch import nn
@@ -115,3 +117,13 @@ def test_bad_input_gets_a_clear_error(model, inputs, loss, what):
         capture(model, inputs, loss=loss)
     assert what in caught.value.what + caught.value.found
     assert caught.value.remedy
+
+
+def test_the_users_own_line_stands_before_that_of_a_library():
+    def through_a_library(h):
+        return h.sum() * float(statistics.mean(h.flatten()))
+
+    with pytest.raises(CaptureError) as caught:
+        capture(Model(through_a_library), torch.randn(2, 4))
+    line = through_a_library.__code__.co_firstlineno + 1
+    assert f"test_errors.py:{line} (which leads to {statistics.__file__}:" in caught.value.found

@@ -25,7 +25,7 @@ from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import file_name, plan_code, plan_from_text
 from alpa_explore_widgets.lessons import LESSONS
-from alpa_explore_widgets.panels.controls import ControlsPanel
+from alpa_explore_widgets.panels.controls import ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
@@ -167,7 +167,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return body
 
     def _state_changed(self, old: State, new: State) -> None:
-        if new.settings is not old.settings or new.fault is not old.fault:
+        if new.settings is not old.settings or new.fault is not old.fault or chosen_for(new) != chosen_for(old):
             self.controls.show(new)
         self._show(new)
         if new.plan is not old.plan:

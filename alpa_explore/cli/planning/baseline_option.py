@@ -38,11 +38,12 @@ def chosen_baseline(
     """
     if options.baseline is None:
         return None
-    from alpa_explore.baselines.kinds import EXCHANGES, Degrees, check_degrees, known_kind
+    from alpa_explore.baselines.kinds import EXCHANGES, Degrees, resolve
 
     names, degrees, exchange = tuple(Degrees.__dataclass_fields__), dict[str, int](), None
-    kind = known_kind(options.baseline[0])
-    for word in options.baseline[1:]:
+    kind, *words = options.baseline
+    resolve(kind, Degrees())
+    for word in words:
         name, _, value = word.partition("=")
         if name == "exchange":
             exchange = value
@@ -54,11 +55,12 @@ def chosen_baseline(
                 found=repr(word),
                 remedy=f"The names are {', '.join(names)}; and exchange={'|'.join(EXCHANGES)}. MODEL comes before it.",
             )
-    check_degrees(kind, Degrees(**degrees), exchange)
+    resolve(kind, Degrees(**degrees), exchange)
     planned = {
         "a pipeline option": pipeline != PipelineOptions(),
         "--pin or --forbid": any(spec_constraints.values()),
         "--solver": options.solver != "auto",
+        "--zigzag": options.zigzag is not None,
         "--remat auto": options.remat == "auto",
         "-B auto": options.num_microbatches == "auto",
     }

@@ -28,12 +28,13 @@ _EPILOG = """baselines:
   zero-2               the same with gradients sharded, too
   zero-3               the same with weights sharded, too (fsdp)
   hsdp                 zero-3 within each of --replicas groups
-  megatron             --tp × --dp × --pp, experts over --ep of dp; all values of those that are not given (3d)
-  fsdp+tp+pp           the same with weights sharded over dp / --replicas devices
+  megatron             --tp × --cp × --dp × --pp, experts over --ep of dp (5d; 3d: without --cp and --ep)
+  fsdp+tp+pp           the same with weights sharded over dp × cp, in each of --replicas groups
   gpipe-equal-layers   stages of equally many layers on equal submeshes; --pp, or all values
   intra-only           one stage with optimal intra-operator parallelism
   inter-only           an optimal pipeline of single devices
   equal-operators      the whole planner, on layers of equally many operators
+zero-3 and hsdp take --cp, too. All values of the degrees that are not given are tried.
 
 example:
   alpa-explore baselines gpt-350m --cluster 1x4:v100 -B 64 --layers 4"""
@@ -82,7 +83,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one row for the automatic plan and one for each baseline."""
-    from alpa_explore.baselines.kinds import KINDS, Degrees, check_degrees, known_kind
+    from alpa_explore.baselines.kinds import KINDS, Degrees, resolve
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target, write_text
@@ -93,11 +94,8 @@ def run(options: argparse.Namespace) -> int:
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster).in_precision(options.precision)
-    kinds = tuple(dict.fromkeys(map(known_kind, options.kind or KINDS)))
     given = Degrees(**{name: getattr(options, name) for name in Degrees.__dataclass_fields__})
-    degrees = {kind: given.only(kind) for kind in kinds}
-    for kind in kinds:
-        check_degrees(kind, degrees[kind])
+    degrees = dict(resolve(kind, given.only(kind)) for kind in options.kind or KINDS)
 
     from alpa_explore.planner import interface
     from alpa_explore.planner.microbatch_graph import microbatch_graph

@@ -147,8 +147,8 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--schedule",
         default="1f1b",
         metavar="NAME",
-        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min or dualpipe-v:"
-        " determines activation memory and bubble",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or"
+        " dualpipe (two copies of the weights, half of the microbatches from either end): determines memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
@@ -215,6 +215,13 @@ def _add_beyond_the_paper(group: Any) -> None:
         metavar="NAME=SPEC",
         help="exclude a sharding spec, in the form of --pin",
     )
+    beyond(
+        "--zigzag",
+        type=int,
+        metavar="N",
+        help="sequences in zig-zag order for N devices from the inputs on, 1 for natural order (default: the faster "
+        "one, where devices share a sequence)",
+    )
     remat = group.add_mutually_exclusive_group().add_argument
     remat(
         "--remat",
@@ -280,6 +287,7 @@ def run(options: argparse.Namespace) -> int:
                     cache=not options.no_cache,
                     progress=line,
                     pipeline=pipeline,
+                    zigzag=options.zigzag,
                     **common,
                     **mappings(spec_constraints),
                 )

@@ -95,8 +95,8 @@ def run_arguments(parser: Any, *, steps: int, file_optional: bool = False) -> No
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, v-min or"
-        " dualpipe-v; or a .csv file in torch's format (default: the plan's own)",
+        help="1f1b, gpipe, eager-1f1b, zb-h1; of a plan made for it interleaved-1f1b, zb-v, v-half, v-min,"
+        " dualpipe-v or dualpipe; or a .csv file in torch's format (default: the plan's own)",
     )
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
     argument("--learning-rate", type=float, metavar="X", help="learning rate of the optimizer (default: 0.001)")

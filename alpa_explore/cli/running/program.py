@@ -40,8 +40,8 @@ def add(commands: Any) -> None:
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min and dualpipe-v only of a plan"
-        " made for it (default: the plan's)",
+        help="1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b, zb-v, v-half, v-min, dualpipe-v and dualpipe only"
+        " of a plan made for it (default: the plan's)",
     )
     argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
     argument(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from alpa_explore.cost.blocks.ring import ring_keys
 from alpa_explore.cost.blocks.shapes import AttentionShape
 from alpa_explore.cost.blocks.sheet import Sheet
+from alpa_explore.cost.kernels import ring_keys
 
 
 def add_attention(

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alpa_explore.cost.kernels import KernelKind
+from alpa_explore.cost.kernels import KernelKind, ring_keys
 from alpa_explore.cost.work import CONTEXT, CollectiveCall, PartWork, PassWork
 from alpa_explore.sharding.reshard import StepKind
 
 _ATTENTION = (KernelKind.ATTENTION, KernelKind.ATTENTION_BACKWARD)
-
-
-def ring_keys(length: int, context: int) -> int:
-    """Keys of a causal kernel that is as fast as the kernels of a ring with blocks of `length` keys.
-
-    The first block of a device is causal: a query sees half of its keys in the mean. In the others half of the queries
-    see all keys of the block, or all queries half of the keys, so that each kernel is as wide as a causal one of twice
-    the keys.
-    """
-    return length * (2 * context - 1) // context
 
 
 def in_ring(part: PartWork, context: int, elements: float) -> PartWork:

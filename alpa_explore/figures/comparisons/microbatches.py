@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures.placing import bar_texts, limit_label
 from alpa_explore.figures.style import OKABE_ITO, dress, hatching, ink, lines
-from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
+from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.text import fullest

@@ -30,7 +30,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.tables import stages_table
-from alpa_explore.plans.report.text import fullest
+from alpa_explore.plans.report.text import fullest, recomputed_words
 
 __all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 
@@ -311,6 +311,7 @@ def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
         stage_phrase(stage),
         logical_mesh_phrase(stage.logical_mesh),
         f"{units.seconds(stage.latency_seconds)} per microbatch",
+        *([f"recomputes {words}"] if (words := recomputed_words(stage)) else []),
         f"weights, gradients, optimizer state {units.bytes_(stage.weight_bytes)}",
         f"activations held {stage.microbatches_held} × {units.bytes_(stage.activation_bytes)}",
         f"workspace {units.bytes_(stage.workspace_bytes)}",

@@ -121,7 +121,12 @@ def _task_text(chart: TimelineChart, stage: int, action: Action) -> str:
     times = chart.timeline.times[stage]
     moved = times.collective_seconds(action)
     text = f"stage {stage}: {units.seconds(times.seconds(action))}"
-    return f"{text}, of which collectives {units.seconds(moved)}" if moved else text
+    text += f", of which collectives {units.seconds(moved)}" if moved else ""
+    exposed, hidden = times.stored_of(action)
+    if not exposed and not hidden:
+        return text
+    what = "weights gathered" if action is Action.FORWARD else "weights gathered, gradients scattered"
+    return f"{text}<br>{what}: {units.seconds(hidden)} behind computing, {units.seconds(exposed)} exposed"
 
 
 def _numbers(chart: TimelineChart) -> None:

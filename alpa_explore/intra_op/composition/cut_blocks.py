@@ -286,9 +286,10 @@ def _without_costs(node: Node, constant: bool) -> Node:
 
 def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edge:
     """An edge between the nodes of a subproblem; of a constant only the row of its strategy."""
-    seconds, sources = edge.seconds, edge.source_specs
+    seconds, sources, launching = edge.seconds, edge.source_specs, edge.launching
     if strategy is not None:
-        seconds, sources = seconds[strategy : strategy + 1], sources[strategy : strategy + 1]
+        kept = slice(strategy, strategy + 1)
+        seconds, sources, launching = seconds[kept], sources[kept], None if launching is None else launching[kept]
     return Edge(
         a=number[edge.a],
         b=number[edge.b],
@@ -299,4 +300,5 @@ def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edg
         times=edge.times,
         each_iteration=edge.each_iteration,
         stored=edge.stored,
+        launching=launching,
     )

@@ -2,6 +2,7 @@
 
     recomputation   what the backward pass computes again: the names that users type
     segments        the runs of operators that are recomputed together, and what is held then
+    in_kernel       tensors that fused kernels of the backward pass compute again
     layered_graph   LayeredGraph: the layer of every operator, what is held, what is recomputed
     stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
     stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit

@@ -1,6 +1,7 @@
 """The training graph cut into layers: the layer of every operator, what is held, and what is recomputed.
 
-A layer holds every forward tensor that one of its backward operators reads and that is not recomputed (`segments`).
+A layer holds every forward tensor that one of its backward operators reads and that is not recomputed (`segments`,
+`in_kernel`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from alpa_explore.cost.fusion import fuse
 from alpa_explore.graph import Operator, Phase, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
+from alpa_explore.intra_op.stage.in_kernel import recomputed_in_kernel
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.segments import hold
 from alpa_explore.sharding.spec_constraint import SpecConstraint
@@ -48,6 +50,8 @@ class LayeredGraph:
     it is one; views in between do not count."""
     held: tuple[tuple[int, ...], ...]
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
+    in_kernel: frozenset[int]
+    """The (storage) tensors that kernels of the backward pass compute again in place of reading them."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
     spec_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
@@ -89,6 +93,10 @@ def assign_layers(
     if recomputation is None:
         recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
     kept = hold(graph, layer_of, storage, recomputation)
+    fuses = software is not None and software.fuses_pointwise
+    in_kernel = (
+        recomputed_in_kernel(graph, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
+    )
     operator_names = {o.name for o in graph.operators}
     stored_names = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operator_names}
     return LayeredGraph(
@@ -102,7 +110,10 @@ def assign_layers(
         waits=kept.waits,
         uses=_uses(graph),
         products=_products(graph),
-        held=kept.held,
+        held=tuple(tuple(t for t in tensors if t not in in_kernel) for tensors in kept.held)
+        if in_kernel
+        else kept.held,
+        in_kernel=in_kernel,
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
         spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
         stored_constraints=_by_name(stored_names, spec_constraints),

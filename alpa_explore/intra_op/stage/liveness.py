@@ -56,6 +56,8 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
             spans[base] = (start, step)
         for tensor in operator.inputs:
             base = layered.storage[tensor]
+            if base in layered.in_kernel and operator.phase is Phase.BACKWARD:
+                continue
             if base in spans:
                 spans[base] = (spans[base][0], step)
     entries = closed + [(t, start, end) for t, (start, end) in spans.items()]

@@ -11,6 +11,10 @@ Edges carry the exposed seconds of resharding (`overlap`): into operators and ac
 into a recomputed operator), accumulator → update → weight once per iteration. A tensor that leaves the stage pays for
 its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update, accumulator, weight. A strategy
 or stored spec that violates a spec constraint of the user (`sharding/spec_constraint.py`) is forbidden.
+
+Where every device runs a stage of two copies of the model (`Device.mirror`), weights, gradients and optimizer states
+count twice, and so does what is paid once an iteration; to it comes the sum of the gradients of both copies. The other
+stage of a device is taken to be like this one.
 """
 
 from __future__ import annotations
@@ -320,6 +324,8 @@ class _Builder:
         stored = each_iteration or ends[0].kind is NodeKind.WEIGHT or ends[1].kind is NodeKind.ACCUMULATOR
         priced = self.model.stored_resharding if stored else self.model.resharding
         seconds = priced(subject, specs, targets)
+        if each_iteration and self.model.copies > 1:
+            seconds = seconds * self.model.copies
         if self.overlap.hides:
             edge = Resharding(subject, specs, targets, seconds, stored)
             seconds = self.exposed_seconds(edge, ends, times, each_iteration)
@@ -387,7 +393,7 @@ class _Builder:
             NodeKind.WEIGHT,
             position,
             self.constrained_seconds(zeros(len(specs)), spec_constraints, tensor, specs),
-            weight=local,
+            weight=local if self.model.copies == 1 else local * self.model.copies,
         )
         self.producer[tensor] = (node, specs)
 
@@ -424,7 +430,7 @@ class _Builder:
         adding = self.model.adding_seconds(self.graph.tensors[grads[0]])
         dtype, software = self.graph.tensors[grads[0]].dtype, self.model.device.software
         kept = software.gradient_element_bytes(dtype, DTYPE_BYTES[dtype]) / DTYPE_BYTES[dtype]
-        accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local * kept)
+        accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local * kept * self.model.copies)
         for tensor in grads:
             self.add_edge(tensor, accumulator, specs)
         operator = self.graph.operators[parameter.update]
@@ -433,12 +439,16 @@ class _Builder:
         elements = self.graph.tensors[parameter.tensor].elements
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
+        copies, once = self.model.copies, priced.seconds
+        if copies > 1:
+            gradient = self.graph.tensors[parameter.gradient]
+            once = copies * (once + self.model.mirrored_seconds(gradient, priced.input_specs[1]))
         node = self.add_node(
             NodeKind.UPDATE,
             position,
             self.constrained_strategies(zeros(len(share)), operator, priced),
-            iteration=priced.seconds,
-            weight=share * elements * parameter.state_bytes_per_element,
+            iteration=once,
+            weight=share * elements * parameter.state_bytes_per_element * copies,
             priced=priced,
         )
         self.producer[grads[0]], produced = (accumulator, specs), self.producer[grads[0]]

@@ -18,6 +18,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_phrase
 from alpa_explore.plans.report.text import sentence
+from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
 
 _HEAD = '''"""{title}
@@ -53,7 +54,9 @@ def stage_meshes(device_type="cuda"):
 
 
 def stages_of(rank):
-    """The stages that a rank runs: one, or several in turn where the schedule interleaves."""
+    """The stages that a rank runs: one, or several where the schedule interleaves; of DualPipe, one of each of two
+    copies of the model, of which the second half of the stages is the second.
+    """
     return [stage for stage, (ranks, _) in enumerate(MESHES) if rank in ranks]
 
 
@@ -74,7 +77,7 @@ def distribute(model, meshes, rank=None):
 
 def torch_code(plan: PlanValue) -> str:
     """The source of a Python module. OptionError where the plan lacks strategies or the specs of stored weights."""
-    stages = plan.interleaved or plan.stages
+    stages = plan.interleaved or (schedule_stages(plan, schedule_table(plan)) if plan.costs.copies > 1 else plan.stages)
     for stage in stages:
         updates = {o.name for o in stage.operators if o.phase == "update"}
         if not stage.operators or updates - {f"update_{name}" for name in _stored(stage)}:

@@ -56,7 +56,7 @@ def to_document(plan: PlanValue) -> Document:
     """The plan as dicts, lists, strings, numbers, booleans and None."""
     cluster, device, time = plan.cluster, plan.cluster.device, iteration_time(plan)
     figures = asdict(device)
-    del figures["name"]
+    del figures["name"], figures["mirror"]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -198,6 +198,7 @@ def _device(body: Mapping[str, Any]) -> Device:
 
 def _kind_document(kind: Kind) -> Document:
     figures = asdict(kind.device)
+    del figures["mirror"]
     return {
         "nodes": kind.nodes,
         "device": figures.pop("name"),
@@ -236,6 +237,7 @@ def _costs_document(costs: StageCosts) -> Document:
         "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
         "versions": [list(v.layers) if v.name in (NONE, LAYERS) else v.name for v in costs.versions],
         "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
+        **({"copies": costs.copies} if costs.copies > 1 else {}),
         "complete": costs.complete,
         "columns": list(COLUMNS),
         "candidates": [
@@ -281,5 +283,6 @@ def _costs(
         versions=tuple(map(_version, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
         tied_weights=tuple((tuple(readers), float(size)) for readers, size in body.get("tied_weights", ())),
         memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
+        copies=body.get("copies", 1),
         complete=body.get("complete", True),
     )

@@ -39,6 +39,7 @@ def plan_report(plan: PlanValue) -> str:
         f"δ {options.delta:g}, {options.num_layers:,} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
+        + (f"; sequences in zig-zag order for {model.zigzag} devices" if model.zigzag > 1 else "")
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         f"{sentence(plan)} {plan_bands_sentence(plan)}",

@@ -212,6 +212,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
         "low_precision": plan.cluster.software.low_precision,
         "optimizer": model.optimizer,
         "rematerialization": model.rematerialization,
+        "zigzag": model.zigzag,
         "cluster": str(plan.cluster),
         "options": {
             "num_microbatches": options.num_microbatches,

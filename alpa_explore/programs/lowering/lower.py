@@ -7,6 +7,9 @@ Backward task    receive gradients, recompute activations that rematerialisation
 Update task      reshard the sums to the spec of the optimizer state, add the sums of other stages that share the
                  weight, run the optimizer step, store the weight
 
+Where the schedule runs several copies of the model (DualPipe), each copy's stages are a pipeline of their own, and the
+copies of a stage share its weights: each of them adds the sums of all copies, and takes the same step.
+
 Where ranks run several stages and stages share a weight, the update is three tasks, each of which runs for all stages
 of a rank before the next one begins: SEND_GRADIENTS sends the sums to the other stages, UPDATE receives them and takes
 the step, RECEIVE_WEIGHTS fetches weights from the stages that updated them. In a single task the first stage would wait
@@ -52,7 +55,7 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
             schedule = build_schedule(schedule or SCHEDULES[0], len(decisions), 1)
         check_table(schedule, len(decisions))
     used = set(schedule.actions.tolist())
-    lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used)
+    lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used, depth=schedule.depth)
     for stage in range(len(decisions)):
         lowering.forward(stage)
     for stage in reversed(range(len(decisions))):
@@ -65,10 +68,10 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
 
 
 class _Lowering:
-    """Writes the stages one after the other; `home` maps a tensor to the stage that computes it."""
+    """Writes the stages one after the other. Each copy of the model has `depth` of them."""
 
-    def __init__(self, decisions: Sequence[StageDecision], *, halves: bool) -> None:
-        self.decisions, self.halves = decisions, halves
+    def __init__(self, decisions: Sequence[StageDecision], *, halves: bool, depth: int) -> None:
+        self.decisions, self.halves, self.depth = decisions, halves, depth
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
         counted = counted_losses(self.graph)
@@ -78,13 +81,14 @@ class _Lowering:
             for decision in decisions
         ]
         self.home = {
-            tensor: stage
+            (stage // depth, tensor): stage
             for stage, decision in enumerate(decisions)
             for index in decision.stage.operators
             for tensor in self.graph.operators[index].outputs
         }
-        self.left: dict[int, Spec] = {}
-        """Tensor that other stages read -> the spec in which it leaves its stage."""
+        """(Copy of the model, tensor) -> the stage that computes it."""
+        self.left: dict[tuple[int, int], Spec] = {}
+        """(Copy, tensor that other stages read) -> the spec in which it leaves its stage."""
         self.sums: list[dict[int, int]] = [{} for _ in decisions]
         """For each stage: parameter -> the value that holds the sum of its gradient."""
         self.lasting: list[dict[int, list[Lasting]]] = [{rank: [] for rank in d.ranks} for d in decisions]
@@ -153,7 +157,7 @@ class _Lowering:
 
     def _awaited(self, stage: int, operators: Sequence[int]) -> set[int]:
         """The backward operators on which a tensor that another stage reads depends."""
-        elsewhere = {t for s, d in enumerate(self.decisions) if s != stage for t in d.sources}
+        elsewhere = {t for other in self._others(stage) for t in self.decisions[other].sources}
         awaited: set[int] = set()
         for index in reversed(operators):
             for tensor in self.graph.operators[index].outputs:
@@ -274,9 +278,10 @@ class _Lowering:
                     writer.emit(rank, Load(tensor=tensor, box=box, target=tensor))
                 writer.value_of[tensor] = (tensor, spec)
             else:
-                home = self.home[tensor]
+                copy = stage // self.depth
+                home = self.home[copy, tensor]
                 name = self._message(tensor, home, stage)
-                value = writer.receive(self.writers[home], tensor, self.left[tensor], spec, name)
+                value = writer.receive(self.writers[home], tensor, self.left[copy, tensor], spec, name)
                 writer.value_of[tensor] = (value, spec)
 
     def _read_forward(self, stage: int, tensor: int) -> bool:
@@ -289,11 +294,11 @@ class _Lowering:
         """Send the outputs of an operator that other stages read, without a pending sum; remember the loss."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for tensor in self.graph.operators[index].outputs:
-            readers = [s for s, d in enumerate(self.decisions) if s != stage and tensor in d.sources]
+            readers = [s for s in self._others(stage) if tensor in self.decisions[s].sources]
             if tensor != self.graph.loss and not readers:
                 continue
             value, spec = writer.value_of[tensor]
-            complete = self.left[tensor] = decision.complete_spec(tensor, spec)
+            complete = self.left[stage // self.depth, tensor] = decision.complete_spec(tensor, spec)
             value = writer.reshard(value, tensor, spec, complete)
             if tensor == self.graph.loss:
                 self.loss[stage] = value
@@ -301,6 +306,11 @@ class _Lowering:
                 other = self.decisions[reader]
                 name = self._message(tensor, stage, reader)
                 writer.send(value, tensor, complete, other, other.sources[tensor], name)
+
+    def _others(self, stage: int) -> list[int]:
+        """The other stages of the same copy of the model."""
+        first = stage // self.depth * self.depth
+        return [other for other in range(first, first + self.depth) if other != stage]
 
     def _message(self, tensor: int, sender: int, receiver: int) -> int:
         """The number of a message; it contains both stages, since a rank may run several."""

@@ -26,15 +26,9 @@ def program_schedule(plan: Plan, schedule: Schedule | str | None = None) -> Sche
 def check_table(schedule: Schedule, num_stages: int) -> None:
     """Check that a program with `num_stages` stages can follow a schedule.
 
-    ProgramError for another number of stages, for several copies of the model, or when some backward passes are whole
-    and some in two halves; ScheduleError where the schedule cannot run.
+    ProgramError for another number of stages, or when some backward passes are whole and some in two halves;
+    ScheduleError where the schedule cannot run.
     """
-    if schedule.copies > 1:
-        raise ProgramError(
-            "A program holds one copy of the model",
-            found=f"{schedule.copies} in {schedule.name}",
-            remedy="Run dualpipe-v, the same order with one copy.",
-        )
     if schedule.num_stages != num_stages:
         raise ProgramError(
             "The schedule has other stages than the plan",

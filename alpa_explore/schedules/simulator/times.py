@@ -22,6 +22,9 @@ class StageTimes:
     """Gradient sync and optimizer step, once an iteration."""
     collective_fraction: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Share of the forward, backward-input and backward-weight seconds that is spent in collectives."""
+    stored_seconds: tuple[tuple[float, float], ...] = ((0.0, 0.0),) * 3
+    """For the same three parts the seconds of gathering stored weights, and of scattering their gradients: (exposed,
+    which are part of the above; hidden behind computing)."""
     send_forward_seconds: float = 0.0
     """Of its output to the next stage."""
     send_backward_seconds: float = 0.0
@@ -71,6 +74,17 @@ class StageTimes:
             Action.BACKWARD_WEIGHT: of_weight * self.backward_weight_seconds,
             Action.UPDATE: 0.0,
         }[action]
+
+    def stored_of(self, action: Action) -> tuple[float, float]:
+        """Seconds of one task that gather stored weights and scatter their gradients: (exposed, hidden)."""
+        parts = {
+            Action.FORWARD: (0,),
+            Action.BACKWARD: (1, 2),
+            Action.BACKWARD_INPUT: (1,),
+            Action.BACKWARD_WEIGHT: (2,),
+        }
+        chosen = [self.stored_seconds[part] for part in parts.get(action, ())]
+        return sum(exposed for exposed, _ in chosen), sum(hidden for _, hidden in chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.cost.compute import least_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_dtype, kernel_kind
 from alpa_explore.graph import Operator, Phase, Tensor
+from alpa_explore.graph.counts import steps as steps_in_sequence
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.pricing.stage_costs import StageCosts
@@ -125,6 +126,7 @@ class LowerBounds:
                 dtype=kernel_dtype(operator, inputs, outputs),
                 matrix=(heavy := splits_for(operator, graph.tensors).heavy),
                 kind=kernel_kind(operator, heavy),
+                steps=steps_in_sequence(operator.kind, inputs),
             )
             seconds_of[signature] = least_seconds(device, kernel)
         places, signatures, times, once = self._work

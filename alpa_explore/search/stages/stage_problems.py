@@ -41,4 +41,5 @@ def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tup
         received_bytes=received_bytes(layered),
         versions=(layered.recomputation,),
         tied_weights=tied_weights(layered),
+        copies=query.copies,
     )

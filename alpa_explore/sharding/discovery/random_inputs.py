@@ -19,16 +19,17 @@ _TRUE = {"normal": 0.5, "positive": 0.97, "ties": 0.03, "large": 0.5, "special":
 def random_tensor(
     style: str, shape: Sequence[int], dtype: str, high: int, numbers: Sequence[float], generator: torch.Generator
 ) -> torch.Tensor:
-    """A random tensor of one of `STYLES`; integers are 0 … high − 1 (1 … high when positive, −100 … 99 when
-    special)."""
+    """A random tensor of one of `STYLES`; integers are 0 … high − 1 (1 … high when positive, 0 … high when large,
+    −100 … 99 when special)."""
     kind = getattr(torch, dtype)
     if kind is torch.bool:
         return torch.rand(tuple(shape), generator=generator) < _TRUE[style]
     if not (kind.is_floating_point or kind.is_complex):
         if style == "special":
             return torch.randint(-100 if kind.is_signed else 0, 100, tuple(shape), generator=generator).to(kind)
-        low = int(style == "positive")
-        return torch.randint(low, high + low, tuple(shape), generator=generator).to(kind)
+        # Where one value is special to the operator (a class that is ignored), two others are left when large.
+        low, high = int(style == "positive"), high + int(style in ("positive", "large"))
+        return torch.randint(low, high, tuple(shape), generator=generator).to(kind)
     if style == "ties":
         levels = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, *numbers], dtype=torch.float64)
         return levels[torch.randint(len(levels), tuple(shape), generator=generator)].to(kind)

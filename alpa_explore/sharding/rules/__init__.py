@@ -2,8 +2,8 @@
 
 `factors` holds the helpers with which most rules are one line (`from_factors("mk,kn->mn", …)`); read it first, then
 `matrix`, then any family: attention, convolution, creation, elementwise, experts, indexing, losses, normalization,
-reductions, views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in
-`HEAVY`.
+recurrence, reductions, views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be
+replicated are in `HEAVY`.
 
 To add a rule: write a function of operator and tensors in the file of its family (or in a new file); enter it in the
 `RULES` of that file under the operator kind, and in `HEAVY` if its work must not be replicated; if it runs with changed
@@ -31,6 +31,7 @@ from alpa_explore.sharding.rules import (
     losses,
     matrix,
     normalization,
+    recurrence,
     reductions,
     views,
 )
@@ -48,10 +49,11 @@ RULES: Mapping[str, Rule] = {
     **losses.RULES,
     **matrix.RULES,
     **normalization.RULES,
+    **recurrence.RULES,
     **reductions.RULES,
     **views.RULES,
 }
 """Operator kind -> its rule."""
 
-HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY | attention.HEAVY | experts.HEAVY
+HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY | attention.HEAVY | experts.HEAVY | recurrence.HEAVY
 """Kinds whose work is never replicated along a mesh axis that could divide it."""

@@ -40,10 +40,11 @@ def reshape(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
 
 
 def _inner(source: tuple[int, ...], target: tuple[int, ...]) -> Splits:
-    """Leading dims [samples, positions] merged to rows, or the other way round: positions are divided too where
-    samples are divided to single ones. Software says from how many positions on this is offered."""
+    """Leading dims [samples, positions] merged to rows, or the other way round, whatever becomes of the other dims:
+    positions are divided too where samples are divided to single ones. Software says from how many positions on this
+    is offered."""
     for two, one, merges in ((source, target, True), (target, source, False)):
-        if len(two) == len(one) + 1 and min(two[:2], default=0) > 1 and (two[0] * two[1], *two[2:]) == one:
+        if len(two) > 1 and one and min(two[:2]) > 1 and two[0] * two[1] == one[0]:
             ins, outs = ((1,), (0,)) if merges else ((0,), (1,))
             return (Split("inner-dim1", two[1], ins, outs, inner_of="dim0"),)
     return ()

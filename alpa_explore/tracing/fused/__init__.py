@@ -2,6 +2,7 @@
 
     rms_norm   RMS norm
     ctc        the CTC loss
+    recurrence the steps of an LSTM, a GRU or a plain RNN
 
 They import the graph and torch.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,13 +23,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph import input_checks
-from alpa_explore.tracing.joint_graph.calls import attention, bags, ctc, masks, norms
+from alpa_explore.tracing.joint_graph.calls import attention, bags, ctc, masks, norms, recurrence
 from alpa_explore.tracing.joint_graph.known_values import KnownValues
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 """Keys in a traced node's meta['custom']."""
 
 _HIDDEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+"""Where libraries are; what stands elsewhere is the user's own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,6 +120,8 @@ def _whole(function: Any) -> Any:
         return bags.embedding_bag
     if function is ctc.CALL:
         return ctc.ctc_loss
+    if function in recurrence.CALLS:
+        return recurrence.CALLS[function]
     return norms.rms_norm if function in (norms.CALL, norms.BUILTIN) else function
 
 
@@ -167,13 +172,17 @@ def caller() -> str:
 
 
 def raised_at(trace: TracebackType | None) -> str:
-    """'path/file.py:123' of the innermost line of a traceback outside torch and this package; '' if there is none."""
-    location = ""
+    """'path/file.py:123' of the innermost line of a traceback outside torch and this package; '' if there is none.
+
+    Where that is a line of an installed library, the innermost line of the user's own files stands before it.
+    """
+    location = own = ""
     while trace is not None:
-        if not _hidden(trace.tb_frame.f_code):
-            location = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        if not _hidden(code := trace.tb_frame.f_code):
+            location = f"{code.co_filename}:{trace.tb_lineno}"
+            own = own if code.co_filename.startswith(_INSTALLED) else location
         trace = trace.tb_next
-    return location
+    return f"{own} (which leads to {location})" if own and own != location else location
 
 
 def _hidden(code: CodeType) -> bool:

@@ -10,6 +10,7 @@ from torch import nn
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
+from alpa_explore.cost.sends import with_mirrors
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.solve import solve
@@ -19,7 +20,8 @@ from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_prob
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.models.catalog import build
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.plans.describe import describe_stage
+from alpa_explore.sharding.spec import PARTIAL, local_share
 from alpa_explore.tracing.capture import capture
 
 
@@ -50,6 +52,30 @@ def two_linears():
 def tiny_gpt():
     module, inputs = build("gpt-tiny", 4)
     return capture(module, inputs, name="gpt-tiny", rematerialization=True)
+
+
+@pytest.mark.parametrize("mesh", [(2,), (2, 2)])
+def test_a_second_copy_of_the_model_doubles_weights_and_updates_and_sums_the_gradients(tiny_gpt, mesh):
+    cluster = Cluster.parse(f"1x{int(np.prod(mesh))}:v100")
+    layered = assign_layers(tiny_gpt, manual_layers(tiny_gpt, ()).layer_of_forward)
+    logical = logical_mesh(cluster, Submesh(1, cluster.devices), mesh).squeezed()
+    stage = slice_stages(layered)(0, 0)
+    one, two = (build_stage_problem(stage, CostModel(c.device, logical)) for c in (cluster, with_mirrors(cluster)))
+    link, rng = cluster.inside_node, random.Random(0)
+    cheapest = solve(two.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)).choices
+    for choices in (cheapest, *(random_choices(one, rng) for _ in range(5))):
+        alone, both, sums = one.totals(choices), two.totals(choices), 0.0
+        for node, choice in zip(one.nodes, choices, strict=True):
+            if node.kind is NodeKind.UPDATE:
+                share = local_share(node.priced.strategies[choice].inputs[1], mesh)
+                size = tiny_gpt.tensors[tiny_gpt.parameters[node.subject].gradient].bytes
+                sums += link.latency_seconds + share * size / link.bandwidth
+        assert both.weight_bytes == pytest.approx(2 * alone.weight_bytes)
+        assert both.iteration_seconds == pytest.approx(2 * (alone.iteration_seconds + sums))
+        for part in ("microbatch_seconds", "activation_bytes", "workspace_bytes"):
+            assert getattr(both, part) == getattr(alone, part)
+    updates = [o for o in describe_stage(two, cheapest) if o.phase == "update"]
+    assert sum("both copies" in line for o in updates for line in o.communication) == len(tiny_gpt.parameters)
 
 
 def random_choices(problem, rng):

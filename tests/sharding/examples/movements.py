@@ -17,6 +17,8 @@ ALL = "dim0 dim1 dim2 sum"
 CALLS = (
     # a sharding follows the leading dim of each group
     aten("view.default", x, [32, 16], factors="dim0 dim2 inner-dim1 sum"),
+    aten("view.default", x, [32, 4, 4], factors="dim0 dim2 inner-dim1 sum"),
+    aten("view.default", real(32, 16), [4, 8, 4, 4], factors="dim0 dim1 inner-dim1 sum"),
     aten("view.default", x, [4, 8, 4, 4], factors=ALL),
     aten("view.default", x, [4, 128], factors="dim0 dim1 sum"),
     aten("view.default", x, [8, 64], factors="dim0 sum"),

@@ -104,6 +104,28 @@ def ctc():
     )
 
 
+def recurrences(reverse):
+    """Forward and backward; of an LSTM with the gradient of its last state and without, of a GRU with a bias and
+    without."""
+    every, gates, h, c = real(8, 5, 6), real(8, 5, 24), real(8, 6), real(8, 6)
+    of_lstm, of_gru, of_rnn, bias = real(24, 6), real(18, 6), real(6, 6), real(18)
+    _, _, cells, active = torch.ops.alpa_explore.lstm_recurrence(gates, of_lstm, h, c, reverse)
+    made, kept = torch.ops.alpa_explore.gru_recurrence(gates[..., :18], of_gru, bias, h, reverse)
+    small = gates[..., :18].contiguous()
+    calls = [
+        ("lstm_recurrence", gates, of_lstm, h, c, reverse),
+        *(("lstm_recurrence_backward", every, of_lstm, cells, active, c, last, reverse) for last in (None, real(8, 6))),
+        *(("gru_recurrence", small, of_gru, b, h, reverse) for b in (bias, None)),
+        ("gru_recurrence_backward", every, of_gru, made, kept, h, reverse),
+    ]
+    for relu in (False, True):
+        calls += [
+            ("rnn_recurrence", every, of_rnn, h, reverse, relu),
+            ("rnn_recurrence_backward", real(8, 5, 6), of_rnn, every, reverse, relu),
+        ]
+    return tuple(Call(f"alpa_explore.{kind}.default", *arguments, factors="dim0") for kind, *arguments in calls)
+
+
 SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
 CLASSES = TARGETS.clone()
 TARGETS[2:5] = -100  # the shards differ in how many targets count
@@ -174,6 +196,8 @@ CALLS = (
     *(layer_norm_backward(m) for m in ((True, True, True), (True, False, False), (False, True, True))),
     layer_norm_backward((True, False, False), weight=False),
     *ctc(),
+    *recurrences(False),
+    *recurrences(True),
     *rms_norm(),
     *rms_norm(weight=False),
     *rms_norm(dims=2, factors="dim0"),

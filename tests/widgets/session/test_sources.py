@@ -115,8 +115,19 @@ def test_another_precision_is_another_capture_and_the_default_is_the_models_own(
     assert sources.graph(with_settings(precision="float32")) != first == sources.graph(with_settings())
     assert captures == [("gpt-tiny", 8, {}), ("gpt-tiny", 8, {"precision": "float32"})]
     names = [name for name, _, _ in sources.precisions("gpt-tiny")]
-    assert names == ["", "float16", "bfloat16", "float32"]
+    assert names == ["", "float16", "bfloat16", "float32", "fp8", "fp8-current", "mxfp8", "nvfp4"]
     assert sources.precisions("wide-resnet-2b")[0][1] == "float32 (default)"
+
+
+def test_a_lower_precision_of_products_is_one_of_the_software(with_settings: Callable[..., Settings]) -> None:
+    captures: list[Any] = []
+    sources = Sources(lambda name, _, precision: captures.append(precision) or len(captures))  # type: ignore[arg-type, func-returns-value]  # a fake graph
+    low = with_settings(precision="fp8", device="h100")
+    sources.graph(low)
+    assert captures == ["bfloat16"]
+    assert sources.cluster(low).software.low_precision == "fp8-delayed"
+    with pytest.raises(ClusterError, match="fp8"):
+        sources.cluster(with_settings(precision="mxfp8", device="h100"))
 
 
 def test_another_sequence_is_another_capture_of_the_same_model(with_settings: Callable[..., Settings]) -> None:
@@ -156,6 +167,6 @@ def test_the_precision_of_a_graph_is_fixed_and_a_module_is_captured_in_any(
         sources.graph(with_settings(model="mine", precision="float16"))
     module, inputs = build("mlp-tiny", 8, device="meta", seed=0)
     sources = Sources(lambda *_: None, user_model(module, inputs, {"name": "mine"}))  # type: ignore[arg-type, return-value]  # never called
-    assert len(sources.precisions("mine")) == 4
+    assert len(sources.precisions("mine")) == 8
     for precision in ("bfloat16", "float32"):
         assert sources.graph(with_settings(model="mine", precision=precision)).precision == precision

@@ -20,6 +20,7 @@ B_STOPS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512
 DELTA_STOPS = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0]
 LAYER_STOPS = [*range(1, 17), 18, 20, 24, 28, 32, 40, 48, 64]
 SEQUENCE_STOPS = [2**n for n in range(9, 21)]
+IMBALANCE_STOPS = [1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0]
 DEVICES_PER_NODE = [1, 2, 3, 4, 6, 8, 12, 16, 72]
 MEMORY_STOPS = [4, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 141, 192, 256]
 """GiB."""
@@ -82,6 +83,7 @@ class ControlsPanel:
                     "The work of one iteration.",
                     pair(self["microbatch"], self["precision"]),
                     self["sequence"],
+                    self["expert_imbalance"],
                     pair(self["schedule"], self["rematerialization"]),
                 ),
                 *fold("Planner", "How layers are made.", self["num_layers"]),
@@ -118,6 +120,7 @@ class ControlsPanel:
             self["precision"].disabled = len(precisions) == 2
             tokens = sources.default_sequence(settings.model)
             self["sequence"].default, self["sequence"].disabled = tokens, tokens is None
+            self["expert_imbalance"].layout.display = "" if sources.may_have_experts(settings.model) else "none"
             devices = sources.device_choices()
             if devices != self["device"].choices:
                 self["device"].choices = devices
@@ -129,6 +132,7 @@ class ControlsPanel:
             self["model"].note = sources.describe(settings.model)
             count, samples = settings.num_microbatches, settings.microbatch
             self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per iteration"
+            self["expert_imbalance"].note = chosen_for(state)
             for name, value in sources.preset_figures(settings).items():
                 self[name].default = self._controls[name].to_widget(value)
             problems = self._problems(state)
@@ -145,10 +149,15 @@ class ControlsPanel:
         problems = {}
         if fault is not None and fault.setting and refused == state.settings:
             problems[fault.setting] = f"{fault.found}. {fault.remedy}"
-        try:
-            self._session.sources.cluster(state.settings)
-        except ClusterError as error:
-            problems["nodes"] = f"{error.found}. {error.remedy}"
+        for setting, cluster_of in (
+            ("nodes", self._session.sources.preset_cluster),
+            ("precision", self._session.sources.cluster),
+        ):
+            try:
+                cluster_of(state.settings)
+            except ClusterError as error:
+                problems[setting] = f"{error.found}. {error.remedy}"
+                break
         return problems
 
     def _changed(self, change: dict[str, Any]) -> None:
@@ -160,6 +169,14 @@ class ControlsPanel:
             # The value is there when its edit count arrives (see `message_order`), whichever of the two comes first.
             value = change["new"] if change["name"] == "value" else change["owner"].value
             self._session.set(**{name: self._controls[name].to_setting(value)})
+
+
+def chosen_for(state: State) -> str:
+    """For which imbalance the choices of a repriced plan were made; '' for a plan that was not repriced."""
+    plan = state.plan
+    if plan is None or plan.basis is None or plan.basis.cluster == plan.cluster:
+        return ""
+    return f"The choices are those for {plan.basis.cluster.device.expert_imbalance:g}; Plan finds the best for this."
 
 
 def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[str, Control]:
@@ -241,7 +258,8 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
         ),
         "precision": choice(
             "Precision",
-            "The dtype of weights and activations. Press Plan after a change.",
+            "The dtype of weights and activations, or a lower one of linear layers and experts alone. Press Plan after "
+            "a change.",
             sources.precisions(settings.model),
             "",
             lambda value: value or "",
@@ -254,6 +272,16 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
             1,
             2**27,
             optional=True,
+        ),
+        "expert_imbalance": Control(
+            NumberField(
+                label="Expert imbalance",
+                hint="Rows of the busiest device over the mean, where devices hold different experts. The plan is "
+                "priced again at once, with its choices as they are; press Plan for the best choices.",
+                minimum=1.0,
+                maximum=64.0,
+                stops=IMBALANCE_STOPS,
+            )
         ),
         "schedule": choice(
             "Schedule",

@@ -34,6 +34,7 @@ _NAMES = {
     "rematerialization": "recompute",
     "precision": "precision",
     "sequence": "sequence",
+    "expert_imbalance": "expert imbalance",
     "solver": "solver",
     "submesh_space": "submeshes",
 }

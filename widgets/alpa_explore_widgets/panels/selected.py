@@ -13,6 +13,7 @@ from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
+from alpa_explore.plans.report.text import recomputed_words
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.tables import table_html
 
@@ -126,7 +127,8 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
         phrases.append(
             f"{stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}, "
             f"{time_with_band(plan, stage.latency_seconds)} per microbatch, "
-            f"{bytes_with_band(plan, stage.peak_bytes)} per device)"
+            f"{bytes_with_band(plan, stage.peak_bytes)} per device"
+            f"{f', recomputes {words}' if (words := recomputed_words(stage)) else ''})"
         )
     return phrases
 

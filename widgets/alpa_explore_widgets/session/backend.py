@@ -51,21 +51,33 @@ def _replan(
     delta: float,
     cancel: threading.Event,
     progress: ProgressCallback,
+    expert_imbalance: float | None = None,
     **pipeline: Any,
 ) -> Plan:
-    """`pipeline`: fields of the plan's PipelineOptions to change. `graph` captures the model; it is called only when
-    another δ needs the graph of a plan that was read from a file."""
+    """`pipeline`: fields of the plan's PipelineOptions to change. `expert_imbalance`: another one prices the choices of
+    the plan again, which stay as they are. `graph` captures the model; it is called only when another δ needs the graph
+    of a plan that was read from a file."""
     from alpa_explore.planner.replan import replan
     from alpa_explore.plans.rebuild import rebuild
+    from alpa_explore.questions.reprice import reprice
     from alpa_explore.tracing.cancelling import cancelled_by
 
+    if plan.basis is not None and plan.basis.cluster != plan.cluster:
+        plan = plan.basis  # which has the costs of more stages than the repriced ones
     if plan.details is None and (delta != plan.options.delta or not plan.costs.complete):
         with cancelled_by(cancel):
             plan = rebuild(plan, graph())
     options = replace(plan.options.pipeline, **pipeline)
-    return replan(
-        plan, num_microbatches=num_microbatches, pipeline=options, delta=delta, cancel=cancel, progress=progress
-    )
+    now = plan.options
+    if (num_microbatches, options, delta) != (now.num_microbatches, now.pipeline, now.delta):
+        plan = replan(
+            plan, num_microbatches=num_microbatches, pipeline=options, delta=delta, cancel=cancel, progress=progress
+        )
+    if expert_imbalance in (None, plan.cluster.device.expert_imbalance):
+        return plan
+    with cancelled_by(cancel):
+        known = plan if plan.details is not None else rebuild(plan, graph())
+        return replace(reprice(known, plan.cluster.with_changes(expert_imbalance=expert_imbalance)), basis=plan)
 
 
 def _baseline(*arguments: Any, **options: Any) -> Plan:

@@ -208,6 +208,7 @@ class Planning:
                 for name in ("schedule", "communication")
                 if getattr(before.options.pipeline, name) != getattr(requested, name)
             }
+            load = {requested.expert_imbalance, before.cluster.device.expert_imbalance}
             plan = self._backend.replan(
                 before,
                 graph=lambda: self._sources.graph(plan_settings),
@@ -215,6 +216,7 @@ class Planning:
                 delta=requested.delta,
                 cancel=cancel,
                 progress=self._report_replan,
+                **({"expert_imbalance": requested.expert_imbalance} if load != {1.0} else {}),
                 **pipeline,
             )
         except CancelledError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cluster.precisions import precision_name
 from alpa_explore.models import catalog
 from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
 from alpa_explore_widgets.session import tuning
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
     from alpa_explore.plans.plan import Plan
 
-REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "communication")
-"""Settings whose change is answered by `replan`, at once; a change of any other setting needs the whole planner."""
+REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "communication", "expert_imbalance")
+"""Settings whose change is answered by `replan` or `reprice`, at once; a change of any other setting needs the whole
+planner."""
 MODEL_SETTINGS = (
     "microbatch",
     "num_microbatches",
@@ -22,6 +24,7 @@ MODEL_SETTINGS = (
     "rematerialization",
     "precision",
     "sequence",
+    "expert_imbalance",
     "spec_constraints",
 )
 """Settings that do not carry over to another model."""
@@ -58,9 +61,11 @@ class Settings:
     """None: the default of the model; False: nothing; else the name of what is recomputed, True for 'full', 'auto' for
     what each stage needs."""
     precision: str | None = None
-    """The dtype of the weights; None: the default of the model."""
+    """The dtype of the weights, or that of products alone, as fp8; None: the default of the model."""
     sequence: int | None = None
     """Tokens of a sample; None: the default of the model."""
+    expert_imbalance: float = 1.0
+    """Rows of the busiest device over the mean, where devices hold different experts."""
     solver: str = "auto"
     schedule: str = "1f1b"
     communication: bool = False
@@ -107,10 +112,13 @@ def settings_of(plan: Plan) -> Settings:
         entry = catalog.entry(model)
         model, _, tokens = entry.name.partition("@")
         sequence, has_default_precision = int(tokens) if tokens else None, entry.precision == precision
+    if low := plan.cluster.software.low_precision:
+        precision, has_default_precision = precision_name(low), False
     return Settings(
         model=model,
         precision=None if has_default_precision else precision,
         sequence=sequence,
+        expert_imbalance=plan.cluster.device.expert_imbalance,
         microbatch=plan.model.samples,
         nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node,

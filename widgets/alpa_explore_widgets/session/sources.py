@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster, Link
+from alpa_explore.cluster.precisions import LOW_TENSORS, RECIPES, precision_name, tensors_of
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
 from alpa_explore.graph import PRECISIONS, TrainingGraph
@@ -31,6 +32,8 @@ _FAMILIES = {
     "wide-resnet": "Wide-ResNet",
     "mlp": "MLP",
 }
+_TENSORS, _PRODUCTS = "Weights and activations", "Products alone, the rest in bfloat16"
+"""Groups of precisions."""
 HALF = "float16"
 """The dtype whose peak rate is a setting."""
 
@@ -68,14 +71,15 @@ class Sources:
 
     def graph(self, settings: Settings) -> TrainingGraph:
         """The captured model. Capturing takes seconds; the last few graphs are kept."""
-        key = (settings.model, settings.microbatch, settings.precision, settings.sequence)
+        dtype = tensors_of(settings.precision)
+        key = (settings.model, settings.microbatch, dtype, settings.sequence)
         if key not in self._graphs:
-            precision = {} if settings.precision is None else {"precision": settings.precision}
+            precision = {} if dtype is None else {"precision": dtype}
             model = self.user_model if self._is_user_model(settings.model) else None
-            if model is not None and model.precision and settings.precision not in (None, model.precision):
+            if model is not None and model.precision and dtype not in (None, model.precision):
                 raise OptionError(
                     "The precision of a captured graph is fixed",
-                    found=f"{settings.precision} for {model.name} in {model.precision}",
+                    found=f"{dtype} for {model.name} in {model.precision}",
                     remedy="Give explore the module with example_inputs, or capture it with precision=… again.",
                 )
             if model is not None and settings.sequence is not None:
@@ -94,7 +98,10 @@ class Sources:
 
     def cluster(self, settings: Settings) -> Cluster:
         """The cluster. ClusterError for impossible numbers of nodes or devices."""
-        return with_overrides(self.preset_cluster(settings), settings)
+        cluster = with_overrides(self.preset_cluster(settings), settings).in_precision(settings.precision)
+        if settings.expert_imbalance == cluster.device.expert_imbalance:
+            return cluster
+        return cluster.with_changes(expert_imbalance=settings.expert_imbalance)
 
     def preset_cluster(self, settings: Settings) -> Cluster:
         """The cluster with the device and links of the preset, without the overrides of the settings."""
@@ -138,7 +145,8 @@ class Sources:
         return tuple(SOLVERS)
 
     def precisions(self, model: str) -> list[list[str]]:
-        """[dtype, text, group] of the precisions of `model`; the dtype '' stands for its default."""
+        """[name, text, group] of the precisions of `model`; '' stands for its default. Those of products alone come
+        last."""
         dtypes: Sequence[str]
         if not self._is_user_model(model):
             default, dtypes = f"{self._entry(model).precision} (default)", PRECISIONS
@@ -146,7 +154,10 @@ class Sources:
             default, dtypes = f"{self.user_model.precision}, as captured", (self.user_model.precision,)
         else:
             default, dtypes = "as in the module", PRECISIONS
-        return [["", default, ""], *([name, name, ""] for name in dtypes)]
+        tensors = [["", default, ""], *([name, name, _TENSORS] for name in dtypes)]
+        if LOW_TENSORS not in dtypes:
+            return tensors
+        return [*tensors, *([precision_name(name), recipe.label, _PRODUCTS] for name, recipe in RECIPES.items())]
 
     def preset_figures(self, settings: Settings) -> dict[str, float | None]:
         """Setting -> its value in the preset of the device; None for an impossible cluster."""
@@ -184,6 +195,12 @@ class Sources:
         batch = self._entry(model).global_batch
         return [m for m in range(1, batch + 1) if batch % m == 0]
 
+    def may_have_experts(self, model: str) -> bool:
+        """Whether a model of the catalogue routes tokens to experts; a model of one's own may."""
+        if self._is_user_model(model) or self._entry(model).family == catalog.CONFIG_FAMILY:
+            return True
+        return getattr(self._entry(model).config, "experts", None) is not None
+
     def describe(self, model: str) -> str:
         """One line about the model."""
         if self.user_model is not None and model == self.user_model.name:
@@ -208,6 +225,7 @@ class Sources:
             "rematerialization": None,
             "precision": None,
             "sequence": None,
+            "expert_imbalance": 1.0,
             "spec_constraints": (),
         }
 

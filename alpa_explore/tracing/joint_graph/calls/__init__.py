@@ -5,6 +5,8 @@ huggingface   attention with windows, sinks or soft caps in models of transforme
 flex          torch's flex_attention, by attention with a mask, or by products and a softmax
 norms         torch's RMS norm, by the operator of `tracing.fused.rms_norm`
 experts       routed experts, by the operator of `tracing.experts`
+recurrence    torch's LSTM, GRU and RNN, by products and the operators of `tracing.fused.recurrence`
+scan          torch's scan, by a loop over its steps
 ctc           torch's ctc_loss, by the operator of `tracing.fused.ctc`
 bags          torch's embedding_bag, by a lookup and a sum
 masks         what is read and written at the places of a mask, by forms that have a shape

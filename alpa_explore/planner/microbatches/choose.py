@@ -7,11 +7,7 @@ from dataclasses import replace
 from alpa_explore.cluster.precisions import tensors_of
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.models.catalog import divisors_of
-from alpa_explore.planner.nearest_fit import nothing_fits_at_any, weights_too_large
-from alpa_explore.planner.plan import captured, plan_request
-from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources
-from alpa_explore.planner.tried_microbatches import (
+from alpa_explore.planner.microbatches.tried import (
     COUNTS,
     best_count,
     microbatches_from_costs,
@@ -19,6 +15,10 @@ from alpa_explore.planner.tried_microbatches import (
     possible_counts,
     tried,
 )
+from alpa_explore.planner.nearest_fit import nothing_fits_at_any, weights_too_large
+from alpa_explore.planner.plan import captured, plan_request
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.tracing.catalogue import catalogue_batches

@@ -3,7 +3,7 @@
 There are two cases. With microbatches of the same size, a larger B is more work in an iteration. The throughput rises,
 because the pipeline fills once for all microbatches, and a stage holds more of them, up to the depth of the pipeline.
 The stage costs of a plan give these figures (`microbatches_from_costs`). With the same global batch, a larger B has
-smaller microbatches: the planner runs for each B (`choose_microbatches`), and the plan keeps the results. In both cases
+smaller microbatches: the planner runs for each B (`choose`), and the plan keeps the results. In both cases
 the best B is the one with the highest throughput; with the same global batch that is the least T.
 """
 
@@ -50,10 +50,13 @@ def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> 
 
 
 def possible_counts(counts: Sequence[int], pipeline: PipelineOptions) -> tuple[int, ...]:
-    """The `counts` at which the schedule exists for the requested number of stages; all of them if there is none, so
-    that planning reports the reason."""
+    """The `counts` at which the schedule exists for the requested number of stages, or for any; all of them if there is
+    none, so that planning reports the reason."""
     stages = pipeline.num_stages
-    possible = tuple(b for b in counts if stages is None or stages in pipeline.terms(b).depths(stages))
+    if stages is None:
+        possible = tuple(b for b in counts if pipeline.terms(b).depths(2))
+    else:
+        possible = tuple(b for b in counts if stages in pipeline.terms(b).depths(stages))
     return possible or tuple(counts)
 
 

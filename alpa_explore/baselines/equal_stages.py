@@ -1,0 +1,35 @@
+"""Stages of equally many layers on equal submeshes, and the error where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from alpa_explore.baselines.kinds import Degrees
+from alpa_explore.cluster import Cluster, Submesh, submeshes
+from alpa_explore.errors import OptionError
+
+
+def equal_stages(
+    cluster: Cluster, num_layers: int, pp: int | None
+) -> Iterator[tuple[Submesh, tuple[tuple[int, int], ...]]]:
+    """Pipelines of `pp` stages, or of every possible number: the submesh and (first, last layer) of each stage."""
+    shapes = {submesh.devices: submesh for submesh in submeshes(cluster)}
+    for count in range(1, min(num_layers, cluster.devices) + 1):
+        devices, rest = divmod(cluster.devices, count)
+        if not rest and num_layers % count == 0 and devices in shapes and pp in (None, count):
+            length = num_layers // count
+            yield shapes[devices], tuple((i * length, (i + 1) * length - 1) for i in range(count))
+
+
+def no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> NoReturn:
+    """OptionError: what does not divide what."""
+    sizes = ", ".join(str(s.devices) for s in submeshes(cluster) if s.nodes == 1)
+    raise OptionError(
+        f"The baseline {kind} is not possible on {cluster} with these degrees",
+        found=f"{degrees}, {num_layers} layers, {samples} samples in a microbatch",
+        remedy=f"pp must divide {num_layers} layers, dp the samples, replicas and ep dp; tp × dp × pp must be "
+        f"{cluster.devices}, and tp × dp one of {sizes} within a node, or whole nodes."
+        + (" A replica has 2 or more shards." if degrees.replicas is not None else "")
+        + (" With cp: tp × cp × dp, and microbatches of dp samples." if (degrees.cp or 1) > 1 else ""),
+    )
