@@ -12,7 +12,7 @@ Read in this order:
 - `min_plus_products`: products of tables, and backtracking to the best states.
 - `compose`: `Composer`, which puts these together; its docstring has the formula.
 - `lagrangian_memory`: the fastest choices that fit in a device, with dual bounds, by prices for memory.
-- `label_setting`: choices that fit, combined from what blocks choose at different prices.
+- `label_setting`, `label_kernels`: choices that fit, combined from what blocks choose at different prices.
 - `tuning`: limits and thresholds.
 
 Ranges that are not chains, and blocks that are too wide to contract, are left to `intra_op.solve`. The room imports

@@ -22,6 +22,7 @@ from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
+from alpa_explore.intra_op.composition.label_kernels import extend_labels
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
@@ -81,13 +82,7 @@ def combine_block_choices(
     fewer, and other prices around it; else tables are made.
     """
     if tables is None or not {r.price.memory_price for r in requests} <= {p.memory_price for p in tables.prices}:
-        around = [
-            r.price._replace(memory_price=r.price.memory_price * times)
-            for r in requests
-            for times in tuning.OPTION_PRICES
-        ]
-        prices = dict.fromkeys([*(r.price for r in requests), *around])
-        tables = BlockTables(composer.cutter, list(prices), np.inf)
+        tables = BlockTables(composer.cutter, _prices_around(requests), np.inf)
     blocks = tables.of_blocks(composer.cutter.of_range(*layers))
     if blocks is None:
         return
@@ -117,6 +112,17 @@ def combine_block_choices(
             if choice.totals.peak_bytes(price.microbatches_held) <= limit:
                 yield choice
                 break
+
+
+def _prices_around(requests: Sequence[Request]) -> list[Price]:
+    """The prices of the requests, and others around them; of those that are nearly equal one."""
+    prices = list(dict.fromkeys(r.price for r in requests))
+    for price in tuple(prices):
+        for times in tuning.OPTION_PRICES:
+            other = price.memory_price * times
+            if all(abs(other - p.memory_price) > tuning.NEARLY_EQUAL_PRICES * other for p in prices):
+                prices.append(price._replace(memory_price=other))
+    return prices
 
 
 class _Potentials:
@@ -174,22 +180,13 @@ class _LabelSearch:
         """Extend the labels block by block."""
         start = np.zeros(1, np.int64)
         self.labels = [_Labels(start, np.zeros(1), np.zeros(1), start, start)]
-        memory_price = self.price.memory_price
-        for i, o in enumerate(options):
+        bound = min(self.best, self.most)
+        for o, behind in zip(options, potentials.behind[1:], strict=True):
             option_seconds = o.totals[:, 0] + self.price.inverse_b * o.totals[:, 1]
             option_bytes = o.totals[:, 2] + self.price.microbatches_held * o.totals[:, 3]
-            labels = self.labels[-1]
-            bound, behind = min(self.best, self.most), potentials.behind[i + 1]
-            reaching = labels.seconds + memory_price * (labels.bytes - self.room)
-            remaining = option_seconds + memory_price * option_bytes + behind[o.right]
-            previous, option = _pairs_below(labels.state, reaching, o.left, remaining, bound)
-            seconds = labels.seconds[previous] + option_seconds[option]
-            held_bytes = labels.bytes[previous] + option_bytes[option]
-            state = o.right[option]
-            reachable = seconds + memory_price * (held_bytes - self.room) + behind[state]
-            kept = reachable < bound
-            extended = _Labels(state[kept], seconds[kept], held_bytes[kept], previous[kept], option[kept])
-            self.labels.append(_undominated(extended))
+            self.labels.append(
+                _extended(self.labels[-1], o, option_seconds, option_bytes, behind, (self.price, self.room, bound))
+            )
 
     def ends(self) -> Iterator[tuple[float, list[int]]]:
         """(seconds, option of every block) of a few of the fastest labels that may fit."""
@@ -206,47 +203,70 @@ class _LabelSearch:
             yield float(last.seconds[i]), chosen[::-1]
 
 
-def _pairs_below(state: Ints, reaching: Floats, left: Ints, remaining: Floats, bound: float) -> tuple[Ints, Ints]:
-    """(label, option), by label and then by option, of all pairs of a label and an option that begins in its state
-    with reaching + remaining < bound, and of a few above it by less than rounding: [labels], [options] -> [pairs].
+def _extended(
+    labels: _Labels,
+    options: _Options,
+    option_seconds: Floats,
+    option_bytes: Floats,
+    behind: Floats,
+    limits: tuple[Price, float, float],
+) -> _Labels:
+    """Labels extended by the options of the next block, by state and then by bytes: those that no other label at the
+    same state beats in both seconds and bytes, with a cost up to the bound in `limits` (price, room, bound).
 
-    Options of a state are sorted by what remains, so that pairs above the bound are never made: there can be thousands
-    of times as many.
+    Among very many labels at a state, of those with nearly equal bytes the fastest is kept.
     """
-    if not len(state):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    order = np.lexsort((remaining, left))
-    by_state = np.argsort(state, kind="stable")
-    states, first = np.unique(state[by_state], return_index=True)
-    starts, stops = (np.searchsorted(left[order], states, side) for side in ("left", "right"))
-    values = np.concatenate([reaching, remaining[np.isfinite(remaining)], [bound]])
-    rounding = tuning.ROUNDING * float(np.abs(values).max())
-    counts = np.zeros(len(state), np.int64)
-    begins = np.zeros(len(state), np.int64)
-    for labels, start, stop in zip(np.split(by_state, first[1:]), starts, stops, strict=True):
-        below = np.searchsorted(remaining[order[start:stop]], bound + rounding - reaching[labels])
-        counts[labels], begins[labels] = below, start
-    label = np.repeat(np.arange(len(state)), counts)
-    within = np.arange(len(label)) - np.repeat(np.cumsum(counts) - counts, counts)
-    option = order[begins[label] + within]
-    by_option = np.lexsort((option, label))
-    return label[by_option], option[by_option]
+    price, room, bound = limits
+    remaining = option_seconds + price.memory_price * option_bytes + behind[options.right]
+    order = np.lexsort((remaining, options.left))
+    order = order[np.isfinite(remaining[order])]
+    if not len(order) or not len(labels.state):
+        return labels.at(np.zeros(0, np.int64))
+    states, end = np.unique(options.right[order], return_inverse=True)
+    buckets = max(tuning.MOST_LABELS, min(tuning.BUCKETS // len(states), 4 * tuning.MOST_LABELS))
+    shape = len(states), buckets
+    seconds, held_bytes = np.full(shape, np.inf), np.zeros(shape)
+    label, option = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    reaching = labels.seconds + price.memory_price * (labels.bytes - room)
+    largest = max(float(np.abs(reaching).max()), float(np.abs(remaining[order]).max()), abs(bound))
+    left = int(max(labels.state.max(), options.left.max())) + 1
+    extend_labels(
+        labels.state,
+        labels.seconds,
+        labels.bytes,
+        np.searchsorted(options.left[order], np.arange(left + 1)),
+        end,
+        option_seconds[order],
+        option_bytes[order],
+        remaining[order],
+        behind[options.right[order]],
+        price.memory_price,
+        room,
+        bound,
+        tuning.ROUNDING * largest,
+        seconds,
+        held_bytes,
+        label,
+        option,
+    )
+    row, bucket = _undominated(seconds)
+    at = row, bucket
+    return _Labels(states[row], seconds[at], held_bytes[at], label[at], order[option[at]])
 
 
-def _undominated(labels: _Labels) -> _Labels:
-    """Labels that no other at the same state beats in both seconds and bytes."""
-    order = np.lexsort((labels.seconds, labels.bytes, labels.state))
-    kept: list[Ints] = []
-    of_states = np.split(order, np.flatnonzero(np.diff(labels.state[order])) + 1)
-    for at_state in of_states if len(order) else ():
-        quickest = np.minimum.accumulate(labels.seconds[at_state])
-        first = np.concatenate([[True], quickest[1:] < quickest[:-1]])
-        at_state = at_state[first]
-        if len(at_state) > tuning.MOST_LABELS:
-            spread = np.linspace(0, len(at_state) - 1, tuning.MOST_LABELS).round().astype(np.int64)
-            at_state = at_state[spread]
-        kept.append(at_state)
-    return labels.at(np.concatenate(kept) if kept else np.zeros(0, np.int64))
+def _undominated(seconds: Floats) -> tuple[Ints, Ints]:
+    """(row, column) of the entries [rows, columns] that are less than all before them in their row; where they are too
+    many in a row, some of them, evenly spread."""
+    least = np.minimum.accumulate(seconds, axis=1)
+    kept = np.isfinite(seconds)
+    kept[:, 1:] &= seconds[:, 1:] < least[:, :-1]
+    most = tuning.MOST_LABELS
+    for row in np.flatnonzero(kept.sum(axis=1) > most):
+        columns = np.flatnonzero(kept[row])
+        kept[row] = False
+        kept[row, columns[np.linspace(0, len(columns) - 1, most).round().astype(np.int64)]] = True
+    rows, columns = np.nonzero(kept)
+    return rows, columns
 
 
 def _block_choices(

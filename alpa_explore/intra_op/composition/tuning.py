@@ -31,6 +31,8 @@ EQUAL_PRICES = 1e-9
 
 OPTION_PRICES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 """Prices at which blocks offer options to label setting, in multiples of the best price. Set by hand; not measured."""
+NEARLY_EQUAL_PRICES = 0.04
+"""Relative difference up to which two prices offer about the same options. Set by hand; not measured."""
 MOST_SLACK = 0.02
 """Slack of the pairs of states that label setting considers, relative to the bound, where no choice that fits is known.
 Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
@@ -39,6 +41,8 @@ ROUNDING = 1e-9
 MOST_LABELS = 400
 """Labels kept at one state; more are thinned out evenly. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
+BUCKETS = 2_000_000
+"""Buckets of bytes among which the labels of all states behind a block are divided; in each the fastest is kept."""
 MOST_PAIRS = 2_000
 """Pairs of states of a block that label setting considers, those of least slack. The totals of all their choices are
 computed, which took minutes on two-dimensional meshes without this limit."""

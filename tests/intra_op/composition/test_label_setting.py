@@ -1,48 +1,68 @@
-"""The two steps of label setting against their definitions, pair by pair."""
+"""The step of label setting from one block to the next, against its definition, pair by pair."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.composition.label_setting import _Labels, _pairs_below, _undominated
+from alpa_explore.intra_op.composition import tuning
+from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.label_setting import _extended, _Labels, _Options, _undominated
+
+Sum = tuple[int, float, float]
+"""State, seconds and bytes of a label."""
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_pairs_below_the_bound_are_those_of_all_pairs_in_their_order(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(40))
+def test_labels_kept_are_the_undominated_sums_of_labels_and_options_below_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
     labels, options, states = rng.integers(0, 40), rng.integers(0, 60), rng.integers(1, 6)
-    state, left = rng.integers(0, states, labels), rng.integers(0, states + 1, options)
-    # Few different values, so that sums are often equal to each other and to the bound.
-    reaching = rng.integers(-3, 4, labels) / 7
-    remaining = np.where(rng.random(options) < 0.2, np.inf, rng.integers(-3, 4, options) / 7)
-    bound = float(rng.choice([rng.integers(-3, 5) / 7, np.inf]))
-    label, option = _pairs_below(state, reaching, left, remaining, bound)
-    below = reaching[label] + remaining[option] < bound
-    all_pairs = [
-        (i, j)
-        for i in range(labels)
-        for j in range(options)
-        if state[i] == left[j] and reaching[i] + remaining[j] < bound
-    ]
-    assert list(zip(label[below], option[below], strict=True)) == all_pairs
+    # Few different values, all exact in binary, so that sums are often equal to each other and to the bound.
+    before = _Labels(
+        rng.integers(0, states, labels),
+        *(rng.integers(0, 9, labels).astype(float) for _ in range(2)),
+        np.arange(labels),
+        np.zeros(labels, np.int64),
+    )
+    option_seconds = np.where(rng.random(options) < 0.2, np.inf, rng.integers(0, 9, options) / 2)
+    option_bytes = rng.integers(0, 9, options).astype(float)
+    block = _Options(
+        rng.integers(0, states + 1, options),
+        rng.integers(0, 4, options),
+        np.zeros(options, np.int64),
+        np.zeros((options, 7)),
+    )
+    behind = rng.integers(0, 4, 4).astype(float)
+    price, room = Price(0.5, 0.25, 1), float(rng.integers(0, 12))
+    bound = float(rng.choice([rng.integers(0, 20) / 2, np.inf]))
+
+    def sum_of(i: int, j: int) -> Sum:
+        return (
+            int(block.right[j]),
+            float(before.seconds[i] + option_seconds[j]),
+            float(before.bytes[i] + option_bytes[j]),
+        )
+
+    def cost(s: Sum) -> float:
+        return s[1] + price.memory_price * (s[2] - room) + float(behind[s[0]])
+
+    pairs = [(i, j) for i in range(labels) for j in range(options) if before.state[i] == block.left[j]]
+    below = {sum_of(i, j) for i, j in pairs if cost(sum_of(i, j)) < bound and np.isfinite(option_seconds[j])}
+    best = {s for s in below if not any(s != o and s[0] == o[0] and o[1] <= s[1] and o[2] <= s[2] for o in below)}
+
+    after = _extended(before, block, option_seconds, option_bytes, behind, (price, room, bound))
+    found = list(zip(after.state.tolist(), after.seconds.tolist(), after.bytes.tolist(), strict=True))
+    assert found == sorted(best, key=lambda s: (s[0], s[2]))
+    for s, i, j in zip(found, after.previous, after.option, strict=True):
+        assert (i, j) in pairs
+        assert sum_of(int(i), int(j)) == s
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_labels_are_kept_where_none_of_their_state_is_better_in_both_figures(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    count = rng.integers(0, 60)
-    figures = [rng.integers(0, 9, count).astype(float) for _ in range(2)]
-    labels = _Labels(rng.integers(0, 4, count), *figures, np.arange(count), np.zeros(count, np.int64))
-    kept = _undominated(labels)
-
-    def found(s: _Labels) -> set[tuple[float, float, float]]:
-        return set(zip(s.state.tolist(), s.seconds.tolist(), s.bytes.tolist(), strict=True))
-
-    best = {
-        (s, t, b)
-        for s, t, b in found(labels)
-        if not any(s == s2 and t2 <= t and b2 <= b and (t2, b2) != (t, b) for s2, t2, b2 in found(labels))
-    }
-    assert found(kept) == best
-    assert len(kept.state) == len(best)
+def test_too_many_labels_at_a_state_are_thinned_out_evenly() -> None:
+    many = 3 * tuning.MOST_LABELS
+    seconds = np.stack([np.arange(many, 0.0, -1.0), np.full(many, np.inf)])
+    row, column = _undominated(seconds)
+    assert len(row) == tuning.MOST_LABELS
+    assert not row.any()
+    assert (column[0], column[-1]) == (0, many - 1)
+    assert set(np.diff(column)) <= {2, 3, 4}
