@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
 
@@ -176,6 +176,26 @@ def _least_cost(
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
+def _reads_changed(
+    recipes: Ints, begins: Ints, step: int, points: int, spaces: int, changed: Flags, slice_changed: Flags
+) -> bool:
+    """True when a step reads the choice of a node, or a slice, that differs from that of the row before."""
+    begin = begins[step]
+    at = begin + 3
+    for _ in range(recipes[begin + 2]):
+        if recipes[at] == points:
+            if _reads_changed(recipes, begins, recipes[at + 1], points, spaces, changed, slice_changed):
+                return True
+        elif recipes[at] >= spaces and slice_changed[recipes[at + 1]]:
+            return True
+        for u in range(recipes[at + 2]):
+            if changed[recipes[at + 3 + 2 * u]]:
+                return True
+        at += 3 + 2 * recipes[at + 2]
+    return False
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
 def backtrack(
     recipes: Ints,
     recipe_begins: Ints,
@@ -192,12 +212,26 @@ def backtrack(
 ) -> None:
     """Fill in a best choice of each node that was minimised out, row by row, at prices[row].
 
-    The kept nodes are already filled in, so the slices are computed first, and then the steps in `order`.
+    The kept nodes are already filled in, so the slices are computed first, and then the steps in `order`. A step that
+    reads nothing that differs from the row before (at the same price) has the result that it had there: rows are mostly
+    pairs of states with one state in common.
     """
+    spaces, nodes = len(offsets), choices.shape[1]
+    kept = np.ones(nodes, np.bool_)
+    for i in order:
+        kept[recipes[recipe_begins[i]]] = False
+    changed = np.zeros(nodes, np.bool_)
+    slice_changed = np.zeros(len(slices), np.bool_)
     for row in range(len(choices)):
         choice, at_price = choices[row], offsets + prices[row] * price_step
+        same_price = row > 0 and prices[row] == prices[row - 1]
+        for v in range(nodes):
+            changed[v] = same_price and kept[v] and choice[v] != choices[row - 1, v]
         for begin in slice_begins:
             step, place, axes = slice_code[begin], slice_code[begin + 1], slice_code[begin + 2]
+            slice_changed[place] = False
+            if same_price and not _reads_changed(recipes, recipe_begins, step, points, spaces, changed, slice_changed):
+                continue
             entries = 1
             for axis in range(axes):
                 entries *= slice_code[begin + 4 + 2 * axis]
@@ -207,12 +241,18 @@ def backtrack(
                     size = slice_code[begin + 4 + 2 * axis]
                     choice[slice_code[begin + 3 + 2 * axis]] = left % size
                     left //= size
-                slices[place + entry], _ = _least_cost(
-                    recipes, recipe_begins, step, points, memory, at_price, slices, choice
-                )
+                cost, _ = _least_cost(recipes, recipe_begins, step, points, memory, at_price, slices, choice)
+                if cost != slices[place + entry]:
+                    slice_changed[place] = True
+                slices[place + entry] = cost
         for i in order:
+            node = recipes[recipe_begins[i]]
+            if same_price and not _reads_changed(recipes, recipe_begins, i, points, spaces, changed, slice_changed):
+                choice[node] = choices[row - 1, node]
+                continue
             _, strategy = _least_cost(recipes, recipe_begins, i, points, memory, at_price, slices, choice)
-            choice[recipes[recipe_begins[i]]] = strategy
+            choice[node] = strategy
+            changed[node] = same_price and strategy != choices[row - 1, node]
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})

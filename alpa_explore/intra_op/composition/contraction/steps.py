@@ -152,7 +152,7 @@ def choose_recomputed(steps: Sequence[Step], sizes: Sequence[int], eliminated: i
         # An entry made of entries that are recomputed too, or read for a whole slice, would take too long.
         tables = (step.result, read_for[step.result])
         stored = all(t.recomputed is None for t in tables) and all(t.recomputed != POINTS for t in step.operands)
-        if stored and step.result.entries > tuning.POINT_ENTRIES:
+        if stored:
             step.result.recomputed = POINTS
     return slice_entries
 

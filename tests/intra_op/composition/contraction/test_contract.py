@@ -70,7 +70,6 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
 ) -> None:
     monkeypatch.setattr(tuning, "BACKTRACKING_ENTRIES", stored)
     monkeypatch.setattr(tuning, "STORED_ENTRIES", small)
-    monkeypatch.setattr(tuning, "POINT_ENTRIES", 0)
     monkeypatch.setattr(tuning, "SLICE_SHARE", slice_share)
     monkeypatch.setattr(tuning, "MERGED_ENTRIES", merged)
     compile_program.cache_clear()
@@ -80,6 +79,7 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
     assert contraction is not None
     shape = tuple(problem.node_costs[v].shape[1] for v in keep)
     table = np.broadcast_to(contraction.table, (PRICES, math.prod(shape))).reshape(PRICES, *shape)
+    at_all_prices: list[tuple[int, tuple[int, ...], float]] = []
     for price in range(PRICES):
         best: dict[tuple[int, ...], float] = {}
         for choices in product(*(range(c.shape[1]) for c in problem.node_costs)):
@@ -94,6 +94,16 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
             assert table[(price, *at)] == pytest.approx(best[at], rel=1e-12)
             assert tuple(row[v] for v in keep) == at
             assert evaluate(problem, price, tuple(row)) == pytest.approx(best[at], rel=1e-12)
+        at_all_prices += [(price, at, best[at]) for at in legal]
+    # Rows of one call may be in any order.
+    at_all_prices = [at_all_prices[i] for i in np.random.default_rng(seed).permutation(len(at_all_prices))]
+    rows = contraction.complete(
+        np.array([price for price, _, _ in at_all_prices], dtype=np.int64),
+        np.array([at for _, at, _ in at_all_prices], dtype=np.int64).reshape(len(at_all_prices), len(keep)),
+    )
+    for (price, at, least), row in zip(at_all_prices, rows.tolist(), strict=True):
+        assert tuple(row[v] for v in keep) == at
+        assert evaluate(problem, price, tuple(row)) == pytest.approx(least, rel=1e-12)
 
 
 def test_more_kept_nodes_than_an_array_has_axes() -> None:
