@@ -59,8 +59,11 @@ def show(lab: LabPage, name: str, cell: str) -> Locator:
     return first_explorer(lab)
 
 
-def shown_in_place_of_a_figure(explorer: Locator) -> str | None:
-    return explorer.locator(".alpa-panel:visible .alpa-figure").get_attribute("data-waiting")
+def shown_in_place_of_a_figure(lab: LabPage, explorer: Locator) -> str | None:
+    # The panel of the tab before is hidden a moment after the new one is shown.
+    figure = explorer.locator(".alpa-panel:visible .alpa-figure")
+    lab.wait_until(lambda: figure.count() == 1, "one panel is shown")
+    return figure.get_attribute("data-waiting")
 
 
 def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_workers(shown: LabPage) -> None:
@@ -73,7 +76,7 @@ def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage)
     for name in ("Layers", "Timeline", "t_max"):
         tab(explorer, name).click()
         shown.wait_until(lambda: bool(seen_figure(shown, explorer)["data"]), "it is drawn")
-        assert shown_in_place_of_a_figure(explorer) == "Drawing the figure…"
+        assert shown_in_place_of_a_figure(shown, explorer) == "Drawing the figure…"
 
 
 def test_another_model_and_what_is_set_for_it_wait_for_plan_and_undo_takes_them_back(shown: LabPage) -> None:
