@@ -17,8 +17,8 @@ PORT ?=
 # `make test TIERS="default slow"`; `make test NO_SKIPS=yes` fails where a tier or a test would be skipped (CI).
 TIERS ?=
 NO_SKIPS ?=
-# `make bench BENCH=layering` runs one file of benchmarks/.
-BENCH ?= $(basename $(notdir $(wildcard benchmarks/*.py)))
+# `make bench` prints one table; `make bench BENCH=layering` runs another file of benchmarks/.
+BENCH ?= summary
 
 .PHONY: help explore install install-dev test test-browser check format notebooks screenshots bench clean
 
@@ -83,7 +83,7 @@ notebooks: install-dev ## Strip the notebooks of outputs, then run a copy of eac
 screenshots: install-dev ## Make the README's picture again (needs Chromium)
 	@PYTHONPATH=. $(PYTHON) widgets/screenshots/take.py
 
-bench: install-dev ## Run the benchmarks (BENCH=layering: one of them)
+bench: install-dev ## One table of work, seconds and other methods in the same run (BENCH=layering: one of the others)
 	@for name in $(BENCH); do echo "== $$name"; $(PYTHON) "benchmarks/$$name.py"; done
 
 clean: ## Remove .venv, caches and build results
