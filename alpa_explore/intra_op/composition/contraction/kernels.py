@@ -215,7 +215,11 @@ def backtrack(
             choice[recipes[recipe_begins[i]]] = strategy
 
 
-@compiled(fastmath={"nnan", "nsz", "contract"})
+def _table_entries(_costs: Floats, table: Floats, *_others: object) -> int:
+    return table.size
+
+
+@compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
 def extend_right(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
     """extended[p, j] = min over i of costs[p, i] + table[p, i, j]; backpointers[p, j] is the first such i."""
     prices, states, others = table.shape
@@ -234,7 +238,7 @@ def extend_right(costs: Floats, table: Floats, extended: Floats, backpointers: I
                     backpointers[p, j] = i
 
 
-@compiled(fastmath={"nnan", "nsz", "contract"})
+@compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
 def extend_left(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
     """The same from right to left: extended[p, i] = min over j of table[p, i, j] + costs[p, j]."""
     prices, states, others = table.shape
