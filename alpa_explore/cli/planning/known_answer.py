@@ -46,12 +46,12 @@ class KnownAnswer:
 
     @cached_property
     def _store(self) -> SolveCache:
-        return SolveCache(code_version=code_version(_ALL_SOURCES, _LIBRARIES))
+        return open_answers()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Entries that exist but cannot be read: damaged ones, and those of another version."""
-        return tuple(self._store.warnings)
+        """What is wrong with the cache. That an entry is of another version is reported with the solves."""
+        return tuple(warning for warning in self._store.warnings if "of another version" not in warning)
 
     def texts(self) -> dict[str, str] | None:
         """The texts that are wanted, if all of them are known."""
@@ -69,3 +69,8 @@ class KnownAnswer:
             return
         for kind, text in texts.items():
             self._store.put(f"{self._key} {kind}", {"text": text})
+
+
+def open_answers() -> SolveCache:
+    """The cache of answers of this code, with these libraries."""
+    return SolveCache(code_version=code_version(_ALL_SOURCES, _LIBRARIES))
