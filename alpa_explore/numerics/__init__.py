@@ -1,8 +1,8 @@
 """Numerical helpers that know nothing of the planner.
 
     arrays          type aliases of numpy arrays for annotations: Floats, Ints, Flags
-    compiled        `compiled`, numba's njit with an on-disk cache where there is a place for one; few steps are run by Python
-    tuning          how many
+    compiled        `compiled`, numba's njit with an on-disk cache where there is a place for one; Python runs few steps
+    tuning          how many steps are few
     collection      `no_collection`, which suspends Python's garbage collector
     lower_envelope  where two lines cross, and the search between two points of a convex frontier
 

@@ -155,7 +155,7 @@ def _listener(counter: _Counter) -> Any:
     """numba's listener that tells `counter` of every compilation."""
     from numba.core import event
 
-    class Listener(event.Listener):  # type: ignore[misc]  # numba has no annotations
+    class Listener(event.Listener):
         def on_start(self, _event: object) -> None:
             counter.begin()
 

@@ -13,7 +13,7 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.planner import tuning
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
-from alpa_explore.pricing.mesh_tasks import warm_up
+from alpa_explore.pricing.mesh_tasks import warm_up_worker
 from alpa_explore.search.eager.eager_pricing import Solving
 from alpa_explore.search.profile_stages import SOLVED_BY, SOLVED_WITH
 from alpa_explore.store.cache import SolveCache
@@ -39,9 +39,9 @@ class Resources:
     def capturing(self, *, many: bool) -> Iterator[None]:
         """Makes the capture in this block cancellable; if it takes long, kernels are compiled, and the workers started
         where `many` problems follow, meanwhile."""
-        with kernels_meanwhile(self.cancel), cancelled_by(self.cancel):
-            with self.executor.preparing() if many else nullcontext():
-                yield
+        workers = self.executor.preparing() if many else nullcontext()
+        with kernels_meanwhile(self.cancel), cancelled_by(self.cancel), workers:
+            yield
 
     def solving(self, solver: str) -> Solving:
         """How `profile_stages` solves."""
@@ -63,7 +63,7 @@ def open_resources(
 ) -> Iterator[Resources]:
     """Resources that are closed at the end of the block; the arguments are those of `ax.plan`."""
     with ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
+        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up_worker))
         store = stack.enter_context(solve_cache()) if cache else None
         yield Resources(executor=executor, store=store, progress=progress, cancel=cancel)
 

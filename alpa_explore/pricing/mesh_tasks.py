@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -115,6 +116,15 @@ def warm_up_products() -> None:
     kernels.min_plus_product(table, table, np.empty((1, size, size)))
     ones = np.ones(size)
     order_kernels.search(np.ones((size, size), dtype=np.bool_), ones, ones, ones == 0.0, 1, 1.0, 0.0)
+
+
+def warm_up_worker() -> None:
+    """`warm_up` in a worker of this machine: another process is compiling what is not on disk yet, so wait for it."""
+    end = time.monotonic() + tuning.KERNELS_WAIT_SECONDS
+    if all(kernel.dispatcher.stats.cache_path is not None for kernel in COMPOSITION_KERNELS):
+        while time.monotonic() < end and not all(kernel.on_disk for kernel in COMPOSITION_KERNELS):
+            time.sleep(tuning.KERNELS_LOOK_SECONDS)
+    warm_up()
 
 
 COMPOSITION_KERNELS = (kernels.run_program, kernels.backtrack, kernels.min_plus_product, order_kernels.search)

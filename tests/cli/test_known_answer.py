@@ -1,4 +1,4 @@
-"""A question that was answered before is answered from the cache, with the same texts; any other question is planned."""
+"""A question that was answered before is answered from the cache, with the same texts; any other one is planned."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def test_another_cluster_of_the_same_name_is_another_question(
 ) -> None:
     file = tmp_path / "cluster.json"
     ask = ("plan", "gpt-tiny", "--cluster", str(file))
-    text = '{"nodes": 1, "devices_per_node": 4, "device": "v100", "inside_node": {"bandwidth": %d, "latency_seconds": 1e-5}}'
+    link = '{"bandwidth": %d, "latency_seconds": 1e-5}'
+    text = f'{{"nodes": 1, "devices_per_node": 4, "device": "v100", "inside_node": {link}}}'
     for bandwidth in (10**11, 10**10):
         file.write_text(text % bandwidth)
         printed(ask, capsys)

@@ -30,7 +30,8 @@ def _score(v: int, fill: bool, adjacent: Flags, neighbours: Ints, degrees: Ints,
 def search(initial: Flags, sizes: Floats, logs: Floats, keep: Flags, tries: int, most: float, noise: float) -> Ints:
     """The order of the nodes not in `keep` with the fewest joined entries; empty when no try stays below `most`.
 
-    `initial` [nodes, nodes] says which nodes are neighbours; `logs` are those of `sizes`. Scores are multiplied by factors in 1 ± `noise`.
+    `initial` [nodes, nodes] says which nodes are neighbours; `logs` are those of `sizes`. Scores are multiplied by
+    factors in 1 ± `noise`.
     """
     count = len(sizes)
     best, best_order = most, np.empty(0, dtype=np.int64)
