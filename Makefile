@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
 PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet
+# The kernels that every plan needs; without this the first plan compiles them while its model is captured.
+COMPILE = echo "Compiling kernels (once, some seconds)"; $(PYTHON) -c 'from alpa_explore.pricing.mesh_tasks import warm_up; warm_up()'
 LINTED := alpa_explore widgets tests benchmarks notebooks
 
 # `make explore BROWSER=no` prints the address instead of opening it; PORT=8900 chooses a port.
@@ -38,6 +40,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing alpa-explore in $(VENV) (PyTorch is large: the first time takes minutes)"
 	@$(PIP) 'pip>=25.1'
 	@$(PIP) --editable .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
@@ -46,6 +49,7 @@ $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 	@$(PIP) --editable . --group dev
 	@# PyPI's torchvision does not fit torch's CPU build, and transformers fails where it lies beside; nothing here needs it.
 	@$(PIP) --no-deps 'onnx2torch>=1.5.15'
+	@$(COMPILE)
 	@touch $@ $(VENV)/installed
 
 # Each candidate is run, not only looked up: a version manager's shim may exist for a Python that does not.

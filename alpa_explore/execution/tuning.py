@@ -7,8 +7,12 @@ AUTO_LEFT_SECONDS = 6.0
 PREPARING_SECONDS = 1.0
 """When preparing the tasks takes longer, there are probably many, and workers are started meanwhile. Reading a captured
 graph from the disk takes a fifth of it."""
-KERNELS_SECONDS = 0.3
-"""When capturing a model takes longer, kernels are compiled or loaded meanwhile. Reading a captured graph is faster."""
+KERNELS_SECONDS = 0.15
+"""When capturing a model takes longer, kernels are compiled meanwhile. Reading a captured graph is faster."""
+COMPILING_SECONDS = 120.0
+"""Time limit for the process that compiles them, which takes 5 s. Set by hand."""
+KERNEL_POLL_SECONDS = 0.01
+"""How often its end is looked for."""
 
 CONNECT_SECONDS = 10
 """Time limit for connecting to a scheduler, and for all workers of a local cluster to start. Set by hand."""

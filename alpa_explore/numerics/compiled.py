@@ -1,5 +1,5 @@
-"""`compiled`: numba's njit, with its machine code cached on disk where there is a place for it; and a report of
-whether kernels are being compiled just now."""
+"""`compiled`: numba's njit, loaded when a kernel is first worth it, with its machine code cached on disk where there is
+a place for it; and a report of whether kernels are being compiled just now."""
 
 from __future__ import annotations
 
@@ -7,31 +7,122 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from numba import njit
-from numba.core import event
+from alpa_explore.numerics import tuning
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
-def compiled(**options: Any) -> Callable[[Function], Function]:
-    """Decorator: compile the function at its first call, and release the GIL while it runs.
+def compiled(
+    *, steps: Callable[..., int] | None = None, **options: Any
+) -> Callable[[Callable[Parameters, Result]], Kernel[Parameters, Result]]:
+    """Decorator: a kernel, compiled by numba with these options, which releases the GIL while it runs.
 
     The first call ever takes about a second; later processes load the machine code from disk. numba invalidates that
     cache by the source file of the function alone, so a kernel must not read constants of other modules: pass them as
     arguments. A kernel copies arrays in loops: `a[:] = b` takes 1.5 s longer to compile, for the text of an error.
+
+    `steps` gets the arguments of a call and returns about how many inner steps it takes. Few are run by Python, which
+    is quicker than to load numba, and much quicker than to compile; the results are the same to the last bit, so it
+    must not be given where numba's `log` or `exp` differ from Python's.
     """
 
-    def decorate(function: Function) -> Function:
-        try:
-            dispatcher: Function = njit(cache=True, nogil=True, **options)(function)
-        except RuntimeError:
-            # Neither the package's folder nor the user's cache folder is writable: every process compiles anew.
-            dispatcher = njit(nogil=True, **options)(function)
-        return dispatcher
+    def decorate(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
+        return Kernel(cast(FunctionType, function), steps, options)
 
     return decorate
+
+
+class Kernel(Generic[Parameters, Result]):
+    """A function that is compiled when first worth it."""
+
+    def __init__(self, function: FunctionType, steps: Callable[..., int] | None, options: dict[str, Any]) -> None:
+        self.function = function
+        self._steps, self._options = steps, options
+        self._interpreted_steps = 0
+        self._worth_it = steps is None
+        self._dispatcher: Any = None
+        self._interpreted: Any = None
+        self._lock = threading.RLock()
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Run it: as machine code where that is loaded or worth it, otherwise by Python."""
+        if not self._worth_it:
+            assert self._steps is not None, "a kernel without a number of steps is always compiled"
+            self._interpreted_steps += self._steps(*args)
+            if self._is_small():
+                result: Result = self.interpreted(*args, **kwargs)
+                return result
+            self._worth_it = True
+        dispatcher = self._dispatcher or self.dispatcher
+        compiled_result: Result = dispatcher(*args, **kwargs)
+        return compiled_result
+
+    def _is_small(self) -> bool:
+        """Whether the calls so far are fewer steps than loading the machine code, or compiling, is worth."""
+        if self._interpreted_steps <= tuning.STEPS_BEFORE_LOADING:
+            return True
+        return self._interpreted_steps <= tuning.STEPS_BEFORE_COMPILING and not self.on_disk
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether machine code seems to lie in numba's cache; only the call itself tells whether it is of this code."""
+        code = self.function.__code__
+        folder = self.dispatcher.stats.cache_path
+        name = f"{Path(code.co_filename).stem}.{self.function.__qualname__}-{code.co_firstlineno}.*.nbi"
+        return folder is not None and any(Path(folder).glob(name))
+
+    @property
+    def dispatcher(self) -> Any:
+        """numba's dispatcher, which compiles at its first call with arguments of some types."""
+        with self._lock:
+            if self._dispatcher is None:
+                self._dispatcher = self._make_dispatcher()
+            return self._dispatcher
+
+    def _make_dispatcher(self) -> Any:
+        from numba import njit  # late: it takes 0.15 s
+
+        function, namespace = self._with_own_globals(lambda kernel: kernel.dispatcher)
+        try:
+            dispatcher = njit(cache=True, nogil=True, **self._options)(function)
+        except RuntimeError:
+            # Neither the package's folder nor the user's cache folder is writable: every process compiles anew.
+            dispatcher = njit(nogil=True, **self._options)(function)
+        namespace[self.__name__] = dispatcher
+        return dispatcher
+
+    @property
+    def interpreted(self) -> Any:
+        """The function run by Python, with all that it calls."""
+        with self._lock:
+            if self._interpreted is None:
+                function, namespace = self._with_own_globals(lambda kernel: kernel.interpreted)
+                self._interpreted = namespace[self.__name__] = function
+            return self._interpreted
+
+    def _with_own_globals(self, of: Callable[[Kernel[..., Any]], Any]) -> tuple[FunctionType, dict[str, Any]]:
+        """A copy of the function, and its globals, in which `of` replaces the other kernels."""
+        namespace = dict(self.function.__globals__)
+        for name in _names(self.function.__code__):
+            value = namespace.get(name)
+            if isinstance(value, Kernel) and value is not self:
+                namespace[name] = of(value)
+        function = FunctionType(self.function.__code__, namespace, self.__name__, self.function.__defaults__)
+        function.__qualname__, function.__module__ = self.function.__qualname__, self.function.__module__
+        function.__doc__ = self.function.__doc__
+        return function, namespace
+
+
+def _names(code: CodeType) -> set[str]:
+    """The global names that some code reads, nested functions included."""
+    nested = (_names(part) for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*nested)
 
 
 @contextmanager
@@ -41,6 +132,8 @@ def compilation_reported(report: Callable[[bool], None]) -> Iterator[None]:
 
     The calls come from a thread of their own: numba holds its lock while it compiles, and `report` may take another.
     """
+    from numba.core import event
+
     reports: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
 
     def pass_on() -> None:
@@ -49,15 +142,30 @@ def compilation_reported(report: Callable[[bool], None]) -> Iterator[None]:
 
     threading.Thread(target=pass_on, name="alpa-explore compilation", daemon=True).start()
     counter = _Counter(reports.put)
+    listener = _listener(counter)
     try:
-        with event.install_listener("numba:compile", counter):
+        with event.install_listener("numba:compile", listener):
             yield
     finally:
         counter.stop()
         reports.put(None)
 
 
-class _Counter(event.Listener):
+def _listener(counter: _Counter) -> Any:
+    """numba's listener that tells `counter` of every compilation."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, _event: object) -> None:
+            counter.begin()
+
+        def on_end(self, _event: object) -> None:
+            counter.end()
+
+    return Listener()
+
+
+class _Counter:
     """Counts the compilations that are under way; one often starts others."""
 
     def __init__(self, changed: Callable[[bool], None]) -> None:
@@ -65,14 +173,14 @@ class _Counter(event.Listener):
         self._lock = threading.Lock()
         self._under_way = 0
 
-    def on_start(self, _event: object) -> None:
+    def begin(self) -> None:
         """A compilation begins."""
         with self._lock:
             self._under_way += 1
             if self._under_way == 1:
                 self._changed(True)
 
-    def on_end(self, _event: object) -> None:
+    def end(self) -> None:
         """A compilation has ended; it may have begun before the block."""
         with self._lock:
             self._under_way -= 1

@@ -4,6 +4,7 @@
 - `interface`: `ax.plan`, which calls `plan_request` once, or `microbatches` for B "auto".
 - `sequence_order`: the plan with sequences in zig-zag order, where devices share one and that is faster.
 - `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation.
+- `kernels_meanwhile`: kernels of the solvers compiled in another process while a model is captured.
 - `microbatch_graph`: the graph of one microbatch (catalogue names go to `tracing.catalogue`); `default_layering`: the
   number of layers where the user gives none, and the least that a layer does.
 - `replan`: `ax.replan`: another B, other pipeline options or another delta, from the stage costs of a plan.

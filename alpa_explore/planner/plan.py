@@ -11,7 +11,7 @@ from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources
+from alpa_explore.planner.resources import Resources, many_problems
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.search.eager.version_pricing import layered_versions
@@ -25,7 +25,7 @@ def plan_request(request: PlanRequest, resources: Resources) -> Plan:
     """The passes in order. InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
     clock = Clock()
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
-    with clock("capture"), resources.capturing():
+    with clock("capture"), resources.capturing(many=many_problems(request.cluster)):
         graph = captured(request, resources)
     with clock("layering"):
         layering = layers_of(graph, request)

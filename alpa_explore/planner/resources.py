@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from alpa_explore.execution import tuning
+from alpa_explore.cluster import Cluster
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.pricing.mesh_tasks import warm_up
+from alpa_explore.planner import tuning
+from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
+from alpa_explore.pricing.mesh_tasks import warm_up_worker
 from alpa_explore.search.eager.eager_pricing import Solving
 from alpa_explore.search.profile_stages import SOLVED_BY, SOLVED_WITH
 from alpa_explore.store.cache import SolveCache
@@ -34,9 +36,11 @@ class Resources:
         return (*(self.store.warnings if self.store is not None else ()), *self.executor.warnings)
 
     @contextmanager
-    def capturing(self) -> Iterator[None]:
-        """Makes the capture in this block cancellable, and starts the workers meanwhile if it takes long."""
-        with self.executor.preparing(), cancelled_by(self.cancel):
+    def capturing(self, *, many: bool) -> Iterator[None]:
+        """Makes the capture in this block cancellable; if it takes long, kernels are compiled, and the workers started
+        where `many` problems follow, meanwhile."""
+        workers = self.executor.preparing() if many else nullcontext()
+        with kernels_meanwhile(self.cancel), cancelled_by(self.cancel), workers:
             yield
 
     def solving(self, solver: str) -> Solving:
@@ -59,7 +63,7 @@ def open_resources(
 ) -> Iterator[Resources]:
     """Resources that are closed at the end of the block; the arguments are those of `ax.plan`."""
     with ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
+        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up_worker))
         store = stack.enter_context(solve_cache()) if cache else None
         yield Resources(executor=executor, store=store, progress=progress, cancel=cancel)
 
@@ -69,17 +73,6 @@ def solve_cache() -> SolveCache:
     return SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))
 
 
-@contextmanager
-def kernels_meanwhile(cancel: threading.Event) -> Iterator[None]:
-    """Load or compile the kernels of the solvers beside a block that takes long: a model that is captured has problems
-    to be solved. Compiling is half machine code and half Python, so two cores are used. On leaving the block they are
-    ready, unless `cancel` is set."""
-    thread = threading.Timer(tuning.KERNELS_SECONDS, warm_up)
-    thread.daemon = True
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.cancel()
-    while thread.is_alive() and not cancel.is_set():
-        thread.join(tuning.LOOK_SECONDS)
+def many_problems(cluster: Cluster) -> bool:
+    """Whether a new plan on this cluster has so many meshes that workers are worth starting before the first solve."""
+    return cluster.devices >= tuning.DEVICES_WORTH_WORKERS

@@ -13,3 +13,7 @@ USUAL_NODE = 8
 """Devices of a common node: a single smaller one is enlarged to this before there are several nodes."""
 MOST_NODES = 64
 """Largest number of nodes that is looked at."""
+
+DEVICES_WORTH_WORKERS = 16
+"""On so many devices a new plan has meshes enough for worker processes to be started while the model is captured. On
+fewer, they are started when the solves turn out to take long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -94,19 +95,40 @@ def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range
 
 def warm_up() -> None:
     """Load this module and the compiled kernels of composition, while the model is captured."""
+    warm_up_contraction()
+    warm_up_products()
+
+
+def warm_up_contraction() -> None:
+    """Load or compile the kernels of contraction: two thirds of the work of `warm_up`."""
     size = 24
     cost, matrix = np.zeros((1, size)), np.zeros((1, size, size))
     edges = ((0, 1), (1, 2), (0, 3), (2, 3))
     contraction = contract(PricedProblem.of((cost,) * 4, edges, (matrix,) * 4, prices=1), (2, 3))
     assert contraction is not None, "a small problem can be contracted"
     contraction.complete(np.zeros(1, dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
-    table, costs = contraction.table.reshape(1, size, size), np.zeros((1, size))
-    backpointers = np.empty((1, size), dtype=np.int64)
-    kernels.extend_right(costs, table, np.empty((1, size)), backpointers)
-    kernels.extend_left(costs, table, np.empty((1, size)), backpointers)
-    kernels.min_plus_product(costs[:, None], table, np.empty((1, 1, size)))
+
+
+def warm_up_products() -> None:
+    """Load or compile the kernels of products and of the elimination order."""
+    size = 4
+    table = np.zeros((1, size, size))
+    kernels.min_plus_product(table, table, np.empty((1, size, size)))
     ones = np.ones(size)
-    order_kernels.search(np.ones((size, size), dtype=np.bool_), ones, ones == 0.0, 1, 1.0, 0.0)
+    order_kernels.search(np.ones((size, size), dtype=np.bool_), ones, ones, ones == 0.0, 1, 1.0, 0.0)
+
+
+def warm_up_worker() -> None:
+    """`warm_up` in a worker of this machine: another process is compiling what is not on disk yet, so wait for it."""
+    end = time.monotonic() + tuning.KERNELS_WAIT_SECONDS
+    if all(kernel.dispatcher.stats.cache_path is not None for kernel in COMPOSITION_KERNELS):
+        while time.monotonic() < end and not all(kernel.on_disk for kernel in COMPOSITION_KERNELS):
+            time.sleep(tuning.KERNELS_LOOK_SECONDS)
+    warm_up()
+
+
+COMPOSITION_KERNELS = (kernels.run_program, kernels.backtrack, kernels.min_plus_product, order_kernels.search)
+"""What `warm_up` compiles, and no plan does without."""
 
 
 @lru_cache(maxsize=1)

@@ -33,3 +33,8 @@ composed; at the last one no saved time justifies a byte. Set by hand; not measu
 COMPOSED_GAP = 0.8 * TOLERANCE
 """Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Set by hand; halved or
 doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+
+KERNELS_WAIT_SECONDS = 10.0
+"""How long a worker waits for kernels that another process compiles (5 s), before it compiles them itself."""
+KERNELS_LOOK_SECONDS = 0.05
+"""How often it looks for them."""

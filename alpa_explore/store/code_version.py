@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
-_SUFFIXES = (".py", ".json")
+_SUFFIXES = (".py", ".json", ".css", ".js", ".gz")
 
 
 @cache  # Memo of a pure function: the sources of a running program do not change.

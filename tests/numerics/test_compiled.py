@@ -4,9 +4,14 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
+import pytest
 from numba import njit
 
-from alpa_explore.numerics.compiled import compilation_reported
+from alpa_explore.inter_op import kernels as pipeline_kernels
+from alpa_explore.intra_op.composition.contraction import kernels as contraction_kernels
+from alpa_explore.numerics import tuning
+from alpa_explore.numerics.compiled import compilation_reported, compiled
 
 SCRIPT = """
 from alpa_explore.numerics.compiled import compiled
@@ -48,3 +53,62 @@ def test_a_report_may_take_a_lock_that_a_thread_holds_while_it_compiles():
     with compilation_reported(report), lock:
         assert kernel(7) == 35
     assert reported.wait(10)
+
+
+@compiled()
+def _added(a, b):
+    return a + b
+
+
+@compiled(steps=lambda counts: int(counts.sum()))
+def _counted(counts):
+    total = 0
+    for count in counts:
+        for _ in range(count):
+            total = _added(total, 1)
+    return total
+
+
+def test_few_steps_are_run_by_python_and_many_are_compiled(monkeypatch):
+    monkeypatch.setattr(tuning, "STEPS_BEFORE_LOADING", 10)
+    monkeypatch.setattr(tuning, "STEPS_BEFORE_COMPILING", 10)
+    kernel = compiled(steps=lambda counts: int(counts.sum()))(_counted.function)
+    assert kernel(np.array([2, 3])) == 5
+    assert kernel._dispatcher is None
+    assert kernel(np.array([4, 7])) == 11
+    assert kernel.dispatcher.signatures
+    assert kernel(np.array([1])) == 1
+
+
+def test_numba_is_not_loaded_for_few_steps():
+    script = """
+import sys
+import numpy as np
+from alpa_explore.inter_op.kernels import relaxed_table
+table = relaxed_table(np.ones((2, 3)), np.zeros((2, 3)), np.array([1]), 2, np.empty(0, np.int64), 2.0)
+assert table[0, 1] == 1 and table[0, 2] == 2, table
+assert "numba" not in sys.modules
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "done", done.stderr
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kernels_with_a_number_of_steps_are_the_same_by_python(seed):
+    rng = np.random.default_rng(seed)
+    costs, table = rng.random((2, 7)), rng.random((2, 7, 7))
+    costs[rng.random(costs.shape) < 0.2] = np.inf
+    for kernel in (contraction_kernels.extend_left, contraction_kernels.extend_right):
+        results = []
+        for run in (kernel.interpreted, kernel.dispatcher):
+            extended, states = np.empty((2, 7)), np.empty((2, 7), dtype=np.int64)
+            run(costs, table, extended, states)
+            results.append((extended.tolist(), states.tolist()))
+        assert results[0] == results[1]
+    layers, devices = 5, np.array([1, 2, 4])
+    latency = rng.random((3, layers, (layers + 1) * 3))
+    latency[rng.random(latency.shape) < 0.2] = np.inf
+    rest = (rng.random((layers, layers + 1)), devices, 8, np.array([3]), 0.9)
+    for kernel, given in ((pipeline_kernels.relaxed_table, latency[0]), (pipeline_kernels.exact_tables, latency)):
+        np.testing.assert_array_equal(kernel.interpreted(given, *rest), kernel.dispatcher(given, *rest))

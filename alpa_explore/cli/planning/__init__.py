@@ -6,6 +6,7 @@
     simulate    simulate the tasks of a plan file
     baselines   compare a plan with manual parallelism
     baseline_option  `plan --baseline`: a plan by hand
+    known_answer  what `plan` printed and wrote for the same question before
     predict     predict measured training runs, by `validation`, and score the predictions
 
 Plans are printed by `plans.report`. A room of commands must not import another one.

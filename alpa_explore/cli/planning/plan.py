@@ -8,12 +8,12 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.model_option import add_model, chosen_model
-from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.output import complain, json_text
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
@@ -262,6 +262,17 @@ def run(options: argparse.Namespace) -> int:
         _check_not_attached(options)
         cluster = Cluster.parse(options.cluster, **changes)
     cluster = cluster.in_precision(options.precision)
+    known = None
+    if by_hand is None and not options.no_cache and options.cluster != ATTACHED:
+        from alpa_explore.cli.planning.known_answer import KnownAnswer
+
+        known = KnownAnswer(options, model, cluster)
+        if (texts := known.texts()) is not None:
+            print(f"{model.name} on {cluster}, {sizes}: planned before, read from the cache", file=sys.stderr)
+            _give(texts, options)
+            return 0
+        for warning in known.warnings:
+            complain(warning)
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import interface
@@ -303,17 +314,45 @@ def run(options: argparse.Namespace) -> int:
             raise _with_fitting_cluster(
                 error, model.reference, options, cluster, microbatches, batch, pipeline, cancel
             ) from error
+    texts = _texts(plan, options)
+    if known is not None:
+        known.keep(plan, texts)
+    _give(texts, options)
+    return 0
+
+
+def _texts(plan: Plan, options: argparse.Namespace) -> dict[str, str]:
+    """The texts of the answer that the options ask for, by the names of `known_answer`."""
+    from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
     from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
-    write(plan, output=options.output, html=options.html)
+    texts = {}
+    if options.output is not None:
+        from alpa_explore.plans.file.write import plan_text
+
+        texts[PLAN_FILE] = plan_text(plan)
+    if options.html is not None:
+        from alpa_explore.figures.page import page_html
+
+        texts[PAGE] = page_html(plan)
     if options.json:
         tried = {"microbatches": microbatches_table(plan)} if plan.microbatches else {}
-        print_json({**plan_summary(plan), **tried})
+        texts[PRINTED_JSON] = json_text({**plan_summary(plan), **tried})
     else:
-        print(plan_report(plan))
-        if plan.microbatches:
-            print(f"\n{microbatches_report(plan)}")
-    return 0
+        texts[PRINTED] = plan_report(plan) + (f"\n\n{microbatches_report(plan)}" if plan.microbatches else "")
+    return texts
+
+
+def _give(texts: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Write the requested files, print their names to stderr, and print the answer."""
+    from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
+    from alpa_explore.store.write import write_text
+
+    for kind, path, what in ((PLAN_FILE, options.output, "The plan"), (PAGE, options.html, "The page")):
+        if path is not None:
+            write_text(path, texts[kind], what)
+            print(f"wrote {printable(path)}", file=sys.stderr)
+    print(texts[PRINTED_JSON if options.json else PRINTED])
 
 
 def _attached(options: argparse.Namespace) -> Cluster:

@@ -171,9 +171,11 @@ def _search(
     tries = min(
         tuning.MOST_TRIES, int(best.joined_entries / tuning.JOINS_A_TRY), int(tuning.MOST_STEPS / len(core) ** 3) + 1
     )
+    core_sizes = np.array([sizes[v] for v in core], dtype=np.float64)
     core_order = order_kernels.search(
         adjacent,
-        np.array([sizes[v] for v in core], dtype=np.float64),
+        core_sizes,
+        np.log(core_sizes),
         np.array([v in keep for v in core]),
         tries,
         best.joined_entries - run.joined_entries,

@@ -8,7 +8,7 @@ from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
 
-@compiled()
+@compiled(inline="always")
 def _score(v: int, fill: bool, adjacent: Flags, neighbours: Ints, degrees: Ints, sizes: Floats, logs: Floats) -> float:
     """The score of node v by the least fill (`fill`) or by the smallest table; see `elimination_order`."""
     if not fill:
@@ -27,15 +27,15 @@ def _score(v: int, fill: bool, adjacent: Flags, neighbours: Ints, degrees: Ints,
 
 
 @compiled()
-def search(initial: Flags, sizes: Floats, keep: Flags, tries: int, most: float, noise: float) -> Ints:
+def search(initial: Flags, sizes: Floats, logs: Floats, keep: Flags, tries: int, most: float, noise: float) -> Ints:
     """The order of the nodes not in `keep` with the fewest joined entries; empty when no try stays below `most`.
 
-    `initial` [nodes, nodes] says which nodes are neighbours. Scores are multiplied by factors in 1 ± `noise`.
+    `initial` [nodes, nodes] says which nodes are neighbours; `logs` are those of `sizes`. Scores are multiplied by
+    factors in 1 ± `noise`.
     """
     count = len(sizes)
-    logs = np.log(sizes)
     best, best_order = most, np.empty(0, dtype=np.int64)
-    adjacent, neighbours = np.empty_like(initial), np.empty((count, count), dtype=np.int64)
+    adjacent, neighbours = np.empty((count, count), dtype=np.bool_), np.empty((count, count), dtype=np.int64)
     degrees, order, scores = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.empty(count)
     eliminated, touched = np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
     random = 1
@@ -45,7 +45,7 @@ def search(initial: Flags, sizes: Floats, keep: Flags, tries: int, most: float, 
             eliminated[v] = keep[v]
             for u in range(count):
                 adjacent[v, u] = initial[v, u]
-        touched[:] = True
+            touched[v] = True
         joined, steps = 0.0, 0
         while joined < best:
             for v in range(count):
@@ -72,7 +72,8 @@ def search(initial: Flags, sizes: Floats, keep: Flags, tries: int, most: float, 
             order[steps] = node
             steps += 1
             eliminated[node] = True
-            touched[:] = False
+            for v in range(count):
+                touched[v] = False
             entries = sizes[node]
             for i in range(degrees[node]):
                 a = neighbours[node, i]

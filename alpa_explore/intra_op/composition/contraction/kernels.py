@@ -61,7 +61,7 @@ def _minimise_pair_into(
             row[j] = min(row[j], bases[k] + large[start + j] + flat[begin + j])
 
 
-@compiled(fastmath={"nnan", "nsz", "contract"})
+@compiled(fastmath={"nnan", "nsz", "contract"}, inline="always")
 def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
     """One step of a program (format: `encoding.encode_step`): a table, row by row."""
     place, count, width = offsets[code[begin]] + code[begin + 1], code[begin + 2], code[begin + 3]
@@ -81,7 +81,8 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
     summed = np.empty(count * width if row_operands > 2 else 0)
     for row_number in range(rows):
         row = memory[place + row_number * width : place + (row_number + 1) * width]
-        bases[:] = 0.0
+        for k in range(count):
+            bases[k] = 0.0
         for q in range(row_operands, operands):
             for k in range(count):
                 bases[k] += memory[at[q] + k * steps[q]]
@@ -89,9 +90,11 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
             least = np.inf
             for k in range(count):
                 least = min(least, bases[k])
-            row[:] = least
+            for j in range(width):
+                row[j] = least
         else:
-            row[:] = np.inf
+            for j in range(width):
+                row[j] = np.inf
             if row_operands == 1:
                 _minimise_into(row, bases, memory, at[0], steps[0])
             elif row_operands == 2:
@@ -106,7 +109,7 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
                         start = at[q] + k * steps[q]
                         for j in range(width):
                             row_sum[j] += memory[start + j]
-                _minimise_into(row, bases, summed, 0, width)
+                _minimise_into(row, bases, summed, 0 * width, width)  # not a literal: one version for all calls
         for axis in range(axes - 1, -1, -1):
             counter[axis] += 1
             for q in range(operands):
@@ -255,7 +258,11 @@ def backtrack(
             changed[node] = same_price and strategy != choices[row - 1, node]
 
 
-@compiled(fastmath={"nnan", "nsz", "contract"})
+def _table_entries(_costs: Floats, table: Floats, *_others: object) -> int:
+    return table.size
+
+
+@compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
 def extend_right(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
     """extended[p, j] = min over i of costs[p, i] + table[p, i, j]; backpointers[p, j] is the first such i."""
     prices, states, others = table.shape
@@ -274,7 +281,7 @@ def extend_right(costs: Floats, table: Floats, extended: Floats, backpointers: I
                     backpointers[p, j] = i
 
 
-@compiled(fastmath={"nnan", "nsz", "contract"})
+@compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
 def extend_left(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
     """The same from right to left: extended[p, i] = min over j of table[p, i, j] + costs[p, j]."""
     prices, states, others = table.shape
@@ -292,8 +299,10 @@ def extend_left(costs: Floats, table: Floats, extended: Floats, backpointers: In
 @compiled(fastmath={"nnan", "nsz", "contract"})
 def min_plus_product(a: Floats, b: Floats, product: Floats) -> None:
     """product[p, i, j] = min over k of a[p, i, k] + b[p, k, j]."""
+    entries, table = b.shape[1] * b.shape[2], b.ravel()
     for p in range(len(product)):
-        table = b[p].ravel()
         for i in range(a.shape[1]):
-            product[p, i, :] = np.inf
-            _minimise_into(product[p, i], a[p, i], table, 0, b.shape[2])
+            row = product[p, i]
+            for j in range(len(row)):
+                row[j] = np.inf
+            _minimise_into(row, a[p, i], table, p * entries, b.shape[2])

@@ -1,0 +1,100 @@
+"""Kernels are compiled in another process while a model is captured, and then nothing is left to compile for a plan."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.planner import kernels_meanwhile as module
+from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
+
+SCRIPT = """
+import sys, time
+from alpa_explore.numerics.compiled import compilation_reported
+from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
+from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS
+import alpa_explore as ax
+
+with kernels_meanwhile():
+    time.sleep(1)
+assert all(kernel.on_disk for kernel in COMPOSITION_KERNELS)
+reports = []
+with compilation_reported(reports.append):
+    ax.plan("gpt-tiny", "1x4:v100", num_microbatches=8, cache=False, scheduler="serial")
+time.sleep(0.1)
+assert not reports, "a kernel of the plan was compiled with other types than those of warm_up"
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_plan_after_it_compiles_nothing(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.strip() == "done", run.stderr
+
+
+class Endless:
+    """A process that does not end until it is killed."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.killed = False
+
+    def poll(self) -> int | None:
+        return -9 if self.killed else None
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def wait(self) -> int:
+        return -9
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> tuple[Endless, threading.Event]:
+    """The process that is started, and whether it is."""
+    process, started = Endless(), threading.Event()
+
+    def start(self: module._Compiling) -> None:
+        self._process = process  # type: ignore[assignment]  # as little of Popen as is used
+        started.set()
+
+    monkeypatch.setattr(module._Compiling, "start", start)
+    return process, started
+
+
+def test_the_process_ends_when_the_plan_is_cancelled(endless: tuple[Endless, threading.Event]) -> None:
+    process, started = endless
+    cancel = threading.Event()
+    with kernels_meanwhile(cancel):
+        assert started.wait(10)
+        cancel.set()
+    assert process.killed
+
+
+def test_the_process_ends_with_an_error(endless: tuple[Endless, threading.Event]) -> None:
+    process, started = endless
+
+    def fail() -> None:
+        with kernels_meanwhile():
+            assert started.wait(10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert process.killed
+
+
+def test_a_short_block_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module._Compiling, "start", lambda _: pytest.fail("started"))
+    with kernels_meanwhile():
+        pass
