@@ -103,12 +103,19 @@ class _State:
             b, a = self.unchecked.popleft()
             if a not in self.edges[b] or (f := self._given(b, a)) is None:
                 continue
+            if len(self.edges[b]) > len(self.edges[a]) and (inverse := self._given(a, b)) is not None:
+                # Each follows from the other: the one with fewer edges has fewer tables to move.
+                b, a, f = a, b, inverse
             changed |= self._merge(b, a, f)
         return {v for v in changed if self.present[v]}
 
     def drop_dominated(self, v: int) -> bool:
         """Drop dominated strategies of v; True where there were any. Raises Contradiction where v has none left."""
-        if len(self.costs[v]) <= 1 or len(self.edges[v]) > tuning.DOMINANCE_TABLES:
+        strategies = len(self.costs[v])
+        columns = sum(table.shape[1] for table in self.edges[v].values()) + sum(
+            min(strategies, tuning.DOMINANCE_AMOUNTS) for _ in self.items[v]
+        )
+        if strategies <= 1 or strategies * strategies * columns > tuning.DOMINANCE_WORK:
             return False
         kept = undominated(self.costs[v], [*self.edges[v].values(), *self._ranked_usage(v)])
         if len(kept) == len(self.costs[v]):
