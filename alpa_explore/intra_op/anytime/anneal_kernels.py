@@ -74,6 +74,8 @@ def range_fits(profile: Profile, begin: int, end: int, grown: float, tolerance: 
             continue
         block_begin = b << BLOCK_BITS
         block_end = min(block_begin + (1 << BLOCK_BITS), len(above))
+        if begin <= block_begin and block_end <= end:
+            return False
         for t in range(max(begin, block_begin), min(end, block_end)):
             if above[t] + shift[b] + grown > tolerance:
                 return False
@@ -231,8 +233,6 @@ def anneal(
             costs[1] = costs[0]
             stale = False
         change = total[k] - total[current]
-        if change > 1e17:
-            change = total[k] - total[current]
         put(usage, profile, choices, v, k)
         changed_node[0], changed_from[0] = v, current
         changes, head, tail = 1, 0, 0
@@ -266,7 +266,7 @@ def anneal(
                         tail += 1
             if fullest(profile)[1] <= tolerance:
                 break
-            if changes >= longest:
+            if changes >= longest or change > allowed:
                 legal = False
                 break
             w, answer, lost = give_way(flat, usage, profile, choices, v, samples, state, total)
@@ -277,9 +277,6 @@ def anneal(
             changed_node[changes], changed_from[changes] = w, choices[w]
             put(usage, profile, choices, w, answer)
             changes += 1
-            if change > allowed and lost > 0 and head >= tail:
-                legal = False
-                break
         for i in range(head, tail):
             queued[queue[i]] = False
         if legal and change <= allowed:
