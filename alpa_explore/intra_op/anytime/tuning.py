@@ -9,3 +9,36 @@ DOMINANCE_AMOUNTS = 16
 """Distinct amounts of an item that this estimate counts. Set by hand."""
 DOMINANCE_ROUNDS = 4
 """Passes over the nodes that changed. Set by hand."""
+
+FIRST_ROUND_SHARE = 1.0
+"""Share of the time that the first round takes; the second takes what is left. Set by hand."""
+SHORTEST_ROUND_SECONDS = 0.2
+"""A round is not shorter than this. Set by hand."""
+PRICED_SHARE = 0.6
+"""Share of a round without the limit, at rising prices. Set by hand."""
+HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
+"""Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by hand."""
+PRICE_RATE = 0.6
+"""By how much the logarithm of a price grows in a slice at most. Set by hand."""
+PRICE_RATE_FALL = 0.9
+"""Share of it that is gone at the end of the priced part. Set by hand."""
+FIRST_PRICE_SHARE = 0.1
+"""What the room at all times costs at the first prices, as a share of the first cost. Set by hand."""
+LEAST_PRICE_SHARE = 1e-9
+"""No price is below this share of the highest: it could not rise again. Set by hand."""
+LEAST_ROOM_SHARE = 1e-3
+"""Room below this share of the largest counts as this much where an overflow is compared with it. Set by hand."""
+FORBIDDEN_FACTOR = 10.0
+"""What a forbidden entry counts in the annealing, in the largest legal entries. Set by hand."""
+CHAIN_SHARE = 0.05
+"""Share of the moves that are chains. Set by hand."""
+LONGEST_CHAIN = 40
+"""Changes of a chain at most. Set by hand."""
+SAMPLES, REPAIR_SAMPLES = 20, 200
+"""Nodes looked at for the one that gives way, in a chain and in a repair. Set by hand."""
+MOST_REPAIRS = 100_000
+"""Changes of a repair at most. Set by hand."""
+FIRST_MOVES, LEAST_MOVES = 200, 20
+"""Moves of the first slice, and of any. Set by hand."""
+SLICE_SECONDS = 0.04
+"""Time of a slice: the prices and the temperature change after each. Set by hand."""
