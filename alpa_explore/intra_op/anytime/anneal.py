@@ -47,12 +47,14 @@ def anneal_within(
     seed: int = 1,
     start: Choices | None = None,
     improved: Callable[[Annealed], None] = lambda annealed: None,
+    check: Callable[[], None] = lambda: None,
 ) -> Annealed:
-    """Search until `deadline` (of time.perf_counter); `improved` is called with every better answer.
+    """Search until `deadline` (of time.perf_counter); `improved` is called with every better answer, `check` after
+    every slice of moves. Either may end the search by an exception.
 
     The choice begins at `start` where it is given. Raises nothing where no choice fits: see `Annealed.overflow`.
     """
-    search = _Search(problem, memory, deadline, seed, improved)
+    search = _Search(problem, memory, deadline, seed, improved, check)
     search.begin(start)
     if search.free.size:
         share = tuning.FIRST_ROUND_SHARE
@@ -72,8 +74,9 @@ class _Search:
         deadline: float,
         seed: int,
         improved: Callable[[Annealed], None],
+        check: Callable[[], None],
     ) -> None:
-        self.deadline, self.improved = deadline, improved
+        self.deadline, self.improved, self.check = deadline, improved, check
         self.state = np.array([0x9E3779B97F4A7C15 * (2 * seed + 1) % 2**64], dtype=np.uint64)
         self.sizes = np.array([len(costs) for costs in problem.node_costs], dtype=np.int64)
         self.free = np.flatnonzero(self.sizes > 1)
@@ -168,6 +171,7 @@ class _Search:
             tuning.SAMPLES,
             self.state,
         )
+        self.check()
         seconds = time.perf_counter() - began
         wished = min(tuning.SLICE_SECONDS, max(self.left(), 0.0) / 2)
         factor = min(2.0, wished / max(seconds, 1e-6))

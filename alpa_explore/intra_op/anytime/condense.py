@@ -12,6 +12,8 @@ Both keep at least one optimal choice within the limit.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,22 +54,26 @@ class Condensed:
         return tuple(restored)
 
 
-def condense(problem: ShardingProblem, memory: MemoryLimit, kept: Sequence[Ints]) -> Condensed:
+def condense(
+    problem: ShardingProblem, memory: MemoryLimit, kept: Sequence[Ints], deadline: float = math.inf
+) -> Condensed:
     """Merge followers and drop dominated strategies until neither is left; node v has the strategies `kept[v]` only.
 
-    Raises Contradiction where no legal choice is left.
+    What is not done by `deadline` (of time.perf_counter) is left out. Raises Contradiction where no legal choice is left.
     """
     state = _State(problem, memory, kept)
-    state.merge_followers()
+    state.merge_followers(deadline)
     touched = {v for v, present in enumerate(state.present) if present}
     for _ in range(tuning.DOMINANCE_ROUNDS):
         changed: set[int] = set()
         for v in sorted(touched):
+            if time.perf_counter() > deadline:
+                break
             if state.present[v] and state.drop_dominated(v):
                 changed |= {v, *state.edges[v]}
         if not changed:
             break
-        touched = changed | state.merge_followers()
+        touched = changed | state.merge_followers(deadline)
     return state.result(problem.name, memory)
 
 
@@ -96,10 +102,10 @@ class _State:
             if item.end > item.start:
                 self._add_item(item.node, (item.start, item.end), item.usage[kept[item.node]])
 
-    def merge_followers(self) -> set[int]:
+    def merge_followers(self, deadline: float) -> set[int]:
         """Merge followers until none is left; returns the nodes whose tables or items changed."""
         changed: set[int] = set()
-        while self.unchecked:
+        while self.unchecked and time.perf_counter() < deadline:
             b, a = self.unchecked.popleft()
             if a not in self.edges[b] or (f := self._given(b, a)) is None:
                 continue

@@ -40,42 +40,43 @@ class Segments:
 def segments(memory: MemoryLimit, sizes: Sequence[int]) -> Segments:
     """The segments of the nodes with `sizes` strategies each."""
     items = [item for item in memory.items if item.end > item.start]
-    least = [float(item.usage.min()) for item in items]
+    usages = np.concatenate([*(item.usage for item in items), np.zeros(0)])
+    firsts = np.concatenate([[0], np.cumsum([len(item.usage) for item in items])]).astype(np.int64)[:-1]
+    least = np.minimum.reduceat(usages, firsts) if items else np.zeros(0)
+    span = np.maximum.reduceat(usages, firsts) - least if items else np.zeros(0)
     alive = MemoryLimit(items=tuple(items), limit=memory.limit, fixed_bytes=memory.fixed_bytes)
-    room = memory.limit - alive.profile(least)
-    most = alive.profile([float(np.ptp(item.usage)) for item in items]) - memory.fixed_bytes
+    room = memory.limit - alive.profile(least.tolist())
+    most = alive.profile(span.tolist()) - memory.fixed_bytes
     times = np.array(fullest_times(alive, {item.start for item in items}), dtype=np.int64)
     times = times[most[times] > room[times]]
-    if not times.size:  # the limit never binds: one time stands for all
-        times = np.zeros(1, dtype=np.int64)
-        room = np.maximum(room, most)[:1] if room.size else np.zeros(1)
+    if not times.size:
+        # The limit never binds, or nothing that varies can help: the time with least room stands for all.
+        times = np.array([int(np.argmin(room - most))] if room.size else [], dtype=np.int64)
     place = np.searchsorted(times, np.arange(len(memory.fixed_bytes) + 1))
     by_node: list[list[int]] = [[] for _ in sizes]
     for i, item in enumerate(items):
-        if place[item.end] > place[item.start] and np.ptp(item.usage) > 0:
+        if span[i] > 0 and place[item.end] > place[item.start]:
             by_node[item.node].append(i)
     starts, begin, end, rows, owner = [0], [], [], [], []
     for v, at in enumerate(by_node):
         if at:
             ends = np.array([[place[items[i].start], place[items[i].end]] for i in at])
-            cuts = np.unique(ends)
-            position = np.searchsorted(cuts, ends)
+            cuts, position = np.unique(ends, return_inverse=True)
             change = np.zeros((len(cuts), sizes[v]))
-            for i, (low, high) in zip(at, position, strict=True):
-                above = items[i].usage - items[i].usage.min()
+            for i, (low, high) in zip(at, position.reshape(-1, 2).tolist(), strict=True):
+                above = items[i].usage - least[i]
                 change[low] += above
                 change[high] -= above
             level = change.cumsum(axis=0)
-            for j in range(len(cuts) - 1):
-                if level[j].any():
-                    begin.append(cuts[j])
-                    end.append(cuts[j + 1])
-                    rows.append(level[j])
-                    owner.append(v)
+            used = np.flatnonzero(level.any(axis=1)[:-1])
+            begin += cuts[used].tolist()
+            end += cuts[used + 1].tolist()
+            rows += list(level[used])
+            owner += [v] * len(used)
         starts.append(len(begin))
     first = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)[:-1]
     begins, ends_of = np.array(begin, dtype=np.int64), np.array(end, dtype=np.int64)
-    blocks = -(-len(times) // (1 << BLOCK_BITS))
+    blocks = max(1, -(-len(times) // (1 << BLOCK_BITS)))
     low, high = begins >> BLOCK_BITS, (ends_of - 1) >> BLOCK_BITS
     spans = high - low + 1
     at_block = np.repeat(low, spans) + np.arange(spans.sum()) - np.repeat(np.cumsum(spans) - spans, spans)
@@ -91,5 +92,5 @@ def segments(memory: MemoryLimit, sizes: Sequence[int]) -> Segments:
             np.repeat(np.arange(len(begins)), spans)[order],
             np.array(owner, dtype=np.int64),
         ),
-        room=np.asarray(room[times] if room.size > 1 else room),
+        room=np.asarray(room[times]) if times.size else np.ones(1),
     )

@@ -42,3 +42,17 @@ FIRST_MOVES, LEAST_MOVES = 200, 20
 """Moves of the first slice, and of any. Set by hand."""
 SLICE_SECONDS = 0.04
 """Time of a slice: the prices and the temperature change after each. Set by hand."""
+
+CONDENSE_SHARE = 0.25
+"""Share of the time that condensing may take. Set by hand."""
+BOUND_SHARE = 0.3
+"""Share of the time after it that the bound may take, in a thread of its own. Set by hand."""
+CLOSING_FACTOR = 8.0
+"""The answer is restored and checked in this many times the time of one evaluation of the condensed problem. Set by
+hand."""
+PROVEN_GAP = 1e-9
+"""Relative gap that is rounding."""
+PRUNING_MARGIN = 1e-9
+"""A strategy is in no better choice when its bound exceeds the best cost by this share: more than rounding."""
+ILP_VARIABLES = 250_000
+"""Variables up to which HiGHS tries to prove the answer beside the annealing. Set by hand."""
