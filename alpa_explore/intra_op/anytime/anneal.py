@@ -87,7 +87,7 @@ class _Search:
         self.edges = np.array(problem.edges, dtype=np.int64).reshape(-1, 2)
         self.capped = (*self.flat[:3], np.minimum(self.flat[3], self.ceiling), *self.flat[4:])
         self.node_costs = np.minimum(self.flat[1], self.ceiling)
-        _, begin, end, first, amounts, _, _, owner = self.segments.usage
+        _, _, _, first, amounts, _, _, owner = self.segments.usage
         counts = np.diff(np.append(first, len(amounts)))
         self.segment_of = np.repeat(np.arange(len(first)), counts)
         self.entry = self.flat[0][owner][self.segment_of] + np.arange(len(amounts)) - first[self.segment_of]

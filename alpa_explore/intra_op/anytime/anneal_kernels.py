@@ -136,7 +136,7 @@ def give_way(
     Returns (node, strategy, change of cost); node −1 where none frees any. Nothing is changed. Bytes beyond the
     overflow are worth nothing.
     """
-    segments, begin, end, first, amounts, alive, alive_segment, segment_node = usage
+    _, begin, end, first, amounts, alive, alive_segment, segment_node = usage
     nodes = flat[0]
     time, overflow = fullest(profile)
     block = time >> BLOCK_BITS

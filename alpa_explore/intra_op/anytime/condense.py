@@ -1,7 +1,7 @@
 """Condense a problem with a memory limit: nodes whose strategy follows from a neighbour's become part of it.
 
-    follower      node b, where for every strategy of its neighbour a only one strategy of b can be in a best choice: the
-                  only legal one; or, where a is b's only neighbour, a cheapest one that also holds least memory
+    follower      node b, where for every strategy of its neighbour a only one strategy of b can be in a best choice:
+                  the only legal one; or, where a is b's only neighbour, a cheapest one that also holds least memory
     dominance     a strategy is dropped when another one is never worse, in cost (see `reduction.dominance`) and in
                   the bytes of every item
 
@@ -59,7 +59,8 @@ def condense(
 ) -> Condensed:
     """Merge followers and drop dominated strategies until neither is left; node v has the strategies `kept[v]` only.
 
-    What is not done by `deadline` (of time.perf_counter) is left out. Raises Contradiction where no legal choice is left.
+    What is not done by `deadline` (of time.perf_counter) is left out. Raises Contradiction where no legal choice is
+    left.
     """
     state = _State(problem, memory, kept)
     state.merge_followers(deadline)

@@ -5,7 +5,7 @@
    another one prices and messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on
    the strategies that the bounds leave where these are few, else annealing with another seed.
 
-The other thread is left to itself when it does not end by the deadline; what it found before counts.
+The answer does not wait for the other thread, which ends after its current step; what it found before counts.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def anytime_search(
     condensed = condense(problem, memory, kept, now + tuning.CONDENSE_SHARE * (deadline - now))
     found = _Found(condensed)
     deadline -= found.closing_seconds
-    helper = threading.Thread(
-        target=_bound_then_anneal, args=(condensed, found, deadline), name="alpa-explore bound", daemon=True
-    )
+    helper = threading.Thread(target=_bound_then_anneal, args=(condensed, found, deadline), name="alpa-explore bound")
     interrupted = False
     try:
         helper.start()
@@ -146,7 +144,7 @@ def _bound_then_anneal(condensed: Condensed, found: _Found, deadline: float) -> 
         if smaller.variables <= tuning.ILP_VARIABLES:
             _proof(smaller, memory.restricted(kept), kept, found, best, deadline)
             found.check()
-    except (_Closed, SolverError):
+    except _Closed:
         return
     _annealing(condensed, found, deadline, 2, result.choices)
 
@@ -161,8 +159,11 @@ def _proof(
 ) -> None:
     """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
-    remaining = max(deadline - time.perf_counter(), tuning.SHORTEST_ROUND_SECONDS)
-    ilp = solve_highs_direct(smaller, memory=memory, time_limit_seconds=remaining, start=start, gap=tuning.PROVEN_GAP)
+    seconds = tuning.PROOF_SHARE * (deadline - time.perf_counter())
+    try:
+        ilp = solve_highs_direct(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
+    except SolverError:
+        return  # no choice in time
     if ilp.status is Status.INFEASIBLE:
         found.bound = math.inf if best is None else found.cost
         raise _Closed

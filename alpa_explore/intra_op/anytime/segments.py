@@ -24,7 +24,7 @@ class Segments:
 
     def profile(self, choices: Sequence[int] | Ints) -> Profile:
         """The bytes above the limit under `choices`, as the kernels update them."""
-        segments, begin, end, first, amounts = self.usage[:5]
+        _, begin, end, first, amounts = self.usage[:5]
         owner = self.usage[7]
         taken = amounts[first + np.asarray(choices, dtype=np.int64)[owner]]
         change = np.zeros(len(self.room) + 1)
@@ -68,7 +68,7 @@ def segments(memory: MemoryLimit, sizes: Sequence[int]) -> Segments:
                 change[low] += above
                 change[high] -= above
             level = change.cumsum(axis=0)
-            used = np.flatnonzero(level.any(axis=1)[:-1])
+            used = np.flatnonzero((level[:-1] != 0).any(axis=1))
             begin += cuts[used].tolist()
             end += cuts[used + 1].tolist()
             rows += list(level[used])
@@ -77,9 +77,9 @@ def segments(memory: MemoryLimit, sizes: Sequence[int]) -> Segments:
     first = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)[:-1]
     begins, ends_of = np.array(begin, dtype=np.int64), np.array(end, dtype=np.int64)
     blocks = max(1, -(-len(times) // (1 << BLOCK_BITS)))
-    low, high = begins >> BLOCK_BITS, (ends_of - 1) >> BLOCK_BITS
-    spans = high - low + 1
-    at_block = np.repeat(low, spans) + np.arange(spans.sum()) - np.repeat(np.cumsum(spans) - spans, spans)
+    first_block = begins >> BLOCK_BITS
+    spans = ((ends_of - 1) >> BLOCK_BITS) - first_block + 1
+    at_block = np.repeat(first_block, spans) + np.arange(spans.sum()) - np.repeat(np.cumsum(spans) - spans, spans)
     order = np.argsort(at_block, kind="stable")
     return Segments(
         usage=(

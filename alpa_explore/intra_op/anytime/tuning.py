@@ -1,7 +1,8 @@
 """Tuning constants of this room. None of them can make an answer wrong."""
 
 FOLLOWER_GROWTH = 1
-"""A follower with more than two edges is merged only into a node with at most this many times its strategies. Set by hand."""
+"""A follower with more than two edges is merged only into a node with at most this many times its strategies. Set by
+hand."""
 DOMINANCE_WORK = 2_000_000
 """Nodes that would take more comparisons of entries are not tested for dominated strategies. Set by hand: all of the
 largest public problem of the contest took 40 s, with this cap it takes two."""
@@ -17,7 +18,8 @@ SHORTEST_ROUND_SECONDS = 0.2
 PRICED_SHARE = 0.6
 """Share of a round without the limit, at rising prices. Set by hand."""
 HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
-"""Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by hand."""
+"""Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by
+hand."""
 PRICE_RATE = 0.6
 """By how much the logarithm of a price grows in a slice at most. Set by hand."""
 PRICE_RATE_FALL = 0.9
@@ -54,5 +56,8 @@ PROVEN_GAP = 1e-9
 """Relative gap that is rounding."""
 PRUNING_MARGIN = 1e-9
 """A strategy is in no better choice when its bound exceeds the best cost by this share: more than rounding."""
-ILP_VARIABLES = 250_000
+ILP_VARIABLES = 100_000
 """Variables up to which HiGHS tries to prove the answer beside the annealing. Set by hand."""
+PROOF_SHARE = 0.4
+"""Share of the remaining time that it is given: it may take twice as long, as it looks at the clock rarely. Set by
+hand."""
