@@ -137,8 +137,8 @@ def _bound_then_anneal(condensed: Condensed, found: _Found, deadline: float) -> 
         if result.choices is not None and is_legal(problem, result.choices) and memory.allows(result.choices):
             found.add(Annealed(choices=result.choices, cost=problem.evaluate(result.choices), overflow=0.0))
         found.check()
-        best = found.choices
-        threshold = found.cost * (1 + tuning.PRUNING_MARGIN)
+        with found.lock:
+            best, threshold = found.choices, found.cost * (1 + tuning.PRUNING_MARGIN)
         kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
         smaller = restricted(problem, kept)
         if smaller.variables <= tuning.ILP_VARIABLES:
