@@ -57,10 +57,10 @@ def anneal_within(
     search = _Search(problem, memory, deadline, seed, improved, check)
     search.begin(start)
     if search.free.size:
-        share = tuning.FIRST_ROUND_SHARE
+        share, hot = tuning.FIRST_ROUND_SHARE, tuning.HOT
         while search.left() > 0:
-            search.round(time.perf_counter() + max(share * search.left(), tuning.SHORTEST_ROUND_SECONDS))
-            share = 1.0
+            search.round(time.perf_counter() + max(share * search.left(), tuning.SHORTEST_ROUND_SECONDS), hot)
+            share, hot = 1.0, tuning.REHEATED
     return search.answer()
 
 
@@ -125,12 +125,12 @@ class _Search:
             self.profile = self.segments.profile(self.choices)
             self.record()
 
-    def round(self, until: float) -> None:
-        """Steps 2 to 4, until the time `until`."""
+    def round(self, until: float, hot: float) -> None:
+        """Steps 2 to 4 from the temperature `hot`, until the time `until`."""
         began = time.perf_counter()
         until = min(until, self.deadline)
         priced_until = began + tuning.PRICED_SHARE * (until - began)
-        hot, cold, coldest = tuning.HOT, tuning.COLD, tuning.COLDEST
+        cold, coldest = tuning.COLD, tuning.COLDEST
         room = np.maximum(self.segments.room, tuning.LEAST_ROOM_SHARE * max(self.segments.room.max(), 1.0))
         while (now := time.perf_counter()) < priced_until:
             x = (now - began) / (priced_until - began)

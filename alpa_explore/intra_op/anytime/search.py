@@ -14,6 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,9 @@ def anytime_search(
     condensed = condense(problem, memory, kept, now + tuning.CONDENSE_SHARE * (deadline - now))
     found = _Found(condensed)
     deadline -= found.closing_seconds
-    helper = threading.Thread(target=_bound_then_anneal, args=(condensed, found, deadline), name="alpa-explore bound")
+    helper = threading.Thread(
+        target=_bound_then_anneal, args=(condensed, found, deadline), name="alpa-explore bound", daemon=True
+    )
     interrupted = False
     try:
         helper.start()
@@ -142,7 +145,11 @@ def _bound_then_anneal(condensed: Condensed, found: _Found, deadline: float) -> 
         kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
         smaller = restricted(problem, kept)
         if smaller.variables <= tuning.ILP_VARIABLES:
-            _proof(smaller, memory.restricted(kept), kept, found, best, deadline)
+            arguments = (smaller, memory.restricted(kept), kept, found, best, deadline)
+            # Python may end while this thread runs, but not while HiGHS does: it would abort the process.
+            proof = threading.Thread(target=_proof, args=arguments, name="alpa-explore proof")
+            proof.start()
+            proof.join()
             found.check()
     except _Closed:
         return
@@ -166,9 +173,10 @@ def _proof(
         return  # no choice in time
     if ilp.status is Status.INFEASIBLE:
         found.bound = math.inf if best is None else found.cost
-        raise _Closed
+        return
     if ilp.choices and memory.allows(ilp.choices):
         choices = unrestricted_choices(kept, ilp.choices)
         with found.lock:
             found.bound = max(found.bound, min(ilp.bound, found.cost))
-        found.add(Annealed(choices=choices, cost=ilp.objective, overflow=0.0))
+        with suppress(_Closed):
+            found.add(Annealed(choices=choices, cost=ilp.objective, overflow=0.0))

@@ -20,6 +20,8 @@ PRICED_SHARE = 0.6
 HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
 """Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by
 hand."""
+REHEATED = 0.05
+"""Temperature at the beginning of a later round. Set by hand."""
 PRICE_RATE = 0.6
 """By how much the logarithm of a price grows in a slice at most. Set by hand."""
 PRICE_RATE_FALL = 0.9
