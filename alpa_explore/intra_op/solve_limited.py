@@ -61,11 +61,16 @@ def solve_limited(
 
     "auto" takes the steps above; other solvers get the whole problem as one ILP or cost function network. A problem
     without a choice has Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises
-    OptionError for a solver that cannot take a memory limit, SolverError when the time limit was reached before any
+    OptionError for a solver that cannot take a memory limit and a time limit that is not
+    positive, SolverError when the time limit was reached before any
     choice was found.
     """
     started = time.perf_counter()
     check_solver(solver)
+    if time_limit_seconds is not None and not time_limit_seconds > 0:
+        raise OptionError(
+            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
+        )
     if solver == "auto":
         if time_limit_seconds is None and problem.variables <= bounds_tuning.LARGEST_ILP_VARIABLES:
             return _auto(problem, memory, started, gap, bound)
