@@ -10,6 +10,7 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     ilp                                             Eq. 1 as an ILP: PuLP, HiGHS, toulbar2
     memory, composition                             time against memory; all layer ranges of a mesh together
     solve                                           `solve`: the steps of each solver
+    anytime                                         under a memory limit by a deadline: condensing, annealing, a bound
     solve_limited, regrets, conflicts               under a memory limit; costs of alternatives; why it is infeasible
     formulations                                    other formulations of the same stage, compared with the exact one
 

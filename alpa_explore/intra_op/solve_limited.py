@@ -8,7 +8,8 @@
 5. Otherwise HiGHS solves Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the
    bounds of the price search exclude, unless the problem is too large for HiGHS.
 
-A time limit ends 4 and 5 early; the incumbent is then returned with the lower bound that was proven.
+With a time limit, and for problems of more than LARGEST_ILP_VARIABLES, step 2 is followed by `anytime.search` instead:
+the best choice that is found by then, with the lower bound that was proven.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import numpy as np
 
 from alpa_explore.errors import OptionError, SolverError
 from alpa_explore.intra_op import tuning
+from alpa_explore.intra_op.anytime.search import anytime_search
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
@@ -50,22 +51,31 @@ def solve_limited(
     *,
     gap: float = 0.0,
     bound: float | None = None,
+    keep_when_interrupted: bool = False,
 ) -> ShardingSolution:
     """A least-cost choice for `problem` within `memory`.
 
     Where it would take an ILP of more than tuning.EASY_ILP_VARIABLES, a choice within a relative `gap` of the optimum
     is enough. `bound` is a known lower bound on the least cost without the limit; where it is given, step 1 is left
-    out.
+    out. With `keep_when_interrupted`, Ctrl-C under a time limit ends the search with the best choice so far.
 
     "auto" takes the steps above; other solvers get the whole problem as one ILP or cost function network. A problem
     without a choice has Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises
-    OptionError for a solver that cannot take a memory limit, SolverError when the time limit was reached before any
+    OptionError for a solver that cannot take a memory limit and a time limit that is not
+    positive, SolverError when the time limit was reached before any
     choice was found.
     """
     started = time.perf_counter()
     check_solver(solver)
+    if time_limit_seconds is not None and not time_limit_seconds > 0:
+        raise OptionError(
+            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
+        )
     if solver == "auto":
-        return _auto(problem, memory, started, time_limit_seconds, gap, bound)
+        if time_limit_seconds is None and problem.variables <= bounds_tuning.LARGEST_ILP_VARIABLES:
+            return _auto(problem, memory, started, gap, bound)
+        deadline = started + (tuning.ANYTIME_SECONDS if time_limit_seconds is None else time_limit_seconds)
+        return _anytime(problem, memory, started, deadline, keep_when_interrupted)
     if solver not in _WHOLE_PROBLEM_SOLVERS:
         raise OptionError(
             f"The solver '{solver}' cannot take a memory limit",
@@ -89,14 +99,12 @@ def _auto(
     problem: ShardingProblem,
     memory: MemoryLimit,
     started: float,
-    time_limit_seconds: float | None,
     gap: float,
     known_bound: float | None,
 ) -> ShardingSolution:
-    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
     unlimited_bound = -math.inf if known_bound is None else known_bound
     if known_bound is None and problem.variables <= tuning.UNLIMITED_FIRST_VARIABLES:
-        unlimited = _solve_unlimited(problem, time_limit_seconds)
+        unlimited = _solve_unlimited(problem)
         if unlimited is not None:
             fits = unlimited.status is Status.OPTIMAL and memory.allows(unlimited.choices)
             if fits or unlimited.status is Status.INFEASIBLE:
@@ -110,7 +118,7 @@ def _auto(
     except Contradiction:
         return infeasible(solver="auto", started=started)
     core_bound = unlimited_bound - reduced.constant
-    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, deadline, gap)
+    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, gap)
     if answer.bound == math.inf:
         return infeasible(solver="auto", started=started, variables=answer.variables, constraints=answer.constraints)
     if answer.choices is None:
@@ -128,7 +136,7 @@ def _auto(
         objective=objective,
         bound=objective if optimal else bound,
         solver="auto",
-        status=Status.OPTIMAL if optimal else Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.UNPROVEN,
+        status=Status.OPTIMAL if optimal else Status.UNPROVEN,
         seconds=time.perf_counter() - started,
         variables=answer.variables,
         constraints=answer.constraints,
@@ -146,11 +154,9 @@ class _CoreAnswer:
     constraints: int = 0
 
 
-def _solve_core(
-    core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float, gap: float
-) -> _CoreAnswer:
+def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, gap: float) -> _CoreAnswer:
     """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
-    result = price_search(core, memory, _price_search_deadline(deadline, core.variables))
+    result = price_search(core, memory, time.perf_counter() + tuning.PRICE_SEARCH_SECONDS)
     best = result.choices
     best_cost = math.inf if best is None else core.evaluate(best)
     bound = max(result.bound, known_bound)
@@ -163,17 +169,8 @@ def _solve_core(
     closed = best is not None and best_cost - bound <= target_gap * abs(best_cost)
     if closed or smaller.variables > bounds_tuning.LARGEST_ILP_VARIABLES:
         return _CoreAnswer(choices=best, bound=bound)
-    remaining = None
-    if deadline != math.inf:
-        remaining = max(ilp_tuning.MIN_TIME_LIMIT_SECONDS, deadline - time.perf_counter())
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
-    try:
-        ilp = solve_highs_direct(smaller, memory=limit, time_limit_seconds=remaining, start=start, gap=target_gap)
-    except SolverError:
-        # The time limit was reached before the ILP had any choice: that of the price search stands, if there is one.
-        if best is None:
-            raise
-        return _CoreAnswer(choices=best, bound=bound)
+    ilp = solve_highs_direct(smaller, memory=limit, start=start, gap=target_gap)
     if ilp.status is Status.INFEASIBLE:
         return _CoreAnswer(choices=None, bound=math.inf, variables=ilp.variables, constraints=ilp.constraints)
     # Choices with an excluded strategy do not cost less than the best.
@@ -183,22 +180,46 @@ def _solve_core(
     return _CoreAnswer(choices=best, bound=bound, variables=ilp.variables, constraints=ilp.constraints)
 
 
-def _solve_unlimited(problem: ShardingProblem, time_limit_seconds: float | None) -> ShardingSolution | None:
-    """The answer without the limit, in a share of the time; None when no choice was found by then."""
-    share = None if time_limit_seconds is None else time_limit_seconds * tuning.UNLIMITED_TIME_SHARE
+def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
+    """The answer without the limit; None when no choice was found."""
     try:
-        return solve(problem, time_limit_seconds=share)
+        return solve(problem)
     except SolverError:
-        # No legal choice in time: the search under the limit begins without its bound.
+        # No legal choice: the search under the limit begins without its bound.
         return None
 
 
-def _price_search_deadline(deadline: float, variables: int) -> float:
-    """When the price search must leave the rest of the time to the ILP; `deadline` where no ILP will be tried."""
-    if variables > bounds_tuning.LARGEST_ILP_VARIABLES:
-        return deadline
-    now = time.perf_counter()
-    return now + min(tuning.PRICE_SEARCH_SECONDS, tuning.PRICE_SEARCH_TIME_SHARE * (deadline - now))
+def _anytime(
+    problem: ShardingProblem, memory: MemoryLimit, started: float, deadline: float, keep_when_interrupted: bool
+) -> ShardingSolution:
+    """The best choice by the deadline."""
+    try:
+        kept = _possible_strategies(problem, memory)
+        result = anytime_search(problem, memory, kept, deadline, keep_when_interrupted=keep_when_interrupted)
+    except Contradiction:
+        return infeasible(solver="auto", started=started)
+    if result.choices is None and result.bound == math.inf:
+        return infeasible(solver="auto", started=started)
+    if result.choices is None:
+        least = f"the least usage found is {memory.limit + result.overflow:,.0f}"
+        raise SolverError(
+            "No choice within the memory limit was found",
+            found=f"{least if result.overflow < math.inf else 'no legal choice'}, the limit {memory.limit:,.0f}",
+            remedy="Give it more time, or a larger limit.",
+        )
+    objective = problem.evaluate(result.choices)
+    optimal = objective - result.bound <= tuning.PROVEN_GAP * abs(objective)
+    solution = ShardingSolution(
+        choices=result.choices,
+        objective=objective,
+        bound=objective if optimal else result.bound,
+        solver="auto",
+        status=Status.OPTIMAL if optimal else Status.TIME_LIMIT,
+        seconds=0.0,
+        variables=0,
+        constraints=0,
+    )
+    return replace(_checked(problem, memory, solution), seconds=time.perf_counter() - started)
 
 
 def _checked(problem: ShardingProblem, memory: MemoryLimit, solution: ShardingSolution) -> ShardingSolution:

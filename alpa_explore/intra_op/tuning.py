@@ -3,14 +3,13 @@
 UNLIMITED_FIRST_VARIABLES = 10**6
 """Variables of Eq. 1 up to which `solve_limited` first computes the optimum without the memory limit. Set by hand;
 halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
-UNLIMITED_TIME_SHARE = 1 / 4
-"""The share of a time limit that this may take."""
+
+ANYTIME_SECONDS = 60.0
+"""Time for a problem with a memory limit that is too large for an ILP, where no time limit is given. Set by hand."""
 
 PRICE_SEARCH_SECONDS = 20.0
 """Time limit of the price search where an ILP can still prove the answer. Set by hand; halved or doubled it changes the
 time of benchmarks/tuning_constants.py by less than 7 %."""
-PRICE_SEARCH_TIME_SHARE = 0.4
-"""The share of the remaining time that it may take there."""
 
 EASY_ILP_VARIABLES = 25_000
 """Variables of an ILP that HiGHS solves in a second or so: up to here it closes the gap entirely, beyond it to the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from alpa_explore.intra_op.iopddl.files import ProblemFile
     from alpa_explore.intra_op.problem.solution import ShardingSolution
 
+EVALUATION_SECONDS = 3e-6
+"""Time for a node or an edge when an answer is evaluated, printed and the process ends. Set by hand."""
 LEAST_LIMIT_SECONDS = 30.0
 """Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
 
@@ -33,7 +36,14 @@ def add(commands: Any) -> None:
         help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
     )
     parser.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds with the best solution so far"
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="stop after so many seconds, with the start and the reading of the file, with the best solution so far"
+        " (with a memory limit, problems of more than three million costs stop after a minute where none is given)",
+    )
+    parser.add_argument(
+        "--best-so-far", action="store_true", help="with a memory limit: Ctrl-C prints the best solution found so far"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
     parser.set_defaults(run=run)
@@ -41,16 +51,21 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Solve, check, print; exit code 1 when the problem is infeasible."""
-    from alpa_explore.intra_op.iopddl.files import read_problem
+    started = time.perf_counter() - time.process_time()
+    from alpa_explore.intra_op.iopddl.files import read_document, read_problem
     from alpa_explore.intra_op.problem.solution import Status
     from alpa_explore.intra_op.solve import solve
     from alpa_explore.intra_op.solve_limited import solve_limited
 
-    file = read_problem(options.file)
+    data = read_document(options.file)
+    file = read_problem(options.file, data)
+    remaining = _remaining(options.time_limit, started, file)
     if file.memory is None:
-        solution = solve(file.problem, options.solver, options.time_limit)
+        solution = solve(file.problem, options.solver, remaining)
     else:
-        solution = solve_limited(file.problem, file.memory, options.solver, options.time_limit)
+        solution = solve_limited(
+            file.problem, file.memory, options.solver, remaining, keep_when_interrupted=options.best_so_far
+        )
     answer: dict[str, Any] = {
         "file": options.file,
         "name": file.problem.name,
@@ -72,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     if solution.status is Status.INFEASIBLE:
         answer |= _reason(file, options.time_limit)
     else:
-        answer |= _evaluated(options.file, solution, limited=file.memory is not None)
+        answer |= _evaluated(options.file, data, solution, limited=file.memory is not None)
     if options.json:
         print_json(answer)
     else:
@@ -97,13 +112,34 @@ def _reason(file: ProblemFile, time_limit: float | None) -> dict[str, Any]:
     return {"least_limit": least, "advice": advice}
 
 
-def _evaluated(path: str, solution: ShardingSolution, *, limited: bool) -> dict[str, Any]:
+def _remaining(time_limit: float | None, started: float, file: ProblemFile) -> float | None:
+    """Seconds left for the solver: without the start, the reading, and the evaluation of the answer.
+
+    Raises SolverError when none are left.
+    """
+    from alpa_explore.errors import SolverError
+
+    if time_limit is None or not time_limit > 0:
+        return time_limit  # the solver says what is wrong with it
+    # The answer is evaluated by Python alone, entry after entry.
+    closing = EVALUATION_SECONDS * (len(file.problem.node_costs) + len(file.problem.edges))
+    used = time.perf_counter() - started
+    if used + closing >= time_limit:
+        raise SolverError(
+            "The time limit was reached before the search began",
+            found=f"{units.seconds(used)} to start and to read the file, {time_limit:g} s allowed",
+            remedy="Give it more time.",
+        )
+    return time_limit - used - closing
+
+
+def _evaluated(path: str, data: dict[str, Any], solution: ShardingSolution, *, limited: bool) -> dict[str, Any]:
     """The objective, bound and choices of a solution, evaluated from the file alone. SolverError if they disagree."""
     from alpa_explore.errors import SolverError
     from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
     from alpa_explore.intra_op.problem.solution import Status
 
-    evaluation = evaluate_file(path, solution.choices)
+    evaluation = evaluate_file(path, solution.choices, data)
     agrees = abs(evaluation.cost - solution.objective) <= 1e-6 * abs(solution.objective)
     if not (evaluation.legal and evaluation.fits and agrees):
         raise SolverError(

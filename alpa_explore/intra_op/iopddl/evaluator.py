@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from alpa_explore.intra_op.iopddl.files import parse_problem
 
@@ -32,9 +33,14 @@ class Evaluation:
         return self.limit is None or self.peak <= self.limit
 
 
-def evaluate_file(path: str | os.PathLike[str], choices: Sequence[int]) -> Evaluation:
-    """Cost and peak of `choices` (one strategy per node) for the problem in the file at `path`."""
-    problem = parse_problem(path)
+def evaluate_file(
+    path: str | os.PathLike[str], choices: Sequence[int], data: dict[str, Any] | None = None
+) -> Evaluation:
+    """Cost and peak of `choices` (one strategy per node) for the problem in the file at `path`.
+
+    `data` is the document of `read_document`, where it was already read.
+    """
+    problem = parse_problem(path, data)
     nodes, edges = problem["nodes"], problem.get("edges", {"nodes": [], "costs": []})
     chosen_costs = [costs[k] for costs, k in zip(nodes["costs"], choices, strict=True)]
     for (a, b), costs in zip(edges["nodes"], edges["costs"], strict=True):

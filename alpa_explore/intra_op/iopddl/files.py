@@ -9,6 +9,7 @@ strangers: size and shape are checked, and nothing in them is executed.
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import math
@@ -28,7 +29,7 @@ from alpa_explore.numerics.arrays import Floats
 def parse_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
     """The problem of a file as plain JSON values; `data` is the whole document, where it was already parsed."""
     if data is None:
-        data = _object(_parse(path), "the file", path)
+        data = read_document(path)
     return _object(data.get("problem", data), "problem", path)
 
 
@@ -42,12 +43,28 @@ class ProblemFile(NamedTuple):
     """The proven optimum, where the file has one."""
 
 
-def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
-    """The problem in a .json or .json.gz file.
+def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The whole document in a .json or .json.gz file, as plain JSON values.
+
+    Raises AlpaExploreError when the file is missing, too large or not JSON.
+    """
+    # Millions of small lists are made, and none is garbage: collecting takes as long as reading.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _object(_parse(path), "the file", path)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def read_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> ProblemFile:
+    """The problem in a .json or .json.gz file; `data` is the whole document, where it was already read.
 
     Raises AlpaExploreError when the file is missing, too large or damaged.
     """
-    data = _object(_parse(path), "the file", path)
+    if data is None:
+        data = read_document(path)
     problem = parse_problem(path, data)
     nodes = _object(problem.get("nodes"), "nodes", path)
     edges = _object(problem.get("edges", {"nodes": [], "costs": []}), "edges", path)

@@ -1,0 +1,182 @@
+"""`anytime_search`: the best choice within a memory limit that is found by a deadline, and a lower bound.
+
+1. `condense`: nodes that follow from a neighbour become part of it.
+2. Two searches at a time, as many as the two cores of a small machine: annealing (`anneal_within`) in this thread; in
+   another one prices and messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on
+   the strategies that the bounds leave where these are few, else annealing with another seed.
+
+The answer does not wait for the other thread, which ends after its current step; what it found before counts.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.anytime import tuning
+from alpa_explore.intra_op.anytime.anneal import Annealed, anneal_within
+from alpa_explore.intra_op.anytime.condense import Condensed, condense
+from alpa_explore.intra_op.bounds.descend import is_legal, simple_bound
+from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
+from alpa_explore.intra_op.memory.price_search import price_search
+from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
+from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.numerics.arrays import Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnytimeResult:
+    """The best choice found, if any, and a lower bound on the least cost within the limit."""
+
+    choices: Choices | None
+    bound: float
+    """inf where it is proven that no choice fits."""
+    overflow: float
+    """The fewest bytes by which a choice that was looked at exceeds the limit; 0 where one fits."""
+    interrupted: bool = False
+
+
+def anytime_search(
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    kept: Sequence[Ints],
+    deadline: float,
+    *,
+    keep_when_interrupted: bool = False,
+) -> AnytimeResult:
+    """Search until `deadline` (of time.perf_counter), or until the bound is reached; node v has the strategies
+    `kept[v]` only.
+
+    With `keep_when_interrupted`, Ctrl-C ends the search early and the best choice so far is the answer; without one so
+    far, and without the flag, KeyboardInterrupt is raised. Raises Contradiction where no choice is legal.
+    """
+    now = time.perf_counter()
+    condensed = condense(problem, memory, kept, now + tuning.CONDENSE_SHARE * (deadline - now))
+    found = _Found(condensed)
+    deadline -= found.closing_seconds
+    helper = threading.Thread(
+        target=_bound_then_anneal, args=(condensed, found, deadline), name="alpa-explore bound", daemon=True
+    )
+    interrupted = False
+    try:
+        helper.start()
+        _annealing(condensed, found, deadline, seed=1)
+        helper.join(max(deadline - time.perf_counter(), 0.0))
+    except KeyboardInterrupt:
+        if not keep_when_interrupted or found.choices is None:
+            raise
+        interrupted = True
+    finally:
+        found.over = True
+    return AnytimeResult(
+        choices=None if found.choices is None else condensed.restore(found.choices),
+        bound=found.bound if found.choices is None else min(found.bound, found.cost),
+        overflow=found.overflow,
+        interrupted=interrupted,
+    )
+
+
+class _Closed(Exception):
+    """The search is over: the bound is reached, or the other thread has been told to stop."""
+
+
+class _Found:
+    """The best of both threads; mutable, and guarded by a lock."""
+
+    def __init__(self, condensed: Condensed) -> None:
+        self.lock = threading.Lock()
+        began = time.perf_counter()
+        self.bound = simple_bound(condensed.problem)
+        self.choices: Choices | None = None
+        self.cost, self.overflow = math.inf, math.inf
+        self.over = False
+        # The answer is restored, evaluated and checked after the deadline of the search: as long as this takes.
+        first = (0,) * len(condensed.nodes)
+        condensed.problem.evaluate(first)
+        condensed.memory.peak(first)
+        self.closing_seconds = tuning.CLOSING_FACTOR * (time.perf_counter() - began)
+
+    def add(self, annealed: Annealed) -> None:
+        """Take what one of them found; raises _Closed when nothing better can be."""
+        with self.lock:
+            self.overflow = min(self.overflow, annealed.overflow)
+            if annealed.choices is not None and annealed.cost < self.cost:
+                self.choices, self.cost = annealed.choices, annealed.cost
+            self.check()
+
+    def check(self) -> None:
+        """Raise _Closed when nothing better can be found, or nobody waits for it."""
+        closed = self.cost < math.inf and self.cost - self.bound <= tuning.PROVEN_GAP * abs(self.cost)
+        if self.over or closed or self.bound == math.inf:
+            raise _Closed
+
+
+def _annealing(condensed: Condensed, found: _Found, deadline: float, seed: int, start: Choices | None = None) -> None:
+    try:
+        result = anneal_within(
+            condensed.problem, condensed.memory, deadline, seed, start, improved=found.add, check=found.check
+        )
+        found.add(result)
+    except _Closed:
+        return
+
+
+def _bound_then_anneal(condensed: Condensed, found: _Found, deadline: float) -> None:
+    problem, memory = condensed.problem, condensed.memory
+    now = time.perf_counter()
+    result = price_search(problem, memory, now + tuning.BOUND_SHARE * (deadline - now))
+    try:
+        with found.lock:
+            found.bound = max(found.bound, result.bound)
+        if result.choices is not None and is_legal(problem, result.choices) and memory.allows(result.choices):
+            found.add(Annealed(choices=result.choices, cost=problem.evaluate(result.choices), overflow=0.0))
+        found.check()
+        with found.lock:
+            best, threshold = found.choices, found.cost * (1 + tuning.PRUNING_MARGIN)
+        kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
+        smaller = restricted(problem, kept)
+        if smaller.variables <= tuning.ILP_VARIABLES:
+            arguments = (smaller, memory.restricted(kept), kept, found, best, deadline)
+            # Python may end while this thread runs, but not while HiGHS does: it would abort the process.
+            proof = threading.Thread(target=_proof, args=arguments, name="alpa-explore proof")
+            proof.start()
+            proof.join()
+            found.check()
+    except _Closed:
+        return
+    _annealing(condensed, found, deadline, 2, result.choices)
+
+
+def _proof(
+    smaller: ShardingProblem,
+    memory: MemoryLimit,
+    kept: Sequence[Ints],
+    found: _Found,
+    best: Choices | None,
+    deadline: float,
+) -> None:
+    """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
+    start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
+    seconds = tuning.PROOF_SHARE * (deadline - time.perf_counter())
+    try:
+        ilp = solve_highs_direct(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
+    except SolverError:
+        return  # no choice in time
+    if ilp.status is Status.INFEASIBLE:
+        found.bound = math.inf if best is None else found.cost
+        return
+    if ilp.choices and memory.allows(ilp.choices):
+        choices = unrestricted_choices(kept, ilp.choices)
+        with found.lock:
+            found.bound = max(found.bound, min(ilp.bound, found.cost))
+        with suppress(_Closed):
+            found.add(Annealed(choices=choices, cost=ilp.objective, overflow=0.0))

@@ -1,0 +1,65 @@
+"""Tuning constants of this room. None of them can make an answer wrong."""
+
+FOLLOWER_GROWTH = 1
+"""A follower with more than two edges is merged only into a node with at most this many times its strategies. Set by
+hand."""
+DOMINANCE_WORK = 2_000_000
+"""Nodes that would take more comparisons of entries are not tested for dominated strategies. Set by hand: all of the
+largest public problem of the contest took 40 s, with this cap it takes two."""
+DOMINANCE_AMOUNTS = 16
+"""Distinct amounts of an item that this estimate counts. Set by hand."""
+DOMINANCE_ROUNDS = 4
+"""Passes over the nodes that changed. Set by hand."""
+
+FIRST_ROUND_SHARE = 1.0
+"""Share of the time that the first round takes; the second takes what is left. Set by hand."""
+SHORTEST_ROUND_SECONDS = 0.2
+"""A round is not shorter than this. Set by hand."""
+PRICED_SHARE = 0.6
+"""Share of a round without the limit, at rising prices. Set by hand."""
+HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
+"""Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by
+hand."""
+REHEATED = 0.05
+"""Temperature at the beginning of a later round. Set by hand."""
+PRICE_RATE = 0.6
+"""By how much the logarithm of a price grows in a slice at most. Set by hand."""
+PRICE_RATE_FALL = 0.9
+"""Share of it that is gone at the end of the priced part. Set by hand."""
+FIRST_PRICE_SHARE = 0.1
+"""What the room at all times costs at the first prices, as a share of the first cost. Set by hand."""
+LEAST_PRICE_SHARE = 1e-9
+"""No price is below this share of the highest: it could not rise again. Set by hand."""
+LEAST_ROOM_SHARE = 1e-3
+"""Room below this share of the largest counts as this much where an overflow is compared with it. Set by hand."""
+FORBIDDEN_FACTOR = 10.0
+"""What a forbidden entry counts in the annealing, in the largest legal entries. Set by hand."""
+CHAIN_SHARE = 0.05
+"""Share of the moves that are chains. Set by hand."""
+LONGEST_CHAIN = 40
+"""Changes of a chain at most. Set by hand."""
+SAMPLES, REPAIR_SAMPLES = 20, 200
+"""Nodes looked at for the one that gives way, in a chain and in a repair. Set by hand."""
+MOST_REPAIRS = 100_000
+"""Changes of a repair at most. Set by hand."""
+FIRST_MOVES, LEAST_MOVES = 200, 20
+"""Moves of the first slice, and of any. Set by hand."""
+SLICE_SECONDS = 0.04
+"""Time of a slice: the prices and the temperature change after each. Set by hand."""
+
+CONDENSE_SHARE = 0.25
+"""Share of the time that condensing may take. Set by hand."""
+BOUND_SHARE = 0.3
+"""Share of the time after it that the bound may take, in a thread of its own. Set by hand."""
+CLOSING_FACTOR = 8.0
+"""The answer is restored and checked in this many times the time of one evaluation of the condensed problem. Set by
+hand."""
+PROVEN_GAP = 1e-9
+"""Relative gap that is rounding."""
+PRUNING_MARGIN = 1e-9
+"""A strategy is in no better choice when its bound exceeds the best cost by this share: more than rounding."""
+ILP_VARIABLES = 100_000
+"""Variables up to which HiGHS tries to prove the answer beside the annealing. Set by hand."""
+PROOF_SHARE = 0.4
+"""Share of the remaining time that it is given: it may take twice as long, as it looks at the clock rarely. Set by
+hand."""
