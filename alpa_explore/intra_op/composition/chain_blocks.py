@@ -70,7 +70,7 @@ def breaking_tensors(
 
 
 def cut_into_blocks(
-    layered: LayeredGraph, constants: Collection[int]
+    layered: LayeredGraph, constants: frozenset[int]
 ) -> tuple[LayeredGraph, tuple[int, ...], tuple[int, ...]]:
     """The graph in fragments, and for each fragment its layer and its block."""
     places = _places(layered, constants)
@@ -119,7 +119,7 @@ def _distant_pairs(parts: set[int]) -> set[tuple[int, int]]:
     return {(a, b) for a in parts for b in parts if b >= a + 2}
 
 
-def _places(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int, int]]:
+def _places(layered: LayeredGraph, constants: frozenset[int]) -> list[tuple[int, int]]:
     """(block, layer) of every operator; a backward operator has that of its forward operator."""
     graph = layered.graph
     forward = [o for o in graph.operators if o.phase is Phase.FORWARD]
@@ -135,7 +135,7 @@ def _places(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int
     return places
 
 
-def _live_tensors(layered: LayeredGraph, forward: Sequence[Operator], constants: Collection[int]) -> Ints:
+def _live_tensors(layered: LayeredGraph, forward: Sequence[Operator], constants: frozenset[int]) -> Ints:
     """How many forward tensors are alive across each operator's beginning; views and their base count once."""
     graph = layered.graph
     # Storage -> the operators where it is first made or read, and where it is last read.
@@ -143,7 +143,8 @@ def _live_tensors(layered: LayeredGraph, forward: Sequence[Operator], constants:
     for i, operator in enumerate(forward):
         for tensor in (*operator.inputs, *operator.outputs):
             base = layered.storage[tensor]
-            if graph.tensors[base].kind is not TensorKind.PARAMETER and tensor not in constants:
+            # A view of a constant, as of a rotary table in every block, is alive in its block only.
+            if graph.tensors[base].kind is not TensorKind.PARAMETER and constants.isdisjoint((tensor, base)):
                 lives[base] = (lives.get(base, (i, i))[0], i)
     change = np.zeros(len(forward) + 2, dtype=np.int64)
     for start, end in lives.values():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import fields
 from functools import cache
 from itertools import combinations_with_replacement
+from pathlib import Path
 
 import pytest
 import torch
@@ -215,6 +217,17 @@ def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
     table = skips(table=True)
     assert not table.is_chain(0, 2), "the table is made in layer 0 and read in layer 2"
     assert table.is_chain(1, 4), "in these layers it comes from outside"
+
+
+def test_rotary_tables_that_every_layer_views_leave_the_cuts_inside_layers(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    config = tmp_path / "config.json"
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 8, "vocab_size": 64, **sizes}))
+    graph = microbatch_graph(str(config), 4)
+    chain = chain_of(assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward))
+    assert len(chain.constants) == 2, "cosines and sines"
+    assert len(chain.parts(2, 2)) >= 4, "two blocks of attention and two MLPs"
 
 
 def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:
