@@ -182,8 +182,9 @@ CASES = {
         cluster="64x8:h100",
         batch=256,
         plans=(
-            Variant(num_microbatches=64, recompute="auto", submeshes="power-of-two"),
-            Variant(num_microbatches=64, recompute="auto", submeshes="power-of-two", turns=2),
+            # 16 layers, as the layouts; the default, 18, divides the 126 blocks evenly, but 64 nodes do not divide so.
+            Variant(num_microbatches=128, num_layers=16, recompute="auto", submeshes="power-of-two"),
+            Variant(num_microbatches=64, num_layers=16, recompute="auto", submeshes="power-of-two"),
         ),
         layouts=(
             Layout(
@@ -274,7 +275,7 @@ CASES = {
         model="deepseek-v3@4096",
         cluster="32x8:h100",
         batch=2048,
-        plans=(Variant(num_microbatches=128, recompute="auto", submeshes="power-of-two"),),
+        plans=(Variant(num_microbatches=128, recompute=True, num_layers=8, submeshes="power-of-two"),),
         layouts=(
             Layout(
                 text="TP 2, PP 8, EP 16, MBS 1, recomputed in full (there 1,024 GPUs, VP 4, EP 64, selectively)",
