@@ -65,6 +65,8 @@ class CostModel:
     _seen: dict[int, tuple[object, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
     """By `id` of the signature, which avoids hashing it; the value keeps the signature alive, so that its id is not
     reused."""
+    _whole: dict[int, tuple[PricedOperator, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
+    """By the id of the first, which the value keeps alive."""
     _pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
     """By the ids of two index arrays of one tensor; the value keeps them alive."""
     _beside: dict[tuple[int, int, float], tuple[Floats, Ints, Ints]] = field(
@@ -163,6 +165,26 @@ class CostModel:
                 self._operators[signature] = self._price(graph.operators[index], graph.tensors)
             self._seen[id(signature)] = signature, self._operators[signature]
         return self._seen[id(signature)][1]
+
+    def whole(self, priced: PricedOperator) -> PricedOperator:
+        """An operator of `operator` with the one strategy that divides nothing."""
+        if id(priced) not in self._whole:
+            place = next(i for i, s in enumerate(priced.strategies) if all(factor == "-" for factor in s.factors))
+            only = slice(place, place + 1)
+            self._whole[id(priced)] = (
+                priced,
+                PricedOperator(
+                    strategies=priced.strategies[only],
+                    seconds=priced.seconds[only],
+                    input_specs=tuple(specs[only] for specs in priced.input_specs),
+                    output_specs=tuple(specs[only] for specs in priced.output_specs),
+                    output_bytes=tuple(sizes[only] for sizes in priced.output_bytes),
+                    how=priced.how,
+                    reason=priced.reason,
+                    launching=None if priced.launching is None else priced.launching[only],
+                ),
+            )
+        return self._whole[id(priced)][1]
 
     def kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
         """The work of one device for `operator` under one of its strategies."""

@@ -1,10 +1,11 @@
 """A graph in layers as a chain of blocks: which block each node of a stage is in, which layer ranges are chains.
 
 A layer range is a chain when each of its blocks has edges to adjacent blocks only. A tensor that is read far away
-breaks the chain if it is made in the range (a rotary table, a skip over many layers) or if it is a parameter (a tied
-weight). If it comes from outside the range (a mask) it is a *constant*: a source that may as well be replicated where
-no reader gains by another spec. A short skip over a layer (to the shortcut of a residual block) breaks nothing where
-one block holds its readers. How the graph is cut into blocks is in `chain_blocks`.
+breaks the chain if it is made in the range (a skip over many layers) or if it is a parameter (a tied weight). If it
+comes from outside the range (a mask) it is a *constant*: a source that may as well be replicated where no reader gains
+by another spec. So is every table (`stage.tables`), which is whole on every device. A short skip over a layer (to the
+shortcut of a residual block) breaks nothing where one block holds its readers. How the graph is cut into blocks is in
+`chain_blocks`.
 """
 
 from __future__ import annotations
@@ -134,6 +135,14 @@ class Chain:
             if a.kind is NodeKind.SOURCE and a.subject not in self.constants:
                 owners[edge.a] = min(owners[edge.a], owners[edge.b])
         return tuple(owners)
+
+    def roles(self, problem: StageProblem, owners: Sequence[int]) -> tuple[int, ...]:
+        """`owners` with CONSTANT for tables as well: their operators belong to a block, and no edge of them does."""
+        tables = self.layered.tables
+        return tuple(
+            CONSTANT if node.kind is NodeKind.OPERATOR and node.subject in tables else owner
+            for node, owner in zip(problem.nodes, owners, strict=True)
+        )
 
     def workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
         """Start, end, and position among the outputs of all operators, block after block, of each temporary tensor."""

@@ -61,6 +61,8 @@ def breaking_tensors(
             parameter_breaks |= _distant_pairs(
                 layers | _gradient_parts(layered, parameter_at[tensor], layered.layer_of)
             )
+        elif producer in layered.tables:
+            constants.add(tensor)
         elif _distant_pairs(layers) and tensor not in short:
             constants.add(tensor)
             if producer is not None:
@@ -192,9 +194,11 @@ def _with_joined_blocks(
     for tensor, touching in _parts_touching(fragments, fragment_of).items():
         if tensor in parameter_at:
             touching |= _gradient_parts(fragments, parameter_at[tensor], fragment_of)
+        producer = graph.tensors[tensor].producer
+        if producer in fragments.tables:
+            continue
         if tensor in constants:
             # Near the layer that makes it, it is not a constant.
-            producer = graph.tensors[tensor].producer
             made = -2 if producer is None else layer_of[fragment_of[producer]]
             touching = {f for f in touching if abs(layer_of[f] - made) <= 1}
         groups.append(sorted(touching))

@@ -70,8 +70,9 @@ class BlockCutter:
             if key not in self._built:
                 problem = build_stage_problem(stage, self.model)
                 owner = self.chain.owners(problem)
-                left = separator(problem, owner, part.block - 1) if before else ()
-                right = separator(problem, owner, part.block) if after else ()
+                roles = self.chain.roles(problem, owner)
+                left = separator(problem, roles, part.block - 1) if before else ()
+                right = separator(problem, roles, part.block) if after else ()
                 # The block is number 1, its neighbours 0 and 2.
                 block_of = [CONSTANT if k == CONSTANT else k - part.block + 1 for k in owner]
                 self._built[key] = self._cut(problem, owner, block_of, {1: (left, right)}, ())
@@ -92,7 +93,7 @@ class BlockCutter:
         if key not in self._cuts:
             problem = build_stage_problem(stage, self.model)
             owner = self.chain.owners(problem)
-            shared = _shared_nodes(problem, owner)
+            shared = _shared_nodes(problem, self.chain.roles(problem, owner))
             numbers = {part.block - parts[0].block for part in parts if part not in ordinary}
             if shared is None:
                 self._cuts[key] = None
@@ -128,14 +129,15 @@ class BlockCutter:
         sharing = {owner[v] for e in problem.edges if e.a in shared or e.b in shared for v in (e.a, e.b)}
         low, high = min(sharing), max(sharing)
         block_of = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
+        roles = self.chain.roles(problem, block_of)
         edges_from: dict[int, list[Edge]] = {}
         for e in problem.edges:
-            edges_from.setdefault(min(block_of[e.a], block_of[e.b]), []).append(e)
+            edges_from.setdefault(min(roles[e.a], roles[e.b]), []).append(e)
 
         def right_of(block: int) -> tuple[int, ...]:
             if not low <= block < high:
                 return ()
-            return separator(problem, block_of, block, shared, edges_from.get(block, ()))
+            return separator(problem, roles, block, shared, edges_from.get(block, ()))
 
         separators = {k: (right_of(k - 1), right_of(k)) for k in range(low, high + 1) if k - first_block in numbers}
         cut = self._cut(problem, owner, block_of, separators, shared)
@@ -150,12 +152,13 @@ class BlockCutter:
         shared: tuple[int, ...],
     ) -> tuple[BlockSubproblem, ...] | None:
         """The blocks that have `separators`; `owner` orders their nodes."""
-        replicated = {v: _replicated(problem, v) for v, k in enumerate(block_of) if k == CONSTANT}
+        roles = self.chain.roles(problem, block_of)
+        replicated = {v: _replicated(problem, v) for v, k in enumerate(roles) if k == CONSTANT}
         if None in replicated.values():
             return None
         edges_of: dict[int, list[Edge]] = {i: [] for i in separators}
         for e in problem.edges:
-            if (payer := _paying_block(e, block_of, separators, shared)) in edges_of:
+            if (payer := _paying_block(e, roles, separators, shared)) in edges_of:
                 edges_of[payer].append(e)
         owned_by: dict[int, list[int]] = {i: [] for i in separators}
         for v in sorted(range(len(block_of)), key=owner.__getitem__):
@@ -254,7 +257,9 @@ def separator(
 
 
 def replicated_strategy(problem: StageProblem, v: int) -> int:
-    """The strategy of source v that is replicated along every mesh axis."""
+    """The strategy of constant v, a source or a table, that is replicated along every mesh axis."""
+    if problem.nodes[v].kind is NodeKind.OPERATOR:
+        return 0
     tensor = problem.stage.layered.graph.tensors[problem.nodes[v].subject]
     table = problem.model.reshard(tensor)
     specs = next(e.source_specs for e in problem.edges if e.a == v)

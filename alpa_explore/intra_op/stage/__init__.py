@@ -3,12 +3,14 @@
     recomputation   what the backward pass computes again: the names that users type
     segments        the runs of operators that are recomputed together, and what is held then
     in_kernel       tensors that fused kernels of the backward pass compute again
+    tables          what the forward pass computes from numbers alone, whole on every device
     layered_graph   LayeredGraph: the layer of every operator, what is held, what is recomputed
     stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
     stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
     host_time       the seconds of a microbatch at the pace of the slower of host and device
     liveness        when the tensors of a stage are alive: its workspace
     overlap         the part of a collective that is hidden behind computation
+    tuning          limits of stages
 
 A `StageProblem` holds every kind of cost separately; `StageProblem.at` combines them into a `ShardingProblem` for a
 number of microbatches and a price of memory. Imports `problem`, and of the packages below `graph`, `sharding` and

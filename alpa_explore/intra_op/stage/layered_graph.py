@@ -18,6 +18,7 @@ from alpa_explore.graph.low_precision import in_low_precision
 from alpa_explore.intra_op.stage.in_kernel import recomputed_in_kernel
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.segments import hold
+from alpa_explore.intra_op.stage.tables import table_operators
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 Place = TypeVar("Place", int, tuple[int, int])
@@ -54,6 +55,8 @@ class LayeredGraph:
     """The (storage) tensors that kernels of the backward pass compute again in place of reading them."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
+    tables: frozenset[int]
+    """Forward operators that make tables (`tables`): each device computes them whole."""
     spec_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
     """Operator -> its spec constraints; most operators have none."""
     stored_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
@@ -98,6 +101,7 @@ def assign_layers(
         recomputed_in_kernel(graph, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
     )
     operator_names = {o.name for o in graph.operators}
+    constraints = _by_name({o.index: o.name for o in graph.operators}, spec_constraints)
     stored_names = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operator_names}
     return LayeredGraph(
         graph=graph,
@@ -115,7 +119,8 @@ def assign_layers(
         else kept.held,
         in_kernel=in_kernel,
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
-        spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
+        tables=table_operators(graph, constraints),
+        spec_constraints=constraints,
         stored_constraints=_by_name(stored_names, spec_constraints),
     )
 

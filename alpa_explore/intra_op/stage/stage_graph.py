@@ -102,8 +102,10 @@ class StageSlicer:
         self._digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
             constraints = _anonymous(layered.spec_constraints.get(operator.index, ()))
-            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], constraints
-            products = [graph.signatures[p] for p in layered.products[operator.index] if p is not None]
+            index = operator.index
+            marks = index in layered.recomputed, index in layered.tables
+            rest = operator.phase.value, *marks, layered.uses[index], constraints
+            products = [graph.signatures[p] for p in layered.products[index] if p is not None]
             number = numbers.setdefault((id(signature), *rest, *map(id, products)), len(numbers))
             if number == len(self._digests):
                 self._digests.append(sha256(repr((signature, *rest, *products)).encode()).digest())

@@ -400,6 +400,8 @@ class _Builder:
     def add_operator(self, index: int) -> None:
         operator = self.graph.operators[index]
         priced = self.model.operator(self.graph, index)
+        if index in self.stage.layered.tables:
+            priced = self.model.whole(priced)
         if priced.how == "replicated":
             self.warnings.append(
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"

@@ -219,15 +219,35 @@ def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
     assert table.is_chain(1, 4), "in these layers it comes from outside"
 
 
-def test_rotary_tables_that_every_layer_views_leave_the_cuts_inside_layers(tmp_path: Path) -> None:
+def rotary(folder: Path) -> Chain:
+    """A Llama of Hugging Face, which computes its rotary tables in its first layer."""
     pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
-    config = tmp_path / "config.json"
+    config = folder / "config.json"
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
     config.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 8, "vocab_size": 64, **sizes}))
     graph = microbatch_graph(str(config), 4)
-    chain = chain_of(assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward))
-    assert len(chain.constants) == 2, "cosines and sines"
+    return chain_of(assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward))
+
+
+def test_rotary_tables_neither_break_a_chain_nor_hinder_cuts_inside_layers(tmp_path: Path) -> None:
+    chain = rotary(tmp_path)
+    names = {chain.layered.graph.operators[o].name.split("_")[0] for o in chain.layered.tables}
+    assert {"arange", "cos", "sin", "unsqueeze"} <= names
+    assert not chain.breaks
     assert len(chain.parts(2, 2)) >= 4, "two blocks of attention and two MLPs"
+
+
+def test_ranges_with_the_layer_that_computes_rotary_tables_cost_what_a_separate_solve_finds(tmp_path: Path) -> None:
+    chain, model, price = rotary(tmp_path), on((2, 2)), Price(0.25, 0.0, 1)
+    stage_of = slice_stages(chain.layered)
+    ranges = [(0, 0), (0, 2), (1, 2), (0, 3)]
+    (solutions,) = Composer(chain, stage_of, model).solve(ranges, [price])
+    for range_ in ranges:
+        problem, best = build_stage_problem(stage_of(*range_), model), solutions[range_]
+        assert best is not None
+        assert best.cost == pytest.approx(solve(problem.at(**price._asdict())).objective, rel=1e-9)
+        totals = problem.totals(whole_choice(chain, problem, best.block_choices))
+        assert totals.device_latency_at(price.inverse_b) == pytest.approx(best.cost, rel=1e-9)
 
 
 def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:

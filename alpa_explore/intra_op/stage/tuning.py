@@ -1,0 +1,7 @@
+"""Limits of stages."""
+
+from __future__ import annotations
+
+LARGEST_TABLE_BYTES = 1 << 26
+"""Largest tensor that counts as a table, which each device computes whole: a rotary table of 131,072 tokens (64 MiB)
+does, a causal mask of 8,192 x 8,192 numbers does not. Set by hand."""
