@@ -94,7 +94,7 @@ class StageCosts:
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
     bounds: Mapping[RangeKey, Mapping[int, float]] = field(default_factory=dict, hash=False)
     """For stages whose fastest candidate that fits is not proven optimal: microbatches held -> lower bound on the
-    seconds of every choice that fits, at the requested B."""
+    seconds of every choice that fits, at the requested B; for those on `screened` submeshes, at every B."""
     layer_flops: tuple[int, ...] = ()
     """Forward FLOPs of each layer."""
     received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
@@ -111,6 +111,9 @@ class StageCosts:
     are those of all copies."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
+    screened: frozenset[int] = frozenset()
+    """Submeshes whose stages have no candidates, because lower bounds that hold for every B exclude them from the best
+    pipeline at the requested B (`search.eager`)."""
 
     @property
     def recomputes(self) -> bool:

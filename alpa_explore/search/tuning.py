@@ -9,6 +9,10 @@ EXACT_FRONTIER_VARIABLES = 1_500
 """Variables of Eq. 1 up to which a composed problem, too, gets a memory frontier of its own: its Pareto sets may stay
 small enough for the exact frontier. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
+WELL_DIVIDED = 0.8
+"""`eager_pricing` leaves out submeshes on which a smaller share of the FLOPs can be divided, relative to the best
+submesh, until a pipeline may want them. On 3 nodes of 8 devices it is a third where sizes are powers of two. Set by
+hand."""
 NEAR = (1.0, 2.0, 4.5)
 """Prices of memory, in multiples of the estimated price of a byte, at which `lazy_pricing` contracts all blocks of a
 mesh together. Set by hand; not measured."""

@@ -5,5 +5,5 @@
     task_runner       looks tasks up in the cache and runs the others on the executor
     version_pricing   several rematerialisation versions of each stage at once
 
-It imports `pricing`, `search.stages` and the executor; not `search.bounds` or `search.lazy_pricing`.
+It imports `pricing`, `search.bounds`, `search.stages` and the executor; not `search.lazy_pricing`.
 """

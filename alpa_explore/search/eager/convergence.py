@@ -42,11 +42,11 @@ class Convergence:
     """What is proven of every problem, from its frontiers; every task that runs adds one."""
 
     def __init__(
-        self, tasks: Mapping[str, StageTask], frontiers: Mapping[str, list[Frontier]], *, composed: Collection[str]
+        self, tasks: Mapping[str, StageTask], frontiers: Mapping[str, list[Frontier]], *, inverse_b: float
     ) -> None:
-        self.tasks, self.frontiers, self.composed = tasks, frontiers, composed
-        first = next(iter(tasks.values()))
-        self.inverse_b = first.inverse_b
+        self.tasks, self.frontiers, self.inverse_b = tasks, frontiers, inverse_b
+        self.composed: set[str] = set()
+        """The problems whose first frontier is a composed one."""
         self._states: dict[str, _State] = {}
         self._closed: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches."""

@@ -2,6 +2,8 @@
 
 The solves run in rounds, each through the cache and the executor:
 
+0. Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, are screened: their stages
+   get lower bounds from FLOPs. A whole submesh is priced when `resolve` finds that a pipeline may want it; few are.
 1. All layer ranges that are chains of blocks are composed, one task for each mesh.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
@@ -12,7 +14,7 @@ The solves run in rounds, each through the cache and the executor:
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -26,6 +28,7 @@ from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask, compose_mesh, 
 from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.search import tuning
+from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.eager.convergence import Convergence, OpenQuestion
 from alpa_explore.search.eager.task_runner import TaskRunner
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
@@ -62,12 +65,12 @@ class EagerPricing:
         self.counts = query.held_counts(layered.num_layers)
         self._problems = StageProblems(layered, query.cluster)
         self._unpriced = unpriced_costs(layered, query, layer_flops)
+        self._solver = solving.solver
+        self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
+        self._feasible = list(feasible_stages(layered.num_layers, query.submeshes, query.cluster.devices))
         self._tasks: dict[str, StageTask] = {}
         self._wanted: list[Wanted] = []
-        self._collect(solving.solver)
         self._keys_of: dict[RangeKey, list[str]] = {}
-        for stage in self._wanted:
-            self._keys_of.setdefault(stage.cell, []).append(stage.key)
         self._runner = TaskRunner(
             layered=layered,
             executor=solving.executor,
@@ -75,41 +78,72 @@ class EagerPricing:
             progress=solving.progress,
             cancel=solving.cancel,
         )
-        composed = self._compose() if solving.solver == "auto" else {}
-        solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in composed})
-        self._frontiers = {key: [frontier] for key, frontier in (composed | solved).items()}
-        self._convergence = Convergence(self._tasks, self._frontiers, composed=frozenset(composed))
+        self._frontiers: dict[str, list[Frontier]] = {}
+        self._convergence = Convergence(self._tasks, self._frontiers, inverse_b=1.0 / query.num_microbatches)
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
+        self._screened, self._screened_bounds = self._screen()
+        self._price_submeshes(set(range(len(query.submeshes))) - self._screened)
+
+    def _screen(self) -> tuple[set[int], dict[RangeKey, dict[int, float]]]:
+        """The submeshes that are divided badly, and lower bounds for their stages, as `StageCosts.bounds`."""
+        lower_bounds = LowerBounds(
+            self.layered,
+            [kind.device for kind in self.query.cluster.kinds],
+            self._meshes,
+            other=self.layered,
+            known=self._unpriced,
+            num_microbatches=self.query.num_microbatches,
+        )
+        divided = [lower_bounds.divided(submesh) for submesh in range(len(self._meshes))]
+        well = tuning.WELL_DIVIDED * max(divided)
+        screened = {submesh for submesh, share in enumerate(divided) if share < well}
+        bounds = {}
+        for cell in self._feasible:
+            if cell[2] in screened:
+                seconds = min(lower_bounds.seconds(*cell, mesh) for mesh in self._meshes[cell[2]])
+                most = lower_bounds.most_held(*cell)
+                bounds[cell] = {held: seconds for held in self.counts if held <= most}
+        return screened, bounds
+
+    def _price_submeshes(self, submeshes: Collection[int]) -> None:
+        """Candidates of all feasible stages on these submeshes."""
+        tasks = self._collect(submeshes)
+        composed = self._compose(tasks) if self._solver == "auto" else {}
+        self._convergence.composed |= composed.keys()
+        solved = self._runner.solve({key: self._tasks[key] for key in tasks if key not in composed})
+        self._frontiers.update((key, [frontier]) for key, frontier in (composed | solved).items())
         # A composed range has the convex part of its frontier already; the exact frontier is computed for small
         # problems.
         inexact = [
             key
-            for key in self._tasks
+            for key in tasks
             if not self._frontiers[key][0].proven
             or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
         ]
         overflowing = [(key, self._tasks[key].held) for key in inexact if self._convergence.overflows(key)]
         self._search(Search.LEANER, overflowing)
 
-    def _collect(self, solver: str) -> None:
-        """The distinct problems of all feasible stages, as tasks."""
+    def _collect(self, submeshes: Collection[int]) -> list[str]:
+        """The distinct problems of all feasible stages on these submeshes, as tasks; the keys of those that are new."""
         cluster, b = self.query.cluster, self.query.num_microbatches
         discoveries = discover_all(self.layered.graph)
-        meshes = [logical_meshes(cluster, submesh) for submesh in self.query.submeshes]
         prices = {
-            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, solver, b, discoveries)
-            for of_submesh in meshes
-            for mesh in of_submesh
+            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver, b, discoveries)
+            for submesh in submeshes
+            for mesh in self._meshes[submesh]
         }
-        layers = self.layered.num_layers
-        for first, last, submesh in feasible_stages(layers, self.query.submeshes, cluster.devices):
+        layers, known = self.layered.num_layers, set(self._tasks)
+        for first, last, submesh in self._feasible:
+            if submesh not in submeshes:
+                continue
             # At least its place from the end: with another B the same stage may hold that many.
             held = max(layers - last, self.query.held_at(layers - last, first + layers - last))
-            for mesh in meshes[submesh]:
+            for mesh in self._meshes[submesh]:
                 key = problem_key(self._problems.stage(first, last), prices[mesh])
                 self._wanted.append(Wanted((first, last, submesh), mesh, key))
-                if key not in self._tasks or self._tasks[key].held < held:
+                self._keys_of.setdefault((first, last, submesh), []).append(key)
+                if key not in self._tasks or (key not in known and self._tasks[key].held < held):
                     self._tasks[key] = StageTask(
                         first=first,
                         last=last,
@@ -117,11 +151,12 @@ class EagerPricing:
                         held=held,
                         least_held=self.counts[0],
                         device=cluster.kinds[mesh.kind].device,
-                        solver=solver,
+                        solver=self._solver,
                         inverse_b=1.0 / b,
                         search=Search.NEAR_OPTIMAL,
                         discoveries=discoveries,
                     )
+        return [key for key in self._tasks if key not in known]
 
     def costs(self) -> StageCosts:
         """All candidates, and a lower bound for every stage that may have a better choice."""
@@ -135,10 +170,14 @@ class EagerPricing:
             cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
             for cell, by_held in self._questions.items()
         }
-        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds)
+        bounds |= {cell: of_held for cell, of_held in self._screened_bounds.items() if cell[2] in self._screened}
+        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=frozenset(self._screened))
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Run the searches that would close the gap of these stages."""
+        if wanted := {cell[2] for cell, _ in open_stages} & self._screened:
+            self._screened -= wanted
+            self._price_submeshes(wanted)
         todo: dict[Search, dict[tuple[str, int], None]] = {}
         for cell, held in open_stages:
             for question in self._questions.get(cell, {}).get(held, ()):
@@ -181,16 +220,17 @@ class EagerPricing:
         for name, frontier in self._runner.solve(tasks).items():
             self._convergence.add(name.split("|")[0], frontier)
 
-    def _compose(self) -> dict[str, Frontier]:
-        """The frontiers of all problems that can be composed, one task for each mesh."""
+    def _compose(self, keys: Sequence[str]) -> dict[str, Frontier]:
+        """The frontiers of those of these problems that can be composed, one task for each mesh."""
         by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
-        for key, task in self._tasks.items():
+        for key in keys:
+            task = self._tasks[key]
             by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
         todo = {}
-        for mesh, keys in by_mesh.items():
-            first = self._tasks[next(iter(keys.values()))]
-            held = tuple((layers, self._tasks[key].held) for layers, key in keys.items())
-            todo[_digest((held, first.least_held, *keys.values()))] = MeshTask(
+        for mesh, of_mesh in by_mesh.items():
+            first = self._tasks[next(iter(of_mesh.values()))]
+            held = tuple((layers, self._tasks[key].held) for layers, key in of_mesh.items())
+            todo[_digest((held, first.least_held, *of_mesh.values()))] = MeshTask(
                 ranges=held,
                 least_held=first.least_held,
                 mesh=mesh,

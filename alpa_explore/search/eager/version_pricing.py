@@ -88,7 +88,8 @@ class VersionPricing:
                 least = bounds.setdefault(cell, {})
                 least |= {held: min(seconds, least.get(held, seconds)) for held, seconds in of_held.items()}
         recomputations = tuple(version.layered.recomputation for version in self.versions)
-        return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations)
+        screened = frozenset[int]().union(*(costs.screened for costs in parts))
+        return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations, screened=screened)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Price these stages in every version in which they are open."""
