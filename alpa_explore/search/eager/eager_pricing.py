@@ -13,6 +13,7 @@ The solves run in rounds, each through the cache and the executor:
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask, compose_mesh, compose_within_memory
-from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
+from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
@@ -82,11 +83,11 @@ class EagerPricing:
         self._convergence = Convergence(self._tasks, self._frontiers, inverse_b=1.0 / query.num_microbatches)
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
-        self._screened, self._screened_bounds = self._screen()
-        self._price_submeshes(set(range(len(query.submeshes))) - self._screened)
+        self._screened = self._screen()
+        self._price_submeshes(set(range(len(query.submeshes))) - {submesh for _, _, submesh in self._screened})
 
-    def _screen(self) -> tuple[set[int], dict[RangeKey, dict[int, float]]]:
-        """The submeshes that are divided badly, and lower bounds for their stages, as `StageCosts.bounds`."""
+    def _screen(self) -> dict[RangeKey, Screened]:
+        """The feasible stages on submeshes that are divided badly."""
         lower_bounds = LowerBounds(
             self.layered,
             [kind.device for kind in self.query.cluster.kinds],
@@ -97,14 +98,14 @@ class EagerPricing:
         )
         divided = [lower_bounds.divided(submesh) for submesh in range(len(self._meshes))]
         well = tuning.WELL_DIVIDED * max(divided)
-        screened = {submesh for submesh, share in enumerate(divided) if share < well}
-        bounds = {}
-        for cell in self._feasible:
-            if cell[2] in screened:
-                seconds = min(lower_bounds.seconds(*cell, mesh) for mesh in self._meshes[cell[2]])
-                most = lower_bounds.most_held(*cell)
-                bounds[cell] = {held: seconds for held in self.counts if held <= most}
-        return screened, bounds
+        return {
+            cell: Screened(
+                seconds=min(lower_bounds.seconds(*cell, mesh) for mesh in self._meshes[cell[2]]),
+                most_held=math.floor(min(lower_bounds.most_held(*cell), self.query.num_microbatches)),
+            )
+            for cell in self._feasible
+            if divided[cell[2]] < well
+        }
 
     def _price_submeshes(self, submeshes: Collection[int]) -> None:
         """Candidates of all feasible stages on these submeshes."""
@@ -170,13 +171,12 @@ class EagerPricing:
             cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
             for cell, by_held in self._questions.items()
         }
-        bounds |= {cell: of_held for cell, of_held in self._screened_bounds.items() if cell[2] in self._screened}
-        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=frozenset(self._screened))
+        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=self._screened)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Run the searches that would close the gap of these stages."""
-        if wanted := {cell[2] for cell, _ in open_stages} & self._screened:
-            self._screened -= wanted
+        if wanted := {cell[2] for cell, _ in open_stages if cell in self._screened}:
+            self._screened = {cell: bound for cell, bound in self._screened.items() if cell[2] not in wanted}
             self._price_submeshes(wanted)
         todo: dict[Search, dict[tuple[str, int], None]] = {}
         for cell, held in open_stages:
