@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 from alpa_explore.intra_op.composition.cut_blocks import Range
@@ -94,7 +95,7 @@ def at_inverse_b(frontier: Frontier, inverse_b: float) -> Frontier | None:
 def chord(optima: tuple[tuple[float, float], ...], inverse_b: float) -> float | None:
     """A concave function of 1/B, known at some points in rising order, is at least so large at `inverse_b`; None
     outside of the points."""
-    for (low, at_low), (high, at_high) in zip(optima, optima[1:], strict=False):
+    for (low, at_low), (high, at_high) in pairwise(optima):
         if low <= inverse_b <= high:
             share = (inverse_b - low) / (high - low)
             return at_low * (1 - share) + at_high * share
