@@ -23,6 +23,7 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.numerics.collection import no_collection
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask, compose_mesh, compose_within_memory
 from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
@@ -67,7 +68,8 @@ class EagerPricing:
         self._unpriced = unpriced_costs(layered, query, layer_flops)
         self._tasks: dict[str, StageTask] = {}
         self._wanted: list[Wanted] = []
-        self._collect(solving.solver)
+        with no_collection():  # ten thousands of permanent objects
+            self._collect(solving.solver)
         self._keys_of: dict[RangeKey, list[str]] = {}
         for stage in self._wanted:
             self._keys_of.setdefault(stage.cell, []).append(stage.key)
@@ -89,8 +91,9 @@ class EagerPricing:
         )
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
-        stored = self._runner.stored_on_meshes(self._mesh_tasks, Search.COMPOSED.value)
-        self._defer([name for name in self._mesh_tasks if name not in stored])
+        with no_collection():
+            stored = self._runner.stored_on_meshes(self._mesh_tasks, Search.COMPOSED.value)
+            self._defer([name for name in self._mesh_tasks if name not in stored])
         deferred = set(self._deferred.values())
         self._compose([name for name in self._mesh_tasks if name not in deferred], stored)
 
@@ -137,7 +140,8 @@ class EagerPricing:
             cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
             for cell, by_held in self._questions.items()
         }
-        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds)
+        with no_collection():
+            return replace(self._unpriced, candidates=self._candidates(), bounds=bounds)
 
     def compose_deferred(self) -> None:
         """Compose all meshes that were deferred."""
@@ -161,7 +165,8 @@ class EagerPricing:
                 most = held if question.search is Search.SOLVED_WITHIN_MEMORY else self._tasks[question.key].held
                 todo.setdefault(question.search, {})[question.key, most] = None
         if meshes:
-            self._compose(list(meshes))
+            with no_collection():
+                self._compose(list(meshes))
         for search, keys in todo.items():
             self._search(search, keys)
             self._convergence.close(search, keys)

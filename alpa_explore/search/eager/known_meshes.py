@@ -24,6 +24,7 @@ from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS, TOLERANCE
 from alpa_explore.search.tuning import MOST_KNOWN_COMPOSITIONS
 from alpa_explore.store.cache import Store
 
+_NEAR_FASTEST = frozenset((Provenance.FASTEST, Provenance.EXACT, Provenance.NEAR))
 Alike = Mapping[Range, str]
 """For the ranges of a task, keys that are the same at every B and with every memory."""
 
@@ -81,7 +82,10 @@ def at_inverse_b(frontier: Frontier, inverse_b: float) -> Frontier | None:
     if least is None:
         return None
     bound = least * (1 - PROVEN) - TIE_SECONDS
-    fastest = min(point.totals.device_latency_at(inverse_b) for point in frontier.points)
+    fastest = min(
+        (p.totals.device_latency_at(inverse_b) for p in frontier.points if p.provenance in _NEAR_FASTEST),
+        default=math.inf,
+    )
     near = fastest * (1 - 2 * TOLERANCE) <= bound
     return replace(
         frontier,
@@ -104,7 +108,7 @@ def chord(optima: tuple[tuple[float, float], ...], inverse_b: float) -> float | 
 
 def _at_other_b(point: StageChoice, *, near: bool) -> StageChoice:
     """A choice without the proofs of the B at which it was found."""
-    if point.provenance in (Provenance.FASTEST, Provenance.EXACT, Provenance.NEAR):
+    if point.provenance in _NEAR_FASTEST:
         return replace(point, provenance=Provenance.NEAR if near else Provenance.CONVEX)
     return point
 
