@@ -99,6 +99,11 @@ class VersionPricing:
         for version in self.versions:
             version.price(open_stages)
 
+    def compose_deferred(self) -> None:
+        """Compose all meshes that were deferred, in every version."""
+        for version in self.versions:
+            version.compose_deferred()
+
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""
         profiles = [version.profile(costs) for version in self.versions]
