@@ -4,8 +4,9 @@ priced, and with all stages priced).
     python benchmarks/planning.py [--model gpt-39b] [--cluster 8x8:v100] [-B 1024] [--layers 16] [--deltas 0.5 0.1]
 
 Also prints the seconds of each pass. The cold run, the warm run and that of half as many microbatches of the same size
-are processes of their own, as a user starts them; the cold one begins with an empty cache. The new B and the new delta are replanned in Python, where the graph is captured
-already. Seconds depend on the machine; compare the ratios to the cold run between machines.
+are processes of their own, as a user starts them; the cold one begins with an empty cache. The new B and the new delta
+are replanned in Python, where the graph is captured already. Seconds depend on the machine; compare the ratios to the
+cold run between machines.
 """
 
 from __future__ import annotations
