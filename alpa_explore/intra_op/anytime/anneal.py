@@ -51,8 +51,8 @@ def anneal_within(
     improved: Callable[[Annealed], None] = lambda annealed: None,
     check: Callable[[], None] = lambda: None,
 ) -> Annealed:
-    """Search until `deadline` (of time.perf_counter); `improved` is called with every better answer, `check` after
-    every slice of moves. Either may end the search by an exception.
+    """Search until `deadline` (of time.perf_counter); `improved` is called with every better answer, or nearer to
+    the limit where none is within it yet, `check` after every slice of moves. Either may end the search by an exception.
 
     The choice begins at `start` where it is given. Raises nothing where no choice fits: see `Annealed.overflow`.
     """
@@ -223,7 +223,10 @@ class _Search:
         overflow = float(fullest(self.profile)[1])
         cost = self.cost(capped=False)
         if cost < FORBIDDEN:
+            nearer = self.best is None and overflow < self.overflow
             self.overflow = min(self.overflow, overflow)
+            if nearer and overflow > 0:
+                self.improved(self.answer())
             if overflow <= 0 and cost < self.best_cost:
                 # The running sums have the rounding of all moves: sum up anew.
                 self.profile = self.segments.profile(self.choices)

@@ -100,8 +100,9 @@ def least_usage_found(problem: ShardingProblem, memory: MemoryLimit, deadline: f
     return None if annealed.overflow == math.inf else least + annealed.overflow
 
 
-def _closed_by_the_first(_: Annealed) -> None:
-    raise _Closed
+def _closed_by_the_first(annealed: Annealed) -> None:
+    if annealed.choices is not None:
+        raise _Closed
 
 
 class _Search:
