@@ -54,9 +54,11 @@ def solve_limited(
 ) -> ShardingSolution:
     """A least-cost choice for `problem` within `memory`.
 
-    Where it would take an ILP of more than tuning.EASY_ILP_VARIABLES, a choice within a relative `gap` of the optimum
-    is enough. `bound` is a known lower bound on the least cost without the limit; where it is given, step 1 is left
-    out. With `keep_when_interrupted`, Ctrl-C under a time limit ends the search with the best choice so far.
+    Without a time limit, a choice within a relative `gap` of the optimum is enough where it would take an ILP of more
+    than tuning.EASY_ILP_VARIABLES; with one, the search goes on until the optimum is proven or the time is over, and
+    the solution states the gap that is left. `bound` is a known lower bound on the least cost without the limit; where
+    it is given, step 1 is left out. With `keep_when_interrupted`, Ctrl-C under a time limit ends the search with the
+    best choice so far.
 
     "auto" takes the steps above; other solvers get the whole problem as one ILP or cost function network. A problem
     without a choice has Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises
@@ -74,7 +76,9 @@ def solve_limited(
         if time_limit_seconds is None and problem.variables <= bounds_tuning.LARGEST_ILP_VARIABLES:
             return _auto(problem, memory, started, gap, bound)
         deadline = started + (tuning.ANYTIME_SECONDS if time_limit_seconds is None else time_limit_seconds)
-        return _anytime(problem, memory, started, deadline, keep_when_interrupted)
+        return _anytime(
+            problem, memory, started, deadline, -math.inf if bound is None else bound, keep_when_interrupted
+        )
     if solver not in _WHOLE_PROBLEM_SOLVERS:
         raise OptionError(
             f"The solver '{solver}' cannot take a memory limit",
@@ -189,11 +193,16 @@ def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
 
 
 def _anytime(
-    problem: ShardingProblem, memory: MemoryLimit, started: float, deadline: float, keep_when_interrupted: bool
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    started: float,
+    deadline: float,
+    bound: float,
+    keep_when_interrupted: bool,
 ) -> ShardingSolution:
     """The best choice by the deadline."""
     try:
-        result = anytime_search(problem, memory, deadline, keep_when_interrupted=keep_when_interrupted)
+        result = anytime_search(problem, memory, deadline, bound=bound, keep_when_interrupted=keep_when_interrupted)
     except Contradiction:
         return infeasible(solver="auto", started=started)
     if result.choices is None and result.bound == math.inf:

@@ -51,8 +51,10 @@ def anneal_within(
     improved: Callable[[Annealed], None] = lambda annealed: None,
     check: Callable[[], None] = lambda: None,
 ) -> Annealed:
-    """Search until `deadline` (of time.perf_counter); `improved` is called with every better answer, or nearer to
-    the limit where none is within it yet, `check` after every slice of moves. Either may end the search by an exception.
+    """Search until `deadline` (of time.perf_counter).
+
+    `improved` is called with every better answer, or nearer to the limit where none is within it yet; `check` after
+    every slice of moves. Either may end the search by an exception.
 
     The choice begins at `start` where it is given. Raises nothing where no choice fits: see `Annealed.overflow`.
     """

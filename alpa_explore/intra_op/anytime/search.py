@@ -50,14 +50,19 @@ class AnytimeResult:
 
 
 def anytime_search(
-    problem: ShardingProblem, memory: MemoryLimit, deadline: float, *, keep_when_interrupted: bool = False
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    deadline: float,
+    *,
+    bound: float = -math.inf,
+    keep_when_interrupted: bool = False,
 ) -> AnytimeResult:
-    """Search until `deadline` (of time.perf_counter), or until the bound is reached.
+    """Search until `deadline` (of time.perf_counter), or until the bound is reached; `bound` is one that is known.
 
     With `keep_when_interrupted`, Ctrl-C ends the search early and the best choice so far is the answer; without one so
     far, and without the flag, KeyboardInterrupt is raised. Raises Contradiction where no choice is legal.
     """
-    search = _Search(problem, memory, deadline)
+    search = _Search(problem, memory, deadline, bound)
     interrupted = False
     try:
         search.start()
@@ -112,12 +117,12 @@ class _Search:
     after that step.
     """
 
-    def __init__(self, problem: ShardingProblem, memory: MemoryLimit, deadline: float) -> None:
+    def __init__(self, problem: ShardingProblem, memory: MemoryLimit, deadline: float, bound: float) -> None:
         began = time.perf_counter()
         # The answer is restored, evaluated and checked after the deadline of the search: as long as this takes.
         problem.evaluate((0,) * len(problem.node_costs))
         closing = tuning.CLOSING_FACTOR * (time.perf_counter() - began)
-        self.problem, self.memory = problem, memory
+        self.problem, self.memory, self.bound = problem, memory, bound
         self.deadline = deadline - closing
         self.condensed: Condensed | None = None
         self.found: _Found | None = None
@@ -155,7 +160,7 @@ class _Search:
         self.condensed = condense(self.problem, self.memory, kept, now + tuning.CONDENSE_SHARE * (self.deadline - now))
         if self.stopped:
             return
-        self.found = _Found(self.condensed.problem)
+        self.found = _Found(self.condensed.problem, self.bound)
         bound = partial(_bound_then_anneal, self.condensed, self.found, self.deadline)
         helper = self._begin(bound, "alpa-explore bound")
         _annealing(self.condensed, self.found, self.deadline, seed=1)
@@ -170,9 +175,9 @@ class _Closed(Exception):
 class _Found:
     """The best of both threads; mutable, and guarded by a lock."""
 
-    def __init__(self, problem: ShardingProblem) -> None:
+    def __init__(self, problem: ShardingProblem, bound: float) -> None:
         self.lock = threading.Lock()
-        self.bound = simple_bound(problem)
+        self.bound = max(simple_bound(problem), bound)
         self.choices: Choices | None = None
         self.cost, self.overflow = math.inf, math.inf
         self.over = False
@@ -238,7 +243,8 @@ def _proof(
 ) -> None:
     """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
-    seconds = tuning.PROOF_SHARE * (deadline - time.perf_counter())
+    share = tuning.EASY_PROOF_SHARE if smaller.variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
+    seconds = share * (deadline - time.perf_counter())
     try:
         ilp = solve_highs_direct(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
     except SolverError:

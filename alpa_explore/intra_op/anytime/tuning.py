@@ -67,3 +67,5 @@ ILP_VARIABLES = 100_000
 PROOF_SHARE = 0.4
 """Share of the remaining time that it is given: it may take twice as long, as it looks at the clock rarely. Set by
 hand."""
+EASY_VARIABLES, EASY_PROOF_SHARE = 20_000, 0.9
+"""Up to so many variables it looks at the clock more often, and is given this share. Set by hand."""
