@@ -22,9 +22,9 @@ HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
 hand."""
 REHEATED = 0.05
 """Temperature at the beginning of a later round. Set by hand."""
-PRICE_RATE = 0.6
+PRICE_RATE = 2.0
 """By how much the logarithm of a price grows in a slice at most. Set by hand."""
-PRICE_RATE_FALL = 0.9
+PRICE_RATE_FALL = 0.5
 """Share of it that is gone at the end of the priced part. Set by hand."""
 FIRST_PRICE_SHARE = 0.1
 """What the room at all times costs at the first prices, as a share of the first cost. Set by hand."""
