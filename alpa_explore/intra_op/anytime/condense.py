@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,10 @@ def condense(
     return state.result(problem.name, memory)
 
 
+def _rows(table: Floats, rows: Ints) -> Floats:
+    return table[rows]
+
+
 def _only_legal(table: Floats) -> Ints | None:
     """For each column the only row that is legal there; None where a column has several."""
     legal = np.isfinite(table)
@@ -100,7 +105,7 @@ class _State:
         self.followers: list[tuple[int, int, Ints]] = []
         self.unchecked: deque[tuple[int, int]] = deque()
         # Files repeat few tables many times: what is computed from equal ones is computed once, and is one array again.
-        self.derived: dict[tuple[int | str | bytes, ...], Any] = {}
+        self.derived: dict[tuple[Any, ...], Any] = {}
         self.sources: list[Floats] = []  # keeps them, so that no id is used twice
         for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
 
@@ -204,7 +209,7 @@ class _State:
         for u in neighbours:
             other = self.edges[b].pop(u)
             del self.edges[u][b]
-            self._add_edge(a, u, self._once("rows", other, f.tobytes(), make=lambda other=other: other[f]))
+            self._add_edge(a, u, self._once("rows", other, f.tobytes(), make=partial(_rows, other, f)))
             self._check_if_leaf(u)
         by_original = np.zeros(self.original[a], dtype=np.int64)
         by_original[self.kept[a]] = self.kept[b][f]
@@ -249,7 +254,7 @@ class _State:
         self.costs[v] = self.costs[v][kept]
         self.kept[v] = self.kept[v][kept]
         for u, table in self.edges[v].items():
-            rows = self._once("rows", table, kept.tobytes(), make=lambda table=table: table[kept])
+            rows = self._once("rows", table, kept.tobytes(), make=partial(_rows, table, kept))
             self._set_edge(v, u, rows)
         self.items[v] = {interval: usage[kept] for interval, usage in self.items[v].items()}
 
