@@ -141,7 +141,8 @@ class _Search:
             self.slice(self.prices, self.unit() * hot * (cold / hot) ** x, math.inf)
             self.record()
             rate = tuning.PRICE_RATE * (1 - tuning.PRICE_RATE_FALL * x)
-            self.prices *= np.exp(rate * np.clip(self.above() / room, -1.0, 1.0))
+            fall = tuning.SETTLING_FALL if x > tuning.SETTLING else 1.0
+            self.prices *= np.exp(rate * np.clip(self.above() / room, -fall, 1.0))
             np.maximum(self.prices, tuning.LEAST_PRICE_SHARE * self.prices.max(), out=self.prices)
         if not self.repair():
             if self.best is None:

@@ -26,6 +26,9 @@ PRICE_RATE = 2.0
 """By how much the logarithm of a price grows in a slice at most. Set by hand."""
 PRICE_RATE_FALL = 0.5
 """Share of it that is gone at the end of the priced part. Set by hand."""
+SETTLING, SETTLING_FALL = 0.8, 0.1
+"""After this share of the priced part prices fall by this share of what they rise, so that little has to be repaired.
+Set by hand."""
 FIRST_PRICE_SHARE = 0.1
 """What the room at all times costs at the first prices, as a share of the first cost. Set by hand."""
 LEAST_PRICE_SHARE = 1e-9
