@@ -1,10 +1,12 @@
-"""Seconds of planning: cold, warm, with a new B, and with a new delta (lazily priced, and with all stages priced).
+"""Seconds of planning: cold, warm, with a new B in a new process and in the same one, and with a new delta (lazily
+priced, and with all stages priced).
 
     python benchmarks/planning.py [--model gpt-39b] [--cluster 8x8:v100] [-B 1024] [--layers 16] [--deltas 0.5 0.1]
 
-Also prints the seconds of each pass. The cold and the warm run are processes of their own, as a user starts them; the
-cold one begins with an empty cache. The new B and the new delta are replanned in Python, where the graph is captured
-already. Seconds depend on the machine; compare the ratios to the cold run between machines.
+Also prints the seconds of each pass. The cold run, the warm run and that of half as many microbatches of the same size
+are processes of their own, as a user starts them; the cold one begins with an empty cache. The new B and the new delta
+are replanned in Python, where the graph is captured already. Seconds depend on the machine; compare the ratios to the
+cold run between machines.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import alpa_explore as ax
 from alpa_explore.execution.progress import Progress
+from alpa_explore.models.catalog import entry, microbatch_size
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 
 
@@ -34,11 +37,15 @@ def main() -> None:
         os.environ["ALPA_EXPLORE_CACHE"] = folder
         cold = command(options, "cold")
         command(options, "warm", cold)
+        command(options, "new B, new process", cold, options.num_microbatches // 2)
         in_python(options, cold)
 
 
-def command(options: argparse.Namespace, name: str, cold: float | None = None) -> float:
-    """Wall-clock seconds of `alpa-explore plan`, start of the interpreter included."""
+def command(options: argparse.Namespace, name: str, cold: float | None = None, b: int | None = None) -> float:
+    """Wall-clock seconds of `alpa-explore plan`, start of the interpreter included; with another B where one is given,
+    and microbatches of the same size."""
+    asked, b = options.num_microbatches, b or options.num_microbatches
+    samples = microbatch_size(entry(options.model), asked)
     begun = time.perf_counter()
     done = subprocess.run(
         [
@@ -48,7 +55,9 @@ def command(options: argparse.Namespace, name: str, cold: float | None = None) -
             "--cluster",
             options.cluster,
             "-B",
-            str(options.num_microbatches),
+            str(b),
+            "--global-batch",
+            str(b * samples),
             "--layers",
             str(options.layers),
             "--delta",
@@ -99,7 +108,7 @@ def in_python(options: argparse.Namespace, cold: float) -> None:
 def show(name: str, seconds: float, cold: float | None) -> None:
     """Print one line."""
     ratio = "" if cold is None else f"  {seconds / cold:.4f} of cold"
-    print(f"{name:14} {seconds:8.3f} s{ratio}", flush=True)
+    print(f"{name:18} {seconds:8.3f} s{ratio}", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, 
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.layering import Layering
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
+from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
 
@@ -120,9 +120,7 @@ class StagePricer:
         # Kept where nothing that fits is found: the error states by how much it is too large.
         self._solved[limited_key] = fastest
         with suppress(SolverError):  # out of time
-            fitting = solve_limited(
-                permitted, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS, gap=TOLERANCE
-            )
+            fitting = solve_limited(permitted, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS)
             self._solves += 1
             if fitting.choices:
                 self._solved[limited_key] = self._store(problem, fitting.choices)

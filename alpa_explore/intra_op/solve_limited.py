@@ -34,13 +34,12 @@ from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
-from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
+from alpa_explore.intra_op.reduction.possible import possible_strategies
 from alpa_explore.intra_op.reduction.simplify import simplify
 from alpa_explore.intra_op.solve import check_solver, solve
-from alpa_explore.numerics.arrays import Flags, Ints
 
 
 def solve_limited(
@@ -55,9 +54,11 @@ def solve_limited(
 ) -> ShardingSolution:
     """A least-cost choice for `problem` within `memory`.
 
-    Where it would take an ILP of more than tuning.EASY_ILP_VARIABLES, a choice within a relative `gap` of the optimum
-    is enough. `bound` is a known lower bound on the least cost without the limit; where it is given, step 1 is left
-    out. With `keep_when_interrupted`, Ctrl-C under a time limit ends the search with the best choice so far.
+    Without a time limit, a choice within a relative `gap` of the optimum is enough where it would take an ILP of more
+    than tuning.EASY_ILP_VARIABLES; with one, the search goes on until the optimum is proven or the time is over, and
+    the solution states the gap that is left. `bound` is a known lower bound on the least cost without the limit; where
+    it is given, step 1 is left out. With `keep_when_interrupted`, Ctrl-C under a time limit ends the search with the
+    best choice so far.
 
     "auto" takes the steps above; other solvers get the whole problem as one ILP or cost function network. A problem
     without a choice has Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises
@@ -75,7 +76,9 @@ def solve_limited(
         if time_limit_seconds is None and problem.variables <= bounds_tuning.LARGEST_ILP_VARIABLES:
             return _auto(problem, memory, started, gap, bound)
         deadline = started + (tuning.ANYTIME_SECONDS if time_limit_seconds is None else time_limit_seconds)
-        return _anytime(problem, memory, started, deadline, keep_when_interrupted)
+        return _anytime(
+            problem, memory, started, deadline, -math.inf if bound is None else bound, keep_when_interrupted
+        )
     if solver not in _WHOLE_PROBLEM_SOLVERS:
         raise OptionError(
             f"The solver '{solver}' cannot take a memory limit",
@@ -111,7 +114,7 @@ def _auto(
                 return replace(unlimited, seconds=time.perf_counter() - started)
             unlimited_bound = unlimited.bound
     try:
-        kept = _possible_strategies(problem, memory)
+        kept = possible_strategies(problem, memory)
         smaller, limit = restricted(problem, kept), memory.restricted(kept)
         varying = {i.node for i in limit.items if i.end > i.start and np.ptp(i.usage) > 0}
         reduced = simplify(smaller, dominance=False, keep=frozenset(varying))
@@ -190,21 +193,30 @@ def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
 
 
 def _anytime(
-    problem: ShardingProblem, memory: MemoryLimit, started: float, deadline: float, keep_when_interrupted: bool
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    started: float,
+    deadline: float,
+    bound: float,
+    keep_when_interrupted: bool,
 ) -> ShardingSolution:
     """The best choice by the deadline."""
     try:
-        kept = _possible_strategies(problem, memory)
-        result = anytime_search(problem, memory, kept, deadline, keep_when_interrupted=keep_when_interrupted)
+        result = anytime_search(problem, memory, deadline, bound=bound, keep_when_interrupted=keep_when_interrupted)
     except Contradiction:
         return infeasible(solver="auto", started=started)
     if result.choices is None and result.bound == math.inf:
         return infeasible(solver="auto", started=started)
     if result.choices is None:
-        least = f"the least usage found is {memory.limit + result.overflow:,.0f}"
+        if not result.began:
+            found = "the time was over before the problem was prepared"
+        elif result.overflow == math.inf:
+            found = f"no legal choice, the limit {memory.limit:,.0f}"
+        else:
+            found = f"the least usage found is {memory.limit + result.overflow:,.0f}, the limit {memory.limit:,.0f}"
         raise SolverError(
             "No choice within the memory limit was found",
-            found=f"{least if result.overflow < math.inf else 'no legal choice'}, the limit {memory.limit:,.0f}",
+            found=found,
             remedy="Give it more time, or a larger limit.",
         )
     objective = problem.evaluate(result.choices)
@@ -230,25 +242,3 @@ def _checked(problem: ShardingProblem, memory: MemoryLimit, solution: ShardingSo
             remedy="Please report this problem; another solver may serve meanwhile.",
         )
     return solution
-
-
-def _possible_strategies(problem: ShardingProblem, memory: MemoryLimit) -> tuple[Ints, ...]:
-    """For every node the strategies that pass arc consistency and fit with all other items at their smallest.
-
-    Raises Contradiction when a node has none.
-    """
-    alive: list[Flags] = [costs < FORBIDDEN for costs in problem.node_costs]
-    neighbours: list[list[Neighbour]] = [[] for _ in alive]
-    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
-        if matrix.size and matrix.max() >= FORBIDDEN:
-            legal = matrix < FORBIDDEN
-            neighbours[a].append((legal, b))
-            neighbours[b].append((legal.T, a))
-    changed = set(range(len(alive)))
-    while changed:
-        propagate(alive, neighbours, changed)
-        for v, flags in enumerate(alive):
-            if not flags.any():
-                raise Contradiction(v)
-        changed = {u for v in memory.drop_overflowing(alive) for u in (v, *(u for _, u in neighbours[v]))}
-    return tuple(np.flatnonzero(flags) for flags in alive)

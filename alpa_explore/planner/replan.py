@@ -24,11 +24,17 @@ from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
 from alpa_explore.plans.records import PlanOptions
+from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.lazy_pricing import profile_lazily
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED
 from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore.tracing.cancelling import cancelled_by
+
+_WANTED = (
+    "Lower bounds excluded the stages on some submeshes, which were not priced. With this B or these options they do "
+    "not: there may be a better plan. Plan anew to price what it needs."
+)
 
 
 def replan(
@@ -48,7 +54,8 @@ def replan(
     1 % of it).
 
     Another B or other options take milliseconds: an evaluation of the stage costs and a run of the pipeline DP. No new
-    choices are searched for, so a schedule that holds more microbatches may need a plan of its own. Another B with the
+    choices are searched for, so a schedule that holds more microbatches may need a plan of its own; a warning says when
+    stages that lower bounds had excluded (`StageCosts.screened`) may now be part of a better plan. Another B with the
     same global batch has microbatches of another size, and so other sharding problems: call `ax.plan`.
 
     DualPipe, whose devices hold a stage of two copies of the model, has other sharding problems than the other
@@ -84,8 +91,18 @@ def replan(
     if not best.feasible:
         if not plan.costs.complete and not known_alone:  # stages that were not priced may fit
             return _with_other_layers(plan, replace(options, num_microbatches=b), anew)
+        if plan.costs.screened and not known_alone and _wants_screened(plan.costs, query):
+            return _from_the_graph(plan, replace(options, num_microbatches=b), anew)
         raise nothing_fits(plan.costs, query, spec_constraints=options.spec_constraints, samples=plan.model.samples)
-    return choose_stages(replace(plan, options=replace(options, num_microbatches=b)), best)
+    warnings = tuple(warning for warning in plan.warnings if warning != _WANTED)
+    if plan.costs.screened and _wants_screened(plan.costs, query):
+        warnings += (_WANTED,)
+    return choose_stages(replace(plan, options=replace(options, num_microbatches=b), warnings=warnings), best)
+
+
+def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
+    """Whether a pipeline with stages that were not priced may be better than all others."""
+    return any(cell in costs.screened for cell, _ in query.best_stages(replace(costs, bounds={})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +142,15 @@ def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, anew: _PlanAn
             found=f"a plan for {plan.options.pipeline.schedule}, and the schedule {options.pipeline.schedule}",
             remedy="Call ax.plan with that schedule.",
         )
+    return _from_the_graph(plan, replace(options, num_microbatches=b), anew)
+
+
+def _from_the_graph(plan: Plan, options: PlanOptions, anew: _PlanAnew) -> Plan:
+    """The whole planner on the graph of `plan`."""
     with cancelled_by(anew.cancel):
         details = rebuild(plan).details
     assert details is not None, "a rebuilt plan has its problems"
-    return anew(details.graph, plan.cluster, replace(options, num_microbatches=b))
+    return anew(details.graph, plan.cluster, options)
 
 
 def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation:

@@ -49,6 +49,7 @@ def _frontier(stored: Mapping[str, Any], block_choices: Sequence[tuple[int, ...]
         bound_seconds=stored["bound_seconds"],
         proven=stored["proven"],
         least_peaks=tuple(stored["least_peaks"]),
+        optima=tuple((inverse_b, seconds) for inverse_b, seconds in stored["optima"]),
         bounds_within=tuple((held, bound) for held, bound in stored["bounds_within"]),
     )
 

@@ -43,6 +43,9 @@ class Frontier:
     """True when the fastest choice at that B is among the points, or there is none."""
     least_peaks: tuple[float, ...] = ()
     """For a memory frontier: lower bounds on the peak bytes with the fewest microbatches held, with one more, …"""
+    optima: tuple[tuple[float, float], ...] = ()
+    """For a composed range: (1/B, the least seconds on a device at it), by rising 1/B; empty where no choice is
+    legal."""
     bounds_within: tuple[tuple[int, float], ...] = ()
     """(microbatches held, lower bound on the seconds of every choice that fits with so many held, at the requested
     B)."""

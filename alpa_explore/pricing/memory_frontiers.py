@@ -3,7 +3,7 @@
 Where Pareto sets stay small, the frontier of (seconds, weight + held × activation bytes) is exact
 (`intra_op.memory.pareto`). Elsewhere a search over prices of memory (Lagrange multipliers), from the fastest choice to
 the leanest, gives its convex part. Where a pipeline needs a choice that fits, workspace included, `fastest_fitting`
-searches for one within TOLERANCE of the best.
+searches for the fastest of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from alpa_explore.pricing.stage_costs import Provenance
 def fastest_fitting(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, bound_seconds: float
 ) -> Frontier:
-    """At one B, a choice within TOLERANCE of the fastest that fits with `held` microbatches held; after
-    FITTING_SECONDS, the incumbent. Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
+    """At one B, the fastest choice that fits with `held` microbatches held; where it is not proven in FITTING_SECONDS,
+    the best that was found. Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
 
     No points when nothing fits, or nothing was found in time.
     """
@@ -38,7 +38,6 @@ def fastest_fitting(
             priced,
             problem.memory_limit(held, device_memory_bytes),
             time_limit_seconds=tuning.FITTING_SECONDS,
-            gap=tuning.TOLERANCE,
             bound=bound_seconds,
         )
     except SolverError:

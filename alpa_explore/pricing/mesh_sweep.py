@@ -170,6 +170,7 @@ class MeshSweep:
             bound_seconds=min((p.totals.latency_at(self.inverse_b) for p in points), default=math.inf),
             proven=True,
             least_peaks=least,
+            optima=tuple((s.inverse_b, s.point.totals.device_latency_at(s.inverse_b)) for s in self.samples[r]),
         )
 
 

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,6 +81,15 @@ class StageCandidate:
         return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
 
 
+class Screened(NamedTuple):
+    """What bounds the choices of a stage that was not priced."""
+
+    seconds: float
+    """Lower bound on a microbatch, for every B."""
+    most_held: int
+    """Upper bound on the microbatches that it can hold."""
+
+
 RangeKey = tuple[int, int, int]
 """(first layer, last layer inclusive, index into `StageCosts.submeshes`)."""
 
@@ -111,6 +121,9 @@ class StageCosts:
     are those of all copies."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
+    screened: Mapping[RangeKey, Screened] = field(default_factory=dict, hash=False)
+    """Stages without candidates, because these lower bounds exclude them from the best pipeline at the requested B
+    (`search.eager`)."""
 
     @property
     def recomputes(self) -> bool:
@@ -245,5 +258,10 @@ class StageCosts:
             unbounded = [np.inf] * len(places)
             bounds = np.array([list(map(bound.get, places, unbounded)) for bound in self.bounds.values()])
             first, last, submesh = np.array(list(self.bounds)).T
+            table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
+        if self.screened:
+            first, last, submesh = np.array(list(self.screened)).T
+            seconds, most = np.array(list(self.screened.values())).T[..., None]
+            bounds = np.where(np.array(places) <= most, seconds, np.inf)
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         return table

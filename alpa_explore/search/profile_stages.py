@@ -47,4 +47,8 @@ def profile_stages(
     """
     parts = [EagerPricing(layered, query, solving, layer_flops) for layered in versions]
     pricing = parts[0] if len(parts) == 1 else VersionPricing(parts)
-    return pricing.profile(resolve(pricing, query))
+    costs = resolve(pricing, query)
+    if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
+        pricing.compose_deferred()
+        costs = resolve(pricing, query)
+    return pricing.profile(costs)

@@ -27,7 +27,8 @@ class Pricing(Protocol):
     """The stage costs that are known so far, and a way to improve them."""
 
     def costs(self) -> StageCosts:
-        """The candidates so far, and in `StageCosts.bounds` a lower bound for every stage that is still open."""
+        """The candidates so far, and a lower bound for every stage that is still open, in `StageCosts.bounds` or
+        `StageCosts.screened`."""
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Narrow the gap of these stages: raise their bounds, find candidates that attain them, or give them up."""
@@ -37,9 +38,13 @@ def resolve(pricing: Pricing, query: PipelineQuery) -> StageCosts:
     """Stage costs with which the best pipeline of `query` has no open stage."""
     while True:
         costs = pricing.costs()
-        if not costs.bounds:
+        if not costs.bounds and not costs.screened:
             return costs
-        open_stages = [(cell, held) for cell, held in query.best_stages(costs) if held in costs.bounds.get(cell, ())]
+        open_stages = [
+            (cell, held)
+            for cell, held in query.best_stages(costs)
+            if held in costs.bounds.get(cell, ()) or cell in costs.screened
+        ]
         if not open_stages:
             return costs
         pricing.price(open_stages)

@@ -5,10 +5,16 @@ from __future__ import annotations
 MOST_SOLVED_WITHIN_MEMORY = 40
 """Problems that are solved under the memory limit for one plan, in 10 s at most each; after that the choices found so
 far are used. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+MOST_KNOWN_COMPOSITIONS = 8
+"""Compositions of one mesh, at different B or with different memory, that the cache finds again; the newest ones."""
 EXACT_FRONTIER_VARIABLES = 1_500
 """Variables of Eq. 1 up to which a composed problem, too, gets a memory frontier of its own: its Pareto sets may stay
 small enough for the exact frontier. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
+WELL_DIVIDED = 0.8
+"""`eager_pricing` leaves out submeshes on which a smaller share of the FLOPs can be divided, relative to the best
+submesh, until a pipeline may want them. On 3 nodes of 8 devices it is a third where sizes are powers of two. Set by
+hand."""
 NEAR = (1.0, 2.0, 4.5)
 """Prices of memory, in multiples of the estimated price of a byte, at which `lazy_pricing` contracts all blocks of a
 mesh together. Set by hand; not measured."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
@@ -17,6 +21,11 @@ EVALUATION_SECONDS = 3e-6
 """Time for a node or an edge when an answer is evaluated, printed and the process ends. Set by hand."""
 LEAST_LIMIT_SECONDS = 30.0
 """Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
+LEAST_REASON_SECONDS = 1.0
+"""It is looked for this long even where no time is left. Set by hand."""
+REASON_VARIABLES = 300_000
+"""Variables of Eq. 1 up to which the reason is computed exactly. Set by hand: with 2.7 million it took more than two
+minutes."""
 
 
 def add(commands: Any) -> None:
@@ -43,7 +52,9 @@ def add(commands: Any) -> None:
         " (with a memory limit, problems of more than three million costs stop after a minute where none is given)",
     )
     parser.add_argument(
-        "--best-so-far", action="store_true", help="with a memory limit: Ctrl-C prints the best solution found so far"
+        "--best-so-far",
+        action="store_true",
+        help="with a memory limit: Ctrl-C or SIGTERM prints the best solution found so far",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
     parser.set_defaults(run=run)
@@ -63,9 +74,10 @@ def run(options: argparse.Namespace) -> int:
     if file.memory is None:
         solution = solve(file.problem, options.solver, remaining)
     else:
-        solution = solve_limited(
-            file.problem, file.memory, options.solver, remaining, keep_when_interrupted=options.best_so_far
-        )
+        with _kept_when_stopped(wanted=options.best_so_far):
+            solution = solve_limited(
+                file.problem, file.memory, options.solver, remaining, keep_when_interrupted=options.best_so_far
+            )
     answer: dict[str, Any] = {
         "file": options.file,
         "name": file.problem.name,
@@ -85,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         "choices": None,
     }
     if solution.status is Status.INFEASIBLE:
-        answer |= _reason(file, options.time_limit)
+        answer |= _reason(file, options.time_limit, started)
     else:
         answer |= _evaluated(options.file, data, solution, limited=file.memory is not None)
     if options.json:
@@ -95,21 +107,60 @@ def run(options: argparse.Namespace) -> int:
     return 1 if solution.status is Status.INFEASIBLE else 0
 
 
-def _reason(file: ProblemFile, time_limit: float | None) -> dict[str, Any]:
+@contextmanager
+def _kept_when_stopped(*, wanted: bool) -> Iterator[None]:
+    """Where `wanted`: SIGTERM is Ctrl-C in the block, and after it neither ends the process, so that the answer is
+    written whole."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except BaseException:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        raise
+    for number in before:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _reason(file: ProblemFile, time_limit: float | None, started: float) -> dict[str, Any]:
     """Why a problem is infeasible: nodes in conflict, or a memory limit that is too small."""
+    from alpa_explore.intra_op.anytime.search import least_usage_found
     from alpa_explore.intra_op.conflicts import conflicting_nodes
     from alpa_explore.intra_op.ilp.highs_direct import least_limit
+    from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 
-    if conflict := conflicting_nodes(file.problem):
-        return {"advice": f"No choice satisfies nodes {', '.join(map(str, conflict))} together."}
-    if file.memory is None:
-        return {}
-    least, exact = least_limit(file.problem, file.memory, time_limit or LEAST_LIMIT_SECONDS)
-    advice = (
-        f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
-        f"{'the smallest feasible limit is' if exact else 'the smallest feasible limit is more than'} {least:,.0f}."
-    )
-    return {"least_limit": least, "advice": advice}
+    allowed = LEAST_LIMIT_SECONDS if time_limit is None else max(time_limit - (time.perf_counter() - started), 0.0)
+    small = file.problem.variables <= REASON_VARIABLES
+    if file.memory is None or small:
+        if conflict := conflicting_nodes(file.problem):
+            return {"advice": f"No choice satisfies nodes {', '.join(map(str, conflict))} together."}
+        if file.memory is None:
+            return {}
+    too_small = f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
+    if small:
+        least, exact = least_limit(file.problem, file.memory, max(allowed, LEAST_REASON_SECONDS))
+        phrase = "the smallest feasible limit is" if exact else "the smallest feasible limit is more than"
+        return {"least_limit": least, "advice": f"{too_small}{phrase} {least:,.0f}."}
+    # An ILP of this size takes minutes: a bound, and what a search finds.
+    bound = file.memory.least_peak()
+    try:
+        found = least_usage_found(file.problem, file.memory, time.perf_counter() + min(allowed, LEAST_LIMIT_SECONDS))
+    except Contradiction as contradiction:
+        return {"advice": f"No choice satisfies node {contradiction.node} and those around it."}
+    if found is None:
+        return {
+            "least_limit": bound,
+            "advice": f"{too_small}no choice uses less than {bound:,.0f}, and no legal choice was found.",
+        }
+    return {
+        "least_limit": bound,
+        "least_found": found,
+        "advice": f"{too_small}the least usage found is {found:,.0f}, and no choice uses less than {bound:,.0f}.",
+    }
 
 
 def _remaining(time_limit: float | None, started: float, file: ProblemFile) -> float | None:

@@ -129,6 +129,8 @@ def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
     b = plan.options.num_microbatches
     framed = "the framed one" if len(plan.stages) == 1 else f"the {len(plan.stages)} framed ones"
     blank = "no pipeline that uses all devices can contain it"
+    if plan.costs.screened:
+        blank += ", or lower bounds exclude it from the best plan"
     if not plan.costs.complete:
         blank = "not priced, because lower bounds exclude it from the best plan; Plan prices all"
     return (

@@ -8,7 +8,8 @@
 4. Limited: annealing at a falling temperature in which no move exceeds the limit, while the prices fall to zero.
 
 Steps 2 to 4 are one round; the next begins with the prices of the last and lasts longer. Every choice that is kept is
-legal and within the limit. Temperatures are relative to the mean cost of a node of the best choice.
+legal and within the limit. The moves are those of `anneal_kernels` and of `tree_kernels`, equally many nodes each.
+Temperatures are relative to the mean cost of a node of the best choice.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from alpa_explore.intra_op.anytime import tuning
 from alpa_explore.intra_op.anytime.anneal_kernels import BLOCK_BITS, Profile, anneal, fullest, give_way, put
 from alpa_explore.intra_op.anytime.segments import Segments, segments
+from alpa_explore.intra_op.anytime.tree_kernels import anneal_trees
 from alpa_explore.intra_op.bounds.messages import flatten
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
@@ -49,7 +51,9 @@ def anneal_within(
     improved: Callable[[Annealed], None] = lambda annealed: None,
     check: Callable[[], None] = lambda: None,
 ) -> Annealed:
-    """Search until `deadline` (of time.perf_counter); `improved` is called with every better answer, `check` after
+    """Search until `deadline` (of time.perf_counter).
+
+    `improved` is called with every better answer, or nearer to the limit where none is within it yet; `check` after
     every slice of moves. Either may end the search by an exception.
 
     The choice begins at `start` where it is given. Raises nothing where no choice fits: see `Annealed.overflow`.
@@ -137,7 +141,8 @@ class _Search:
             self.slice(self.prices, self.unit() * hot * (cold / hot) ** x, math.inf)
             self.record()
             rate = tuning.PRICE_RATE * (1 - tuning.PRICE_RATE_FALL * x)
-            self.prices *= np.exp(rate * np.clip(self.above() / room, -1.0, 1.0))
+            fall = tuning.SETTLING_FALL if x > tuning.SETTLING else 1.0
+            self.prices *= np.exp(rate * np.clip(self.above() / room, -fall, 1.0))
             np.maximum(self.prices, tuning.LEAST_PRICE_SHARE * self.prices.max(), out=self.prices)
         if not self.repair():
             if self.best is None:
@@ -152,9 +157,24 @@ class _Search:
             self.record()
 
     def slice(self, prices: Floats, temperature: float, tolerance: float) -> None:
-        """Some moves at these prices; their number follows from the time that the last ones took."""
+        """Some moves at these prices, of trees and of single nodes; their number follows from the time that the last
+        ones took."""
         flat = (self.capped[0], self.priced(prices), *self.capped[2:])
         began = time.perf_counter()
+        anneal_trees(
+            flat,
+            self.segments.usage,
+            self.profile,
+            self.choices,
+            self.free,
+            max(temperature, 1e-300),
+            tolerance,
+            self.moves,
+            tuning.LARGEST_TREE,
+            tuning.LONGEST_TREE_REPAIR,
+            tuning.SAMPLES,
+            self.state,
+        )
         anneal(
             flat,
             self.segments.usage,
@@ -206,7 +226,10 @@ class _Search:
         overflow = float(fullest(self.profile)[1])
         cost = self.cost(capped=False)
         if cost < FORBIDDEN:
+            nearer = self.best is None and overflow < self.overflow
             self.overflow = min(self.overflow, overflow)
+            if nearer and overflow > 0:
+                self.improved(self.answer())
             if overflow <= 0 and cost < self.best_cost:
                 # The running sums have the rounding of all moves: sum up anew.
                 self.profile = self.segments.profile(self.choices)

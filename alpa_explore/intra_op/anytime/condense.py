@@ -15,8 +15,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -59,11 +61,11 @@ def condense(
 ) -> Condensed:
     """Merge followers and drop dominated strategies until neither is left; node v has the strategies `kept[v]` only.
 
-    What is not done by `deadline` (of time.perf_counter) is left out. Raises Contradiction where no legal choice is
-    left.
+    What is not done by `deadline` (of time.perf_counter), apart from the first followers, is left out. Raises
+    Contradiction where no legal choice is left.
     """
     state = _State(problem, memory, kept)
-    state.merge_followers(deadline)
+    state.merge_followers(math.inf)
     touched = {v for v, present in enumerate(state.present) if present}
     for _ in range(tuning.DOMINANCE_ROUNDS):
         changed: set[int] = set()
@@ -78,6 +80,18 @@ def condense(
     return state.result(problem.name, memory)
 
 
+def _rows(table: Floats, rows: Ints) -> Floats:
+    return table[rows]
+
+
+def _only_legal(table: Floats) -> Ints | None:
+    """For each column the only row that is legal there; None where a column has several."""
+    legal = np.isfinite(table)
+    if np.count_nonzero(legal) > table.shape[1] or (legal.sum(axis=0) > 1).any():
+        return None
+    return np.asarray(legal.argmax(axis=0))
+
+
 class _State:
     """Mutable; lives inside one pass. All costs have inf where forbidden."""
 
@@ -90,15 +104,15 @@ class _State:
         self.items: list[dict[_Interval, Floats]] = [{} for _ in self.costs]
         self.followers: list[tuple[int, int, Ints]] = []
         self.unchecked: deque[tuple[int, int]] = deque()
-        # Files repeat few tables many times.
-        tables: dict[tuple[int, bytes, bytes], Floats] = {}
-        names = [k.tobytes() for k in kept]
+        # Files repeat few tables many times: what is computed from equal ones is computed once, and is one array again.
+        self.derived: dict[tuple[Any, ...], Any] = {}
+        self.sources: list[Floats] = []  # keeps them, so that no id is used twice
         for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
-            key = (id(matrix), names[a], names[b])
-            table = tables.get(key)
-            if table is None:
-                table = tables[key] = without_forbidden(matrix)[np.ix_(kept[a], kept[b])]
-            self._add_edge(a, b, table)
+
+            def legal_part(matrix: Floats = matrix, a: int = a, b: int = b) -> Floats:
+                return without_forbidden(matrix)[np.ix_(kept[a], kept[b])]
+
+            self._add_edge(a, b, self._once("part", matrix, kept[a].tobytes(), kept[b].tobytes(), make=legal_part))
         for item in memory.items:
             if item.end > item.start:
                 self._add_item(item.node, (item.start, item.end), item.usage[kept[item.node]])
@@ -124,7 +138,18 @@ class _State:
         )
         if strategies <= 1 or strategies * strategies * columns > tuning.DOMINANCE_WORK:
             return False
-        kept = undominated(self.costs[v], [*self.edges[v].values(), *self._ranked_usage(v)])
+        tables = list(self.edges[v].values())
+        key = (
+            "undominated",
+            self.costs[v].tobytes(),
+            *sorted(map(id, tables)),
+            "",
+            *(usage.tobytes() for usage in self.items[v].values()),
+        )
+        kept = self.derived.get(key)
+        if kept is None:
+            self.sources += tables
+            kept = self.derived[key] = undominated(self.costs[v], [*tables, *self._ranked_usage(v)])
         if len(kept) == len(self.costs[v]):
             return False
         self._restrict(v, kept)
@@ -161,10 +186,7 @@ class _State:
         table = self.edges[b][a]
         if len(self.edges[b]) > 1:
             grows = len(self.costs[a]) > tuning.FOLLOWER_GROWTH * len(self.costs[b]) and len(self.edges[b]) > 2
-            legal = np.isfinite(table)
-            if grows or np.count_nonzero(legal) > table.shape[1] or (legal.sum(axis=0) > 1).any():
-                return None
-            return np.asarray(legal.argmax(axis=0))
+            return None if grows else self._once("only", table, make=lambda: _only_legal(table))
         total = self.costs[b][:, None] + table
         least = total.min(axis=0)
         # Of equally cheap strategies the one that holds least.
@@ -187,7 +209,7 @@ class _State:
         for u in neighbours:
             other = self.edges[b].pop(u)
             del self.edges[u][b]
-            self._add_edge(a, u, other[f])
+            self._add_edge(a, u, self._once("rows", other, f.tobytes(), make=partial(_rows, other, f)))
             self._check_if_leaf(u)
         by_original = np.zeros(self.original[a], dtype=np.int64)
         by_original[self.kept[a]] = self.kept[b][f]
@@ -202,6 +224,19 @@ class _State:
     def _check_if_leaf(self, v: int) -> None:
         if len(self.edges[v]) == 1:
             self.unchecked.extend((v, u) for u in self.edges[v])
+
+    def _once(
+        self, what: str, table: Floats, *rest: int | bytes, make: Callable[[], Any], beside: Floats | None = None
+    ) -> Any:
+        """What `make` computes from `table`, the table `beside` it and what `rest` says; the same object each time."""
+        key = (what, id(table), *rest)
+        if key not in self.derived:
+            self.sources += [table] if beside is None else [table, beside]
+            made = self.derived[key] = make()
+            if what == "transpose":
+                self.sources.append(made)
+                self.derived[what, id(made)] = table
+        return self.derived[key]
 
     def _ranked_usage(self, v: int) -> list[Floats]:
         """The usage of v's items as a table in which one strategy is better than another only where it never holds
@@ -218,18 +253,19 @@ class _State:
             raise Contradiction(v)
         self.costs[v] = self.costs[v][kept]
         self.kept[v] = self.kept[v][kept]
-        for u in self.edges[v]:
-            table = self.edges[v][u][kept]
-            self._set_edge(v, u, table)
+        for u, table in self.edges[v].items():
+            rows = self._once("rows", table, kept.tobytes(), make=partial(_rows, table, kept))
+            self._set_edge(v, u, rows)
         self.items[v] = {interval: usage[kept] for interval, usage in self.items[v].items()}
 
     def _add_edge(self, a: int, b: int, table: Floats) -> None:
         present = self.edges[a].get(b)
-        total = table if present is None else present + table
-        self._set_edge(a, b, total)
+        if present is not None:
+            table = self._once("sum", present, id(table), make=lambda: present + table, beside=table)
+        self._set_edge(a, b, table)
 
     def _set_edge(self, a: int, b: int, table: Floats) -> None:
-        self.edges[a][b], self.edges[b][a] = table, table.T
+        self.edges[a][b], self.edges[b][a] = table, self._once("transpose", table, make=lambda: table.T)
         self.unchecked += ((a, b), (b, a))
 
     def _add_item(self, v: int, interval: _Interval, usage: Floats) -> None:

@@ -1,11 +1,11 @@
 """`anytime_search`: the best choice within a memory limit that is found by a deadline, and a lower bound.
 
 1. `condense`: nodes that follow from a neighbour become part of it.
-2. Two searches at a time, as many as the two cores of a small machine: annealing (`anneal_within`) in this thread; in
+2. Two searches at a time, as many as the two cores of a small machine: annealing (`anneal_within`) in one thread; in
    another one prices and messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on
    the strategies that the bounds leave where these are few, else annealing with another seed.
 
-The answer does not wait for the other thread, which ends after its current step; what it found before counts.
+The answer does not wait for these threads, which end after their current step; what they found before counts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.reduction.possible import possible_strategies
 from alpa_explore.numerics.arrays import Ints
 
 
@@ -43,46 +45,127 @@ class AnytimeResult:
     overflow: float
     """The fewest bytes by which a choice that was looked at exceeds the limit; 0 where one fits."""
     interrupted: bool = False
+    began: bool = True
+    """False where the time was over before anything was looked for."""
 
 
 def anytime_search(
     problem: ShardingProblem,
     memory: MemoryLimit,
-    kept: Sequence[Ints],
     deadline: float,
     *,
+    bound: float = -math.inf,
     keep_when_interrupted: bool = False,
 ) -> AnytimeResult:
-    """Search until `deadline` (of time.perf_counter), or until the bound is reached; node v has the strategies
-    `kept[v]` only.
+    """Search until `deadline` (of time.perf_counter), or until the bound is reached; `bound` is one that is known.
 
     With `keep_when_interrupted`, Ctrl-C ends the search early and the best choice so far is the answer; without one so
     far, and without the flag, KeyboardInterrupt is raised. Raises Contradiction where no choice is legal.
     """
-    now = time.perf_counter()
-    condensed = condense(problem, memory, kept, now + tuning.CONDENSE_SHARE * (deadline - now))
-    found = _Found(condensed)
-    deadline -= found.closing_seconds
-    helper = threading.Thread(
-        target=_bound_then_anneal, args=(condensed, found, deadline), name="alpa-explore bound", daemon=True
-    )
+    search = _Search(problem, memory, deadline, bound)
     interrupted = False
     try:
-        helper.start()
-        _annealing(condensed, found, deadline, seed=1)
-        helper.join(max(deadline - time.perf_counter(), 0.0))
+        search.start()
+        search.ended.wait(max(search.deadline - time.perf_counter(), 0.0))
     except KeyboardInterrupt:
-        if not keep_when_interrupted or found.choices is None:
+        if not keep_when_interrupted or search.found is None or search.found.choices is None:
             raise
         interrupted = True
     finally:
-        found.over = True
+        search.stop()
+    if search.fault is not None:
+        raise search.fault
+    condensed, found = search.condensed, search.found
+    if condensed is None or found is None:
+        return AnytimeResult(choices=None, bound=-math.inf, overflow=math.inf, began=False)
+    with found.lock:
+        choices, cost, bound = found.choices, found.cost, found.bound
     return AnytimeResult(
-        choices=None if found.choices is None else condensed.restore(found.choices),
-        bound=found.bound if found.choices is None else min(found.bound, found.cost),
+        choices=None if choices is None else condensed.restore(choices),
+        bound=bound if choices is None else min(bound, cost),
         overflow=found.overflow,
         interrupted=interrupted,
     )
+
+
+def least_usage_found(problem: ShardingProblem, memory: MemoryLimit, deadline: float) -> float | None:
+    """The least peak of a legal choice that is found by `deadline`, whatever the limit; None without a legal choice.
+
+    Raises Contradiction where no choice is legal.
+    """
+    unlimited = replace(memory, limit=math.inf)
+    condensed = condense(problem, unlimited, possible_strategies(problem, unlimited), deadline)
+    least = condensed.memory.least_peak()
+    try:
+        annealed = anneal_within(
+            condensed.problem, replace(condensed.memory, limit=least), deadline, improved=_closed_by_the_first
+        )
+    except _Closed:
+        return least
+    return None if annealed.overflow == math.inf else least + annealed.overflow
+
+
+def _closed_by_the_first(annealed: Annealed) -> None:
+    if annealed.choices is not None:
+        raise _Closed
+
+
+class _Search:
+    """The two threads of one search; mutable.
+
+    The thread that asks only waits: whatever step the others are in, the answer is given at the deadline. They end
+    after that step.
+    """
+
+    def __init__(self, problem: ShardingProblem, memory: MemoryLimit, deadline: float, bound: float) -> None:
+        began = time.perf_counter()
+        # The answer is restored, evaluated and checked after the deadline of the search: as long as this takes.
+        problem.evaluate((0,) * len(problem.node_costs))
+        closing = tuning.CLOSING_FACTOR * (time.perf_counter() - began)
+        self.problem, self.memory, self.bound = problem, memory, bound
+        self.deadline = deadline - closing
+        self.condensed: Condensed | None = None
+        self.found: _Found | None = None
+        self.fault: Exception | None = None
+        self.ended = threading.Event()
+        self.stopped = False
+
+    def start(self) -> None:
+        """Begin; `ended` is set when there is nothing left to do, or a fault to raise."""
+        self._begin(self._anneal, "alpa-explore annealing")
+
+    def stop(self) -> None:
+        """Tell the threads that nobody waits for them."""
+        self.stopped = True
+        if self.found is not None:
+            self.found.over = True
+
+    def _begin(self, work: Callable[[], None], name: str) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as fault:
+                self.fault = fault
+                self.ended.set()
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _anneal(self) -> None:
+        kept = possible_strategies(self.problem, self.memory)
+        now = time.perf_counter()
+        if self.stopped:
+            return
+        self.condensed = condense(self.problem, self.memory, kept, now + tuning.CONDENSE_SHARE * (self.deadline - now))
+        if self.stopped:
+            return
+        self.found = _Found(self.condensed.problem, self.bound)
+        bound = partial(_bound_then_anneal, self.condensed, self.found, self.deadline)
+        helper = self._begin(bound, "alpa-explore bound")
+        _annealing(self.condensed, self.found, self.deadline, seed=1)
+        helper.join()
+        self.ended.set()
 
 
 class _Closed(Exception):
@@ -92,18 +175,12 @@ class _Closed(Exception):
 class _Found:
     """The best of both threads; mutable, and guarded by a lock."""
 
-    def __init__(self, condensed: Condensed) -> None:
+    def __init__(self, problem: ShardingProblem, bound: float) -> None:
         self.lock = threading.Lock()
-        began = time.perf_counter()
-        self.bound = simple_bound(condensed.problem)
+        self.bound = max(simple_bound(problem), bound)
         self.choices: Choices | None = None
         self.cost, self.overflow = math.inf, math.inf
         self.over = False
-        # The answer is restored, evaluated and checked after the deadline of the search: as long as this takes.
-        first = (0,) * len(condensed.nodes)
-        condensed.problem.evaluate(first)
-        condensed.memory.peak(first)
-        self.closing_seconds = tuning.CLOSING_FACTOR * (time.perf_counter() - began)
 
     def add(self, annealed: Annealed) -> None:
         """Take what one of them found; raises _Closed when nothing better can be."""
@@ -166,7 +243,8 @@ def _proof(
 ) -> None:
     """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
-    seconds = tuning.PROOF_SHARE * (deadline - time.perf_counter())
+    share = tuning.EASY_PROOF_SHARE if smaller.variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
+    seconds = share * (deadline - time.perf_counter())
     try:
         ilp = solve_highs_direct(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
     except SolverError:

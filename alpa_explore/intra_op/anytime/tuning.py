@@ -15,17 +15,20 @@ FIRST_ROUND_SHARE = 1.0
 """Share of the time that the first round takes; the second takes what is left. Set by hand."""
 SHORTEST_ROUND_SECONDS = 0.2
 """A round is not shorter than this. Set by hand."""
-PRICED_SHARE = 0.6
+PRICED_SHARE = 0.9
 """Share of a round without the limit, at rising prices. Set by hand."""
 HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
 """Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by
 hand."""
 REHEATED = 0.05
 """Temperature at the beginning of a later round. Set by hand."""
-PRICE_RATE = 0.6
+PRICE_RATE = 2.0
 """By how much the logarithm of a price grows in a slice at most. Set by hand."""
-PRICE_RATE_FALL = 0.9
+PRICE_RATE_FALL = 0.5
 """Share of it that is gone at the end of the priced part. Set by hand."""
+SETTLING, SETTLING_FALL = 0.8, 0.1
+"""After this share of the priced part prices fall by this share of what they rise, so that little has to be repaired.
+Set by hand."""
 FIRST_PRICE_SHARE = 0.1
 """What the room at all times costs at the first prices, as a share of the first cost. Set by hand."""
 LEAST_PRICE_SHARE = 1e-9
@@ -38,6 +41,10 @@ CHAIN_SHARE = 0.05
 """Share of the moves that are chains. Set by hand."""
 LONGEST_CHAIN = 40
 """Changes of a chain at most. Set by hand."""
+LARGEST_TREE = 60
+"""Nodes that a tree has at most. Set by hand: on the largest public problem of the contest 20 and 300 are worse."""
+LONGEST_TREE_REPAIR = 10
+"""Nodes that give way at most where a tree does not keep the limit. Set by hand."""
 SAMPLES, REPAIR_SAMPLES = 20, 200
 """Nodes looked at for the one that gives way, in a chain and in a repair. Set by hand."""
 MOST_REPAIRS = 100_000
@@ -63,3 +70,5 @@ ILP_VARIABLES = 100_000
 PROOF_SHARE = 0.4
 """Share of the remaining time that it is given: it may take twice as long, as it looks at the clock rarely. Set by
 hand."""
+EASY_VARIABLES, EASY_PROOF_SHARE = 20_000, 0.9
+"""Up to so many variables it looks at the clock more often, and is given this share. Set by hand."""

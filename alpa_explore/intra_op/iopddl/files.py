@@ -25,6 +25,9 @@ from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.numerics.arrays import Floats
 
+_Known = dict[tuple[float, ...], Floats]
+_NUMBERS = frozenset((int, float))
+
 
 def parse_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
     """The problem of a file as plain JSON values; `data` is the whole document, where it was already parsed."""
@@ -68,8 +71,11 @@ def read_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = Non
     problem = parse_problem(path, data)
     nodes = _object(problem.get("nodes"), "nodes", path)
     edges = _object(problem.get("edges", {"nodes": [], "costs": []}), "edges", path)
+    # Files repeat few tables many times: equal ones become one array, which later passes recognise.
+    known: _Known = {}
+    shaped: dict[tuple[int, int, int], Floats] = {}
     node_costs = [
-        _costs(vector, f"costs of node {v}", path)
+        _costs(vector, "costs of node", v, path, known)
         for v, vector in enumerate(_list(nodes.get("costs"), "node costs", path))
     ]
     pairs = _list(edges.get("nodes"), "edge nodes", path)
@@ -80,11 +86,11 @@ def read_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = Non
     edge_costs: list[Floats] = []
     for e, (pair, flat) in enumerate(zip(pairs, matrices, strict=True)):
         a, b = _end_nodes(pair, e, len(node_costs), path)
-        costs = _costs(flat, f"costs of edge {e}", path)
+        costs = _costs(flat, "costs of edge", e, path, known)
         rows, columns = len(node_costs[a]), len(node_costs[b])
         if costs.size != rows * columns:
             _damaged(path, f"edge {e} has {costs.size} costs where {rows} × {columns} are needed")
-        matrix = costs.reshape(rows, columns)
+        matrix = shaped.setdefault((id(costs), rows, columns), costs.reshape(rows, columns))
         if a == b:
             # Both ends have the same strategy: only the diagonal can be chosen.
             node_costs[a] = node_costs[a] + matrix.diagonal()
@@ -99,12 +105,14 @@ def read_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = Non
             edges=tuple(ends),
             edge_costs=tuple(edge_costs),
         ),
-        _memory(problem.get("usage_limit"), nodes, [len(c) for c in node_costs], path),
+        _memory(problem.get("usage_limit"), nodes, [len(c) for c in node_costs], path, known),
         _optimum(data.get("optimum"), path),
     )
 
 
-def _memory(limit: object, nodes: dict[str, Any], sizes: list[int], path: str | os.PathLike[str]) -> MemoryLimit | None:
+def _memory(
+    limit: object, nodes: dict[str, Any], sizes: list[int], path: str | os.PathLike[str], known: _Known
+) -> MemoryLimit | None:
     if limit is None:
         return None
     limit_bytes = _number(limit)
@@ -119,11 +127,12 @@ def _memory(limit: object, nodes: dict[str, Any], sizes: list[int], path: str | 
         times = interval if isinstance(interval, list) else []
         if (
             len(times) != 2
-            or not all(type(t) is int for t in times)
+            or type(times[0]) is not int
+            or type(times[1]) is not int
             or not 0 <= times[0] <= times[1] <= tuning.MAX_TIME
         ):
             _damaged(path, f"the interval of node {v} is {interval!r:.40}, not [start, end]")
-        amounts = _costs(usage, f"usages of node {v}", path)
+        amounts = _costs(usage, "usages of node", v, path, known)
         if len(amounts) != size:
             _damaged(path, f"node {v} has {len(amounts)} usages for {size} strategies")
         items.append(Item(node=v, start=times[0], end=times[1], usage=amounts))
@@ -148,25 +157,32 @@ def _parse(path: str | os.PathLike[str]) -> object:
     return parsed
 
 
-def _costs(value: object, where: str, path: str | os.PathLike[str]) -> Floats:
-    numbers = _list(value, where, path)
+def _costs(value: object, of: str, number: int, path: str | os.PathLike[str], known: _Known) -> Floats:
+    """The list `value` as an array; the same array for an equal list of before."""
+    numbers = _list(value, f"{of} {number}", path)
     # To Python a bool is an int, and to numpy a numeric string is a number: neither is a cost.
-    for number in numbers:
-        if type(number) is not float and type(number) is not int:
-            _damaged(path, f"{where}: {number!r:.40} is not a number")
-    try:
-        costs = np.array(numbers, dtype=np.float64)
-    except OverflowError:
-        _damaged(path, f"{where}: a number too large for a float")
-    if costs.size and not (costs.min() >= 0.0 and costs.max() < math.inf):
-        _damaged(path, f"{where}: {costs[~((costs >= 0) & (costs < math.inf))][0]} is negative or not finite")
+    if not _NUMBERS.issuperset(map(type, numbers)):
+        wrong = next(x for x in numbers if type(x) not in _NUMBERS)
+        _damaged(path, f"{of} {number}: {wrong!r:.40} is not a number")
+    key = tuple(numbers)
+    costs = known.get(key)
+    if costs is None:
+        try:
+            costs = np.array(numbers, dtype=np.float64)
+        except OverflowError:
+            _damaged(path, f"{of} {number}: a number too large for a float")
+        if costs.size and not (costs.min() >= 0.0 and costs.max() < math.inf):
+            _damaged(path, f"{of} {number}: {costs[~((costs >= 0) & (costs < math.inf))][0]} is negative or not finite")
+        known[key] = costs
     return costs
 
 
 def _end_nodes(pair: object, e: int, count: int, path: str | os.PathLike[str]) -> tuple[int, int]:
-    if not isinstance(pair, list) or len(pair) != 2 or not all(type(v) is int and 0 <= v < count for v in pair):
-        _damaged(path, f"edge {e} joins {pair!r:.40}, not two of the {count} nodes")
-    return pair[0], pair[1]
+    if isinstance(pair, list) and len(pair) == 2:
+        a, b = pair
+        if type(a) is int and type(b) is int and 0 <= a < count and 0 <= b < count:
+            return a, b
+    _damaged(path, f"edge {e} joins {pair!r:.40}, not two of the {count} nodes")
 
 
 def _optimum(value: object, path: str | os.PathLike[str]) -> float | None:

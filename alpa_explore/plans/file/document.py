@@ -26,7 +26,7 @@ from alpa_explore.plans.records import (
     TriedMicrobatches,
 )
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import Provenance, RangeKey, Screened, StageCandidate, StageCosts
 from alpa_explore.sharding.spec_constraint import read_constraints
 
 FORMAT = "alpa_explore.plan"
@@ -239,6 +239,7 @@ def _costs_document(costs: StageCosts) -> Document:
         "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
         **({"copies": costs.copies} if costs.copies > 1 else {}),
         "complete": costs.complete,
+        **({"screened": [[*cell, *bound] for cell, bound in costs.screened.items()]} if costs.screened else {}),
         "columns": list(COLUMNS),
         "candidates": [
             [first, last, submesh, list(c.logical_mesh.shape), *(getattr(c, name) for name in COLUMNS[4:])]
@@ -273,6 +274,7 @@ def _costs(
         columns = dict(zip(COLUMNS[4:], figures, strict=False))
         columns["provenance"] = Provenance(columns.get("provenance", Provenance.UNKNOWN))
         candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[key], **columns))
+    screened = body.get("screened", ())
     return StageCosts(
         num_layers=len(layers),
         submeshes=submeshes,
@@ -285,4 +287,5 @@ def _costs(
         memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
         copies=body.get("copies", 1),
         complete=body.get("complete", True),
+        screened={(first, last, on): Screened(seconds, most) for first, last, on, seconds, most in screened},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from typing import Any
 
@@ -38,18 +39,31 @@ def plan_text(plan: PlanValue) -> str:
     return text
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""One encoder for all lines, because making one takes longer than most lines."""
+
+
+def _line(value: Any) -> str:
+    """JSON in one line; numbers, of which a plan has half a million, as the encoder writes them, without it."""
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    return _encode(value)
+
+
 def _lines(value: Any, depth: int = 0) -> str:
     """JSON with one layer, operator, candidate or figure a line, so that two plans can be compared line by line."""
-    nested = isinstance(value, dict | list) and any(isinstance(v, dict | list) for v in _parts(value))
-    if depth == tuning.BROKEN_LEVELS or (depth > 1 and not nested) or not value or not isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if not isinstance(value, dict | list) or not value or depth == tuning.BROKEN_LEVELS:
+        return _line(value)
+    nested = any(isinstance(v, dict | list) for v in _parts(value))
+    if depth > 1 and not nested:
+        return _line(value)
     if depth > 1:
-        line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        line = _line(value)
         if len(line) <= tuning.LINE_CHARACTERS:
             return line
     inner, outer = "\n" + " " * (depth + 1), "\n" + " " * depth
     if isinstance(value, dict):
-        parts = [f"{json.dumps(k, ensure_ascii=False)}: {_lines(v, depth + 1)}" for k, v in value.items()]
+        parts = [f"{_line(k)}: {_lines(v, depth + 1)}" for k, v in value.items()]
         return "{" + inner + ("," + inner).join(parts) + outer + "}"
     return "[" + inner + ("," + inner).join(_lines(v, depth + 1) for v in value) + outer + "]"
 

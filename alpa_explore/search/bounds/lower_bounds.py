@@ -1,9 +1,11 @@
 """Lower bounds on stage costs without a solve: from FLOPs and bytes, and from the costs of another layering of the
 graph.
 
-On n devices an operator takes at least the time of 1/n of its FLOPs and bytes; share(X) is the sum of these times over
-the operators of X. Let R be a stage of the new layering that contains the stage r, which consists of whole layers of
-the other one. A choice for R, restricted to r, is a choice for r, and the rest of R costs at least its share, so
+On n devices an operator takes at least the time of 1/n of its FLOPs and bytes. An axis of a logical mesh that divides
+no loop of the operator divides none of its FLOPs: on 3 nodes, a product whose sizes are powers of two runs as on one.
+share(X) is the sum of these times over the operators of X. Let R be a stage of the new layering that contains the
+stage r, which consists of whole layers of the other one. A choice for R, restricted to r, is a choice for r, and the
+rest of R costs at least its share, so
 
     cost(R)  ≥  cost(r) − slack(r) + share(R − r)
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 
@@ -37,7 +40,7 @@ from alpa_explore.cost.kernels import Kernel, kernel_dtype, kernel_kind
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.graph.counts import steps as steps_in_sequence
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.entering_sums import EnteringSums
@@ -66,14 +69,14 @@ class LowerBounds:
         self.layered, self.other, self.devices, self.meshes = layered, other, devices, meshes
         self.submeshes, self._memory_of = known.submeshes, known.memory_of
         self._bytes = least_bytes(layered)
+        self._least: dict[tuple[int, int, int, int], float] = {}
+        self._divides: dict[int, Flags] = {}
+        """For each size of a mesh axis, of each distinct operator whether it divides some loop."""
         ends, other_ends = _ends(layered), _ends(other)
         # With overlap, recomputation may be faster, because collectives hide behind it.
         overlaps = any(device.hidden_collectives or device.hidden_gradient_sums for device in devices)
         comparable = not overlaps or layered.recomputed == other.recomputed
         fastest = known.fastest(num_microbatches) if comparable else {}
-        shares = {
-            (n, kind): self._shares(n, devices[kind]) for n, kind in {(m.devices, m.kind) for m in self.submeshes}
-        }
         leaving, entering = _leaving(layered, other_ends), EnteringSums(other)
         # For every layer: the first layer of the other layering that starts at or after its start, and the last that
         # ends at or before its end.
@@ -81,25 +84,23 @@ class LowerBounds:
         end = [bisect_right(other_ends, at) - 1 for at in ends[1:]]
         self._seconds: dict[tuple[int, LogicalMesh], Floats] = {}
         """[first layer, last layer]"""
-        for index, (submesh, of_submesh) in enumerate(zip(self.submeshes, meshes, strict=True)):
-            share, once = shares[submesh.devices, submesh.kind]
-            whole = share[ends[1:]][None, :] - share[ends[:-1]][:, None]
+        for index, mesh in ((index, mesh) for index, of_submesh in enumerate(meshes) for mesh in of_submesh):
+            share, once = self._shares(mesh)
+            self._seconds[index, mesh] = share[ends[1:]][None, :] - share[ends[:-1]][:, None]
+            if (index, mesh) not in fastest:
+                continue
             apart, twice = (sums[other_ends][None, :] - sums[other_ends][:, None] for sums in (share, once))
-            for mesh in of_submesh:
-                up, down = (
-                    np.array([sum(_completion(t, mesh) for t in tensors) for tensors in side]) for side in leaving
-                )
-                gain = np.zeros(apart.shape)
-                if (index, mesh) in fastest:
-                    inside = entering.seconds(mesh)
-                    priced = np.isfinite(fastest[index, mesh])
-                    seconds = np.where(priced, fastest[index, mesh], 0.0)
-                    least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - inside - apart[:-1, 1:]
-                    least = np.where(twice[:-1, 1:] == 0, least, (least - twice[:-1, 1:]) / 2)
-                    gain[:-1, 1:] = np.where(priced, least, 0.0)
-                # The largest gain of any run of whole layers inside: over later beginnings and earlier ends.
-                gain = np.maximum.accumulate(np.maximum.accumulate(gain, axis=1)[::-1], axis=0)[::-1]
-                self._seconds[index, mesh] = whole + np.maximum(gain[begin][:, end], 0.0)
+            up, down = (np.array([sum(_completion(t, mesh) for t in tensors) for tensors in side]) for side in leaving)
+            inside = entering.seconds(mesh)
+            priced = np.isfinite(fastest[index, mesh])
+            seconds = np.where(priced, fastest[index, mesh], 0.0)
+            least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - inside - apart[:-1, 1:]
+            least = np.where(twice[:-1, 1:] == 0, least, (least - twice[:-1, 1:]) / 2)
+            gain = np.zeros(apart.shape)
+            gain[:-1, 1:] = np.where(priced, least, 0.0)
+            # The largest gain of any run of whole layers inside: over later beginnings and earlier ends.
+            gain = np.maximum.accumulate(np.maximum.accumulate(gain, axis=1)[::-1], axis=0)[::-1]
+            self._seconds[index, mesh] += np.maximum(gain[begin][:, end], 0.0)
 
     def seconds(self, first: int, last: int, submesh: int, mesh: LogicalMesh) -> float:
         """A lower bound on the seconds of every choice for layers first..last."""
@@ -113,51 +114,92 @@ class LowerBounds:
         room = self._memory_of(on) * on.devices - weights
         return room / held if held else math.copysign(math.inf, room)
 
-    def _shares(self, devices: int, device: Device) -> tuple[Floats, Floats]:
+    def divided(self, submesh: int) -> float:
+        """The share of the FLOPs of all devices of a submesh that is not lost to axes that divide nothing, on the
+        logical mesh where it is largest."""
+        _, numbers, times, _ = self._work
+        flops = np.array([o.flops for o in self._distinct])[numbers] * times
+        return max(
+            float(flops.sum() / (flops * mesh.devices / self._dividing(mesh)[numbers]).sum())
+            for mesh in self.meshes[submesh]
+        )
+
+    def _shares(self, mesh: LogicalMesh) -> tuple[Floats, Floats]:
         """Two prefix sums over the forward operators, each with its backward operators: the shares of all of them, and
         the shares of those that the other layering computes twice and this one once."""
-        graph = self.layered.graph
-        seconds_of: dict[int, float] = {}
-        for signature, operator in self._distinct.items():
-            inputs, outputs = ([graph.tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
-            kernel = Kernel(
-                flops=operator.flops / devices,
-                bytes_accessed=operator.bytes_accessed / devices,
-                dtype=kernel_dtype(operator, inputs, outputs),
-                matrix=(heavy := splits_for(operator, graph.tensors).heavy),
-                kind=kernel_kind(operator, heavy),
-                steps=steps_in_sequence(operator.kind, inputs),
-            )
-            seconds_of[signature] = least_seconds(device, kernel)
-        places, signatures, times, once = self._work
-        seconds = np.array([seconds_of[signature] for signature in signatures])
-        count = len(graph.forward_operators) + 1
+        places, numbers, times, once = self._work
+        least = [self._seconds_on(n, d, mesh) for n, d in enumerate(self._dividing(mesh).tolist())]
+        seconds = np.array(least)[numbers]
+        count = len(self.layered.graph.forward_operators) + 1
         share, twice = (np.bincount(places, seconds * n, minlength=count).cumsum() for n in (times, once))
         return share, twice
 
-    @cached_property
-    def _distinct(self) -> dict[int, Operator]:
-        """One operator of every signature."""
-        graph = self.layered.graph
-        return {id(signature): operator for operator, signature in zip(graph.operators, graph.signatures, strict=True)}
+    def _seconds_on(self, number: int, dividing: int, mesh: LogicalMesh) -> float:
+        """The least seconds of a distinct operator of which so many devices divide the FLOPs."""
+        key = number, dividing, mesh.devices, mesh.kind
+        if key not in self._least:
+            whole = self._kernels[number]
+            shard = replace(whole, flops=whole.flops / dividing, bytes_accessed=whole.bytes_accessed / mesh.devices)
+            self._least[key] = least_seconds(self.devices[mesh.kind], shard)
+        return self._least[key]
+
+    def _dividing(self, mesh: LogicalMesh) -> Ints:
+        """For each distinct operator how many devices divide its FLOPs at most."""
+        found = np.ones(len(self._distinct), dtype=np.int64)
+        for size in mesh.shape:
+            if size not in self._divides:
+                sizes = [
+                    {s.size for s in splits_for(o, self.layered.graph.tensors).splits if s.divides}
+                    for o in self._distinct
+                ]
+                self._divides[size] = np.array([any(n % size == 0 for n in of_one) for of_one in sizes])
+            found *= np.where(self._divides[size], size, 1)
+        return found
 
     @cached_property
-    def _work(self) -> tuple[Ints, list[int], Ints, Ints]:
-        """For every operator that runs for each microbatch: its position + 1, its signature, how often it runs, and how
-        much more often in the other layering."""
+    def _kernels(self) -> list[Kernel]:
+        """Each distinct operator on one device."""
+        tensors, kernels = self.layered.graph.tensors, []
+        for operator in self._distinct:
+            inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
+            heavy = splits_for(operator, tensors).heavy
+            kernels.append(
+                Kernel(
+                    flops=operator.flops,
+                    bytes_accessed=operator.bytes_accessed,
+                    dtype=kernel_dtype(operator, inputs, outputs),
+                    matrix=heavy,
+                    kind=kernel_kind(operator, heavy),
+                    steps=steps_in_sequence(operator.kind, inputs),
+                )
+            )
+        return kernels
+
+    @cached_property
+    def _distinct(self) -> list[Operator]:
+        """One operator of every signature."""
+        graph = self.layered.graph
+        of = {id(signature): operator for operator, signature in zip(graph.operators, graph.signatures, strict=True)}
+        return list(of.values())
+
+    @cached_property
+    def _work(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """For every operator that runs for each microbatch: its position + 1, its place in `_distinct`, how often it
+        runs, and how much more often in the other layering."""
         graph, twice, other = self.layered.graph, self.layered.recomputed, self.other.recomputed
+        numbers = {id(graph.signatures[o.index]): number for number, o in enumerate(self._distinct)}
         rows = [
             (
                 _position(o) + 1,
-                id(signature),
+                numbers[id(signature)],
                 1 + (o.index in twice),
                 o.index in other and o.index not in twice,
             )
             for o, signature in zip(graph.operators, graph.signatures, strict=True)
             if o.phase is not Phase.UPDATE
         ]
-        places, signatures, times, once = zip(*rows, strict=True)
-        return np.array(places), list(signatures), np.array(times), np.array(once, dtype=np.int64)
+        places, distinct, times, once = np.array(rows, dtype=np.int64).T
+        return places, distinct, times, once
 
 
 def _leaving(layered: LayeredGraph, ends: Sequence[int]) -> tuple[list[list[Tensor]], list[list[Tensor]]]:

@@ -2,8 +2,9 @@
 
     eager_pricing     `EagerPricing`: the tasks of `pricing` for all feasible stages, then for those that stay open
     convergence       what is proven of each sharding problem, and which search would close its gap
+    known_meshes      what the cache knows of a mesh from another B or another memory: bounds and candidates
     task_runner       looks tasks up in the cache and runs the others on the executor
     version_pricing   several rematerialisation versions of each stage at once
 
-It imports `pricing`, `search.stages` and the executor; not `search.bounds` or `search.lazy_pricing`.
+It imports `pricing`, `search.bounds`, `search.stages` and the executor; not `search.lazy_pricing`.
 """

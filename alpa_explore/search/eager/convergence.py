@@ -11,6 +11,7 @@ from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.pricing.tuning import TOLERANCE
+from alpa_explore.search.stages.candidates import same_frontiers
 from alpa_explore.search.tuning import MOST_SOLVED_WITHIN_MEMORY
 
 
@@ -26,9 +27,9 @@ class OpenQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What the first `frontiers` frontiers of one problem say together."""
+    """What the frontiers of one problem say together."""
 
-    frontiers: int
+    frontiers: tuple[Frontier, ...]
     points: tuple[StageChoice, ...]
     least_peaks: tuple[float, ...]
     proven: bool
@@ -42,11 +43,18 @@ class Convergence:
     """What is proven of every problem, from its frontiers; every task that runs adds one."""
 
     def __init__(
-        self, tasks: Mapping[str, StageTask], frontiers: Mapping[str, list[Frontier]], *, composed: Collection[str]
+        self,
+        tasks: Mapping[str, StageTask],
+        frontiers: Mapping[str, list[Frontier]],
+        *,
+        inverse_b: float,
+        composed: Collection[str] = (),
+        deferred: Collection[str] = (),
     ) -> None:
-        self.tasks, self.frontiers, self.composed = tasks, frontiers, composed
-        first = next(iter(tasks.values()))
-        self.inverse_b = first.inverse_b
+        """`composed`: the problems that were composed. `deferred`: those whose frontier was found at another B or with
+        another memory, with a lower bound for this one. All may change later."""
+        self.tasks, self.frontiers, self.composed, self.deferred = tasks, frontiers, composed, deferred
+        self.inverse_b = inverse_b
         self._states: dict[str, _State] = {}
         self._closed: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches."""
@@ -84,6 +92,9 @@ class Convergence:
     def open_questions(self, keys: Collection[str], counts: Collection[int]) -> dict[int, list[OpenQuestion]]:
         """Of the problems of one stage (one for each logical mesh), for each number of microbatches held: those whose
         lower bound is below the best candidate of all of them."""
+        deferred = [key for key in keys if key in self.deferred]
+        if deferred:
+            return self._with_deferred(deferred, [key for key in keys if key not in self.deferred], counts)
         most = max(counts)
         open_keys = [key for key in keys if not self._proven_up_to(key, most)]
         questions = {}
@@ -93,6 +104,28 @@ class Convergence:
                 best = min(self._seconds_within(key, held) for key in keys)
                 if better := [question for question in candidates if question.bound_seconds < best]:
                     questions[held] = better
+        return questions
+
+    def _with_deferred(
+        self, deferred: Collection[str], priced: Collection[str], counts: Collection[int]
+    ) -> dict[int, list[OpenQuestion]]:
+        """As `open_questions`, where some problems are deferred: their candidates close nothing."""
+        questions = self.open_questions(priced, counts) if priced else {}
+        asked = [
+            (OpenQuestion(key, bound, Search.COMPOSED), self.frontiers[key][0].least_peaks)
+            for key in deferred
+            if (bound := self.frontiers[key][0].bound_seconds) < math.inf
+        ]
+        for held in counts:
+            best = min((self._seconds_within(key, held) for key in priced), default=math.inf)
+            of_held = [
+                question
+                for question, least in asked
+                if question.bound_seconds < best
+                and (not least or self._least_peak_of(question.key, least, held) <= self._memory(question.key))
+            ]
+            if of_held:
+                questions[held] = [*questions.get(held, ()), *of_held]
         return questions
 
     def _proven_up_to(self, key: str, held: int) -> bool:
@@ -125,7 +158,10 @@ class Convergence:
 
     def _least_peak(self, key: str, state: _State, held: int) -> float:
         """Lower bound on the peak bytes of every choice with so many microbatches held."""
-        return state.least_peaks[min(held - self.tasks[key].least_held, len(state.least_peaks) - 1)]
+        return self._least_peak_of(key, state.least_peaks, held)
+
+    def _least_peak_of(self, key: str, least_peaks: tuple[float, ...], held: int) -> float:
+        return least_peaks[min(held - self.tasks[key].least_held, len(least_peaks) - 1)]
 
     def _memory(self, key: str) -> int:
         return self.tasks[key].device.memory_bytes
@@ -144,10 +180,10 @@ class Convergence:
 
     def _state(self, key: str) -> _State:
         frontiers = self.frontiers[key]
-        if key not in self._states or self._states[key].frontiers < len(frontiers):
+        if key not in self._states or not same_frontiers(self._states[key].frontiers, frontiers):
             points = tuple(p for f in frontiers for p in f.points)
             self._states[key] = _State(
-                frontiers=len(frontiers),
+                frontiers=tuple(frontiers),
                 points=points,
                 proven=any(f.proven for f in frontiers),
                 least_peaks=next((f.least_peaks for f in frontiers if f.least_peaks), (0.0,)),

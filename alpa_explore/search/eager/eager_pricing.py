@@ -2,7 +2,11 @@
 
 The solves run in rounds, each through the cache and the executor:
 
-1. All layer ranges that are chains of blocks are composed, one task for each mesh.
+0. Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, are screened: their stages
+   get lower bounds from FLOPs. A whole submesh is priced when `resolve` finds that a pipeline may want it; few are.
+1. All layer ranges that are chains of blocks are composed, one task for each mesh. A mesh that the cache knows from
+   another B or another memory is deferred: bounds follow from there (`known_meshes`), and it is composed when
+   `resolve` finds one of its stages in the best pipeline. The result is that of composing all meshes.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are composed or
@@ -11,8 +15,9 @@ The solves run in rounds, each through the cache and the executor:
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -21,13 +26,16 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.numerics.collection import no_collection
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask, compose_mesh, compose_within_memory
-from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
+from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.search import tuning
+from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.eager.convergence import Convergence, OpenQuestion
-from alpa_explore.search.eager.task_runner import TaskRunner
+from alpa_explore.search.eager.known_meshes import KnownMeshes
+from alpa_explore.search.eager.task_runner import TaskRunner, entry_names
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
 from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
@@ -62,12 +70,12 @@ class EagerPricing:
         self.counts = query.held_counts(layered.num_layers)
         self._problems = StageProblems(layered, query.cluster)
         self._unpriced = unpriced_costs(layered, query, layer_flops)
+        self._solver = solving.solver
+        self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
+        self._feasible = list(feasible_stages(layered.num_layers, query.submeshes, query.cluster.devices))
         self._tasks: dict[str, StageTask] = {}
         self._wanted: list[Wanted] = []
-        self._collect(solving.solver)
         self._keys_of: dict[RangeKey, list[str]] = {}
-        for stage in self._wanted:
-            self._keys_of.setdefault(stage.cell, []).append(stage.key)
         self._runner = TaskRunner(
             layered=layered,
             executor=solving.executor,
@@ -75,41 +83,77 @@ class EagerPricing:
             progress=solving.progress,
             cancel=solving.cancel,
         )
-        composed = self._compose() if solving.solver == "auto" else {}
-        solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in composed})
-        self._frontiers = {key: [frontier] for key, frontier in (composed | solved).items()}
-        self._convergence = Convergence(self._tasks, self._frontiers, composed=frozenset(composed))
+        self._known = KnownMeshes(solving.store)
+        self._frontiers: dict[str, list[Frontier]] = {}
+        self._composed: set[str] = set()
+        self._deferred: dict[str, str] = {}
+        """Problem -> name of the task that would compose its mesh."""
+        self._mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
+        """By a digest, with the problems of the ranges."""
+        self._convergence = Convergence(
+            self._tasks,
+            self._frontiers,
+            inverse_b=1.0 / query.num_microbatches,
+            composed=self._composed,
+            deferred=self._deferred.keys(),
+        )
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
-        # A composed range has the convex part of its frontier already; the exact frontier is computed for small
-        # problems.
-        inexact = [
-            key
-            for key in self._tasks
-            if not self._frontiers[key][0].proven
-            or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
-        ]
-        overflowing = [(key, self._tasks[key].held) for key in inexact if self._convergence.overflows(key)]
-        self._search(Search.LEANER, overflowing)
+        self._screened = self._screen()
+        self._price_submeshes(set(range(len(query.submeshes))) - {submesh for _, _, submesh in self._screened})
 
-    def _collect(self, solver: str) -> None:
-        """The distinct problems of all feasible stages, as tasks."""
+    def _screen(self) -> dict[RangeKey, Screened]:
+        """The feasible stages on submeshes that are divided badly."""
+        lower_bounds = LowerBounds(
+            self.layered,
+            [kind.device for kind in self.query.cluster.kinds],
+            self._meshes,
+            other=self.layered,
+            known=self._unpriced,
+            num_microbatches=self.query.num_microbatches,
+        )
+        divided = [lower_bounds.divided(submesh) for submesh in range(len(self._meshes))]
+        well = tuning.WELL_DIVIDED * max(divided)
+        return {
+            cell: Screened(
+                seconds=min(lower_bounds.seconds(*cell, mesh) for mesh in self._meshes[cell[2]]),
+                most_held=math.floor(min(lower_bounds.most_held(*cell), self.query.num_microbatches)),
+            )
+            for cell in self._feasible
+            if divided[cell[2]] < well
+        }
+
+    def _price_submeshes(self, submeshes: Collection[int]) -> None:
+        """Candidates of all feasible stages on these submeshes."""
+        with no_collection():  # ten thousands of permanent objects
+            new = self._collect(submeshes)
+            tasks = self._tasks_of_meshes(new) if self._solver == "auto" else {}
+            self._mesh_tasks |= tasks
+            stored = self._runner.stored_on_meshes(tasks, Search.COMPOSED.value)
+            self._defer([name for name in tasks if name not in stored])
+        deferred = set(self._deferred.values())
+        self._compose([name for name in tasks if name not in deferred], stored)
+
+    def _collect(self, submeshes: Collection[int]) -> list[str]:
+        """The distinct problems of all feasible stages on these submeshes, as tasks; the keys of those that are new."""
         cluster, b = self.query.cluster, self.query.num_microbatches
         discoveries = discover_all(self.layered.graph)
-        meshes = [logical_meshes(cluster, submesh) for submesh in self.query.submeshes]
         prices = {
-            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, solver, b, discoveries)
-            for of_submesh in meshes
-            for mesh in of_submesh
+            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver, b, discoveries)
+            for submesh in submeshes
+            for mesh in self._meshes[submesh]
         }
-        layers = self.layered.num_layers
-        for first, last, submesh in feasible_stages(layers, self.query.submeshes, cluster.devices):
+        layers, known = self.layered.num_layers, set(self._tasks)
+        for first, last, submesh in self._feasible:
+            if submesh not in submeshes:
+                continue
             # At least its place from the end: with another B the same stage may hold that many.
             held = max(layers - last, self.query.held_at(layers - last, first + layers - last))
-            for mesh in meshes[submesh]:
+            for mesh in self._meshes[submesh]:
                 key = problem_key(self._problems.stage(first, last), prices[mesh])
                 self._wanted.append(Wanted((first, last, submesh), mesh, key))
-                if key not in self._tasks or self._tasks[key].held < held:
+                self._keys_of.setdefault((first, last, submesh), []).append(key)
+                if key not in self._tasks or (key not in known and self._tasks[key].held < held):
                     self._tasks[key] = StageTask(
                         first=first,
                         last=last,
@@ -117,11 +161,12 @@ class EagerPricing:
                         held=held,
                         least_held=self.counts[0],
                         device=cluster.kinds[mesh.kind].device,
-                        solver=solver,
+                        solver=self._solver,
                         inverse_b=1.0 / b,
                         search=Search.NEAR_OPTIMAL,
                         discoveries=discoveries,
                     )
+        return [key for key in self._tasks if key not in known]
 
     def costs(self) -> StageCosts:
         """All candidates, and a lower bound for every stage that may have a better choice."""
@@ -135,15 +180,36 @@ class EagerPricing:
             cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
             for cell, by_held in self._questions.items()
         }
-        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds)
+        with no_collection():
+            return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=self._screened)
+
+    def compose_deferred(self) -> None:
+        """Compose all meshes that were deferred."""
+        if names := list(dict.fromkeys(self._deferred.values())):
+            self._compose(names)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
-        """Run the searches that would close the gap of these stages."""
+        """Run the searches that would close the gap of these stages; where a mesh that was deferred has the lowest
+        bound, it is composed first."""
+        if wanted := {cell[2] for cell, _ in open_stages if cell in self._screened}:
+            self._screened = {cell: bound for cell, bound in self._screened.items() if cell[2] not in wanted}
+            self._price_submeshes(wanted)
         todo: dict[Search, dict[tuple[str, int], None]] = {}
+        meshes: dict[str, None] = {}
         for cell, held in open_stages:
-            for question in self._questions.get(cell, {}).get(held, ()):
+            questions = self._questions.get(cell, {}).get(held, [])
+            lowest = min(questions, key=lambda question: question.bound_seconds, default=None)
+            if lowest is not None and lowest.search is Search.COMPOSED:
+                meshes[self._deferred[lowest.key]] = None
+                continue
+            for question in questions:
+                if question.search is Search.COMPOSED:
+                    continue
                 most = held if question.search is Search.SOLVED_WITHIN_MEMORY else self._tasks[question.key].held
                 todo.setdefault(question.search, {})[question.key, most] = None
+        if meshes:
+            with no_collection():
+                self._compose(list(meshes))
         for search, keys in todo.items():
             self._search(search, keys)
             self._convergence.close(search, keys)
@@ -157,7 +223,7 @@ class EagerPricing:
             problem_of=self._problems.problem,
             solves=sum(f.solves for f in frontiers),
             distinct_solves=len(frontiers),
-            cached_solves=self._runner.cached,
+            cached_solves=self._runner.cached + len(self._deferred),
             variables=sum(of_problem[0].variables for of_problem in self._frontiers.values()),
             constraints=sum(of_problem[0].constraints for of_problem in self._frontiers.values()),
             warnings=(
@@ -181,16 +247,17 @@ class EagerPricing:
         for name, frontier in self._runner.solve(tasks).items():
             self._convergence.add(name.split("|")[0], frontier)
 
-    def _compose(self) -> dict[str, Frontier]:
-        """The frontiers of all problems that can be composed, one task for each mesh."""
+    def _tasks_of_meshes(self, keys: Sequence[str]) -> dict[str, tuple[MeshTask, dict[Range, str]]]:
+        """One task for each mesh of these problems, by a digest, with the problems of its ranges."""
         by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
-        for key, task in self._tasks.items():
+        for key in keys:
+            task = self._tasks[key]
             by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
-        todo = {}
-        for mesh, keys in by_mesh.items():
-            first = self._tasks[next(iter(keys.values()))]
-            held = tuple((layers, self._tasks[key].held) for layers, key in keys.items())
-            todo[_digest((held, first.least_held, *keys.values()))] = MeshTask(
+        tasks = {}
+        for mesh, of_mesh in by_mesh.items():
+            first = self._tasks[next(iter(of_mesh.values()))]
+            held = tuple((layers, self._tasks[key].held) for layers, key in of_mesh.items())
+            on_mesh = MeshTask(
                 ranges=held,
                 least_held=first.least_held,
                 mesh=mesh,
@@ -198,11 +265,55 @@ class EagerPricing:
                 inverse_b=first.inverse_b,
                 discoveries=first.discoveries,
             )
-        return {
-            by_mesh[todo[name].mesh][layers]: frontier
-            for name, frontiers in self._runner.on_meshes(compose_mesh, todo, "composition").items()
-            for layers, frontier in frontiers.items()
-        }
+            tasks[_digest((held, first.least_held, *of_mesh.values()))] = on_mesh, of_mesh
+        return tasks
+
+    def _defer(self, names: Iterable[str]) -> None:
+        """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known."""
+        for name in names:
+            task, keys = self._mesh_tasks[name]
+            found = self._known.find(task, self._alike(task)) or {}
+            for layers, frontier in found.items():
+                self._frontiers[keys[layers]] = [frontier]
+                self._deferred[keys[layers]] = name
+
+    def _compose(self, names: Collection[str], stored: Mapping[str, Mapping[Range, Frontier]] | None = None) -> None:
+        """Compose all ranges on these meshes, or take what is in the cache, and solve all problems that cannot be
+        composed; those that overflow the device get leaner choices."""
+        stored = stored or {}
+        todo = {name: self._mesh_tasks[name][0] for name in names if name not in stored}
+        run = self._runner.run_on_meshes(compose_mesh, todo, Search.COMPOSED.value)
+        for name, frontiers in (*stored.items(), *run.items()):
+            keys = self._mesh_tasks[name][1]
+            for key in keys.values():
+                self._deferred.pop(key, None)
+                self._frontiers.pop(key, None)
+            self._frontiers |= {keys[layers]: [frontier] for layers, frontier in frontiers.items()}
+            self._composed |= {keys[layers] for layers in frontiers}
+        entries = entry_names(run, Search.COMPOSED.value)
+        for name, frontiers in run.items():
+            if len(frontiers) == len(todo[name].ranges):
+                self._known.add(todo[name], self._alike(todo[name]), entries[name])
+        solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in self._frontiers})
+        self._frontiers |= {key: [frontier] for key, frontier in solved.items()}
+        new = {key for name in names for key in self._mesh_tasks[name][1].values()} | solved.keys()
+        # A composed range has the convex part of its frontier already; the exact frontier is computed for small
+        # problems.
+        inexact = [
+            key
+            for key in self._tasks
+            if key in new
+            and (
+                not self._frontiers[key][0].proven
+                or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
+            )
+        ]
+        self._search(Search.LEANER, [(k, self._tasks[k].held) for k in inexact if self._convergence.overflows(k)])
+
+    def _alike(self, task: MeshTask) -> dict[Range, str]:
+        """Keys of the problems of a task that are the same at every B and with every memory."""
+        prices = price_key(task.mesh, replace(task.device, memory_bytes=0), "auto", 0, task.discoveries)
+        return {layers: problem_key(self._problems.stage(*layers), prices) for layers, _ in task.ranges}
 
     def _compose_within_memory(self, keys: Sequence[str]) -> dict[str, Frontier]:
         """Choices of composed problems that fit, for each number of microbatches held at which memory is short."""

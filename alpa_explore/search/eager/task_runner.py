@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,22 @@ class TaskRunner:
         self, function: Callable[..., Any], tasks: Mapping[str, MeshTask | MemoryTask], name: str
     ) -> dict[str, dict[Range, Frontier]]:
         """The frontiers of the ranges of every task; those that cannot be composed are left out."""
-        names = {key: f"{key}-{name.replace(' ', '-')}" for key in tasks}
-        done = {key: cache_entries.load(stored) for key, stored in self._stored(names)}
+        done = self.stored_on_meshes(tasks, name)
+        return done | self.run_on_meshes(function, {k: task for k, task in tasks.items() if k not in done}, name)
+
+    def stored_on_meshes(self, tasks: Collection[str], name: str) -> dict[str, dict[Range, Frontier]]:
+        """The results of these tasks that are in the cache."""
+        done = {key: cache_entries.load(stored) for key, stored in self._stored(entry_names(tasks, name))}
         self.cached += sum(map(len, done.values()))
+        return done
+
+    def run_on_meshes(
+        self, function: Callable[..., Any], tasks: Mapping[str, MeshTask | MemoryTask], name: str
+    ) -> dict[str, dict[Range, Frontier]]:
+        """The results of tasks that are not in the cache."""
+        names, done = entry_names(tasks, name), {}
         # Meshes of two axes have the larger tables.
-        todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
+        todo = sorted(tasks, key=lambda k: -len(tasks[k].mesh.shape))
         # One task per batch: each runs long enough, and none waits in a batch while another worker is idle.
         for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1):
             done[key] = frontiers
@@ -81,3 +92,8 @@ class TaskRunner:
                 cancel=self.cancel,
                 batch_size=batch_size,
             )
+
+
+def entry_names(keys: Collection[str], name: str) -> dict[str, str]:
+    """For each task on a mesh the key of its result in the cache; `name` is that of the pass."""
+    return {key: f"{key}-{name.replace(' ', '-')}" for key in keys}

@@ -17,7 +17,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.recomputation import FULL, NAMES, Recomputation
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
-from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts
 from alpa_explore.search.eager.eager_pricing import EagerPricing
 from alpa_explore.search.pipeline_query import HeldStage
 from alpa_explore.search.stage_profile import StageProfile
@@ -79,6 +79,7 @@ class VersionPricing:
         """The candidates of all versions, each with the number of its version."""
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
         bounds: dict[RangeKey, dict[int, float]] = {}
+        screened: dict[RangeKey, Screened] = {}
         parts = [version.costs() for version in self.versions]
         for number, costs in enumerate(parts):
             for cell, of_version in costs.candidates.items():
@@ -87,13 +88,21 @@ class VersionPricing:
             for cell, of_held in costs.bounds.items():
                 least = bounds.setdefault(cell, {})
                 least |= {held: min(seconds, least.get(held, seconds)) for held, seconds in of_held.items()}
+            for cell, bound in costs.screened.items():
+                known = screened.get(cell, bound)
+                screened[cell] = Screened(min(bound.seconds, known.seconds), max(bound.most_held, known.most_held))
         recomputations = tuple(version.layered.recomputation for version in self.versions)
-        return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations)
+        return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations, screened=screened)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Price these stages in every version in which they are open."""
         for version in self.versions:
             version.price(open_stages)
+
+    def compose_deferred(self) -> None:
+        """Compose all meshes that were deferred, in every version."""
+        for version in self.versions:
+            version.compose_deferred()
 
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""

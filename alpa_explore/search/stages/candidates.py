@@ -28,8 +28,8 @@ class Candidates:
     def __init__(self, wanted: Sequence[Wanted], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
         self.wanted, self.frontiers = wanted, frontiers
         self.points: dict[str, tuple[StageChoice, Wanted]] = {}
-        self._made: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
-        """(number of frontiers used, candidates) of every problem on a mesh."""
+        self._made: dict[tuple[str, LogicalMesh], tuple[tuple[Frontier, ...], list[StageCandidate]]] = {}
+        """(frontiers used, candidates) of every problem on a mesh."""
 
     def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
         """From all frontiers so far."""
@@ -37,8 +37,8 @@ class Candidates:
         for stage in self.wanted:
             frontiers = self.frontiers[stage.key]
             made = self._made.get((stage.key, stage.mesh))
-            if made is None or made[0] < len(frontiers):
-                made = self._made[stage.key, stage.mesh] = len(frontiers), self._of(stage, frontiers)
+            if made is None or not same_frontiers(made[0], frontiers):
+                made = self._made[stage.key, stage.mesh] = tuple(frontiers), self._of(stage, frontiers)
             candidates.setdefault(stage.cell, []).extend(made[1])
         return {cell: tuple(of_cell) for cell, of_cell in candidates.items()}
 
@@ -66,7 +66,16 @@ class Candidates:
                     paced_seconds=totals.paced_seconds,
                 )
             )
+        number = len(candidates)
+        while self.points.pop(f"{stage.key[:24]}-{number}", None) is not None:  # of a frontier that was replaced
+            number += 1
         return candidates
+
+
+def same_frontiers(used: Sequence[Frontier], frontiers: Sequence[Frontier]) -> bool:
+    """Whether a problem has the frontiers that were used, and no others: frontiers are added, and the first one is
+    replaced when it came from another B."""
+    return len(used) == len(frontiers) and used[0] is frontiers[0]
 
 
 class Choices(Mapping[str, tuple[int, ...]]):

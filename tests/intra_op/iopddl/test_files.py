@@ -49,6 +49,16 @@ def test_an_edge_from_a_node_to_itself_adds_its_diagonal(tmp_path: Path) -> None
     assert problem.node_costs[0].tolist() == [11, 22.5]
 
 
+def test_equal_tables_become_one_array_and_others_do_not(tmp_path: Path) -> None:
+    nodes = {"costs": [[1, 2], [1, 2], [3, 4, 5, 6]], "intervals": [], "usages": []}
+    edges = {"nodes": [[0, 1], [1, 0], [0, 1]], "costs": [[1, 2, 3, 4], [1.0, 2, 3, 4], [1, 2, 3, 5]]}
+    problem, _, _ = read_problem(write(tmp_path / "p.json", document(nodes=nodes, edges=edges)))
+    first, second, other = problem.edge_costs
+    assert first is second
+    assert first.tolist() == [[1, 2], [3, 4]]
+    assert other.tolist() == [[1, 2], [3, 5]]
+
+
 def nodes(*costs: object) -> dict[str, Any]:
     return document(nodes={"costs": list(costs)}, edges={"nodes": [], "costs": []})
 

@@ -50,7 +50,9 @@ def _expected(frontiers, held):
 
 def _convergence(frontiers):
     task = SimpleNamespace(device=SimpleNamespace(memory_bytes=MEMORY), inverse_b=INVERSE_B, least_held=1, held=6)
-    return Convergence(dict.fromkeys(frontiers, task), {key: [f] for key, f in frontiers.items()}, composed=())
+    return Convergence(
+        dict.fromkeys(frontiers, task), {key: [f] for key, f in frontiers.items()}, inverse_b=task.inverse_b
+    )
 
 
 def test_a_question_is_open_where_a_choice_could_beat_the_best_that_fits():

@@ -1,0 +1,93 @@
+"""Moves of trees: what grows is a tree of the graph; without noise a move gives the optimum of the tree, within the
+limit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from alpa_explore.intra_op.anytime.segments import segments
+from alpa_explore.intra_op.anytime.tree_kernels import anneal_trees, grow
+from alpa_explore.intra_op.bounds.messages import flatten
+from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from tests.intra_op.anytime.test_anytime import legal_choices, random_case
+
+
+def state(seed):
+    return np.array([seed * 2654435761 + 12345], dtype=np.uint64)
+
+
+def test_what_grows_is_a_tree_that_the_graph_has_no_other_edge_in():
+    rng = np.random.default_rng(1)
+    sizes = set()
+    for seed in range(60):
+        problem, _ = random_case(rng, 12, 3, density=0.25)
+        movable = rng.random(12) < 0.8
+        movable[0] = True
+        tree, link, parent = (np.zeros(9, dtype=np.int64) for _ in range(3))
+        touching, ends, ends_of = (np.zeros(n, dtype=np.int64) for n in (12, 72, 72))
+        flat = flatten(problem, math.inf)
+        count = grow(flat, movable, 0, 9, tree, link, parent, touching, ends, ends_of, state(seed))
+        nodes = tree[:count].tolist()
+        assert len(set(nodes)) == count
+        assert movable[nodes].all()
+        inside = [e for e, (a, b) in enumerate(problem.edges) if a in nodes and b in nodes]
+        linked = [int(flat[7][q]) for q in link[1:count]]
+        assert sorted(linked) == inside
+        assert all({nodes[k], nodes[parent[k]]} == set(problem.edges[flat[7][link[k]]]) for k in range(1, count))
+        assert not touching.any()
+        sizes.add(count)
+    assert max(sizes) > 4
+
+
+def random_tree(rng, nodes):
+    """A tree with costs between 0 and 1, no two choices equally dear."""
+    sizes = rng.integers(1, 5, nodes)
+    # Either end may be the first.
+    edges = [(int(rng.integers(0, v)), v)[:: 1 if rng.random() < 0.5 else -1] for v in range(1, nodes)]
+    return ShardingProblem(
+        name="tree",
+        node_costs=tuple(rng.random(s) for s in sizes),
+        edges=tuple(edges),
+        edge_costs=tuple(rng.random((sizes[a], sizes[b])) for a, b in edges),
+    )
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_without_noise_a_tree_takes_its_best_choice_or_one_that_keeps_the_limit(limited):
+    rng = np.random.default_rng(2)
+    moved = 0
+    for case in range(40):
+        problem = random_tree(rng, 7)
+        sizes = [len(c) for c in problem.node_costs]
+        items = [Item(node=v, start=v // 2, end=v // 2 + 2, usage=rng.integers(0, 9, sizes[v]) * 1.0) for v in range(7)]
+        peaks = {c: MemoryLimit.of(items, 1.0).peak(c) for c in legal_choices(problem)}
+        memory = MemoryLimit.of(items, sorted(peaks.values())[len(peaks) // 4])
+        within = segments(memory, sizes)
+        start = min(peaks, key=peaks.__getitem__)
+        choices = np.array(start, dtype=np.int64)
+        profile = within.profile(choices)
+        anneal_trees(
+            flatten(problem, math.inf),
+            within.usage,
+            profile,
+            choices,
+            np.arange(7),
+            1e-12,
+            0.0 if limited else math.inf,
+            600,
+            7,
+            3,
+            20,
+            state(case),
+        )
+        found = tuple(choices.tolist())
+        assert profile[2].max() == pytest.approx(within.profile(choices)[2].max())
+        if limited:
+            assert memory.allows(found)
+            assert problem.evaluate(found) <= problem.evaluate(start)
+            moved += found != start
+        else:
+            assert found == min(peaks, key=problem.evaluate)
+    assert not limited or moved > 20
