@@ -1,4 +1,5 @@
-"""Tables: what the forward pass computes from numbers and vectors alone, as rotary tables and causal masks.
+"""Tables: what the forward pass computes from numbers and vectors alone, as rotary tables and causal masks, and the
+buffers that it puts into zig-zag order.
 
 Neither data nor trained parameters reach a table. Frameworks compute it whole on every device, and so does a plan: its
 operators have one strategy, replicated. A device that reads a shard cuts it out at no cost. Without this rule a model
@@ -14,6 +15,7 @@ from alpa_explore.intra_op.stage import tuning
 from alpa_explore.sharding.rules.creation import RANDOM
 
 _GIVEN = TensorKind.BUFFER, TensorKind.CONSTANT
+_ZIGZAG = "alpa_explore.zigzag.default"
 
 
 def table_operators(graph: TrainingGraph, constrained: Collection[int]) -> frozenset[int]:
@@ -38,7 +40,8 @@ def _makes_table(graph: TrainingGraph, operator: Operator, tables: Collection[in
         # Larger tensors of one number, as an accumulator of zeros with a row for every token, are made in shards.
         return all(len(t.shape) <= 1 for t in outputs)
     for tensor in (graph.tensors[t] for t in operator.inputs):
-        is_vector = tensor.kind in _GIVEN and len(tensor.shape) <= 1
-        if not is_vector and tensor.producer not in tables:
+        # Other buffers may be weights that are not trained.
+        is_given = tensor.kind in _GIVEN and (len(tensor.shape) <= 1 or operator.kind == _ZIGZAG)
+        if not is_given and tensor.producer not in tables:
             return False
     return True

@@ -8,12 +8,15 @@ from torch import nn
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op.composition.chain import chain_of
 from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
-from alpa_explore.layering import manual_layers
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.sharding.spec_constraint import constraints_of
+from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture
 
 
@@ -66,6 +69,13 @@ def test_a_table_is_whole_on_every_device_in_every_stage_that_computes_it() -> N
             assert node.priced is not None
             assert [set(s.factors) for s in node.priced.strategies] == [{"-"}]
             assert len(node.microbatch_seconds) == 1
+
+
+def test_tables_in_zigzag_order_break_no_chain() -> None:
+    graph = in_zigzag_order(microbatch_graph("llama-tiny", 4), 4)
+    ordered = assign_layers(graph, cluster_operators(graph, 2, delta=1.0).layer_of_forward)
+    assert [graph.tensors[graph.operators[o].inputs[0]].name for o in sorted(ordered.tables)] == ["cosines", "sines"]
+    assert not chain_of(ordered).breaks
 
 
 def test_large_tensors_are_computed_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
