@@ -17,7 +17,7 @@ from alpa_explore.runtime import tuning
 from alpa_explore.runtime.attempts.attempt import Again, Attempt, Retry, ended_for_good, write_attempts
 from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
-from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint
+from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step
 from alpa_explore.runtime.drift import Drift, drift_of
 from alpa_explore.runtime.folder import attempts_of
 from alpa_explore.runtime.measured import write_measured
@@ -125,11 +125,15 @@ class Run:
         """Ask for a checkpoint, some seconds from now; the number of steps after which it is taken.
 
         `progress.checkpoints` has it when it is whole; then the run can be stopped, and resumed under another plan.
-        Where all steps are done earlier, it is taken after the last one.
+        Where all steps are done earlier, it is taken after the last one; where ranks have gone past that step before the
+        request reached them, after a later one: look for a checkpoint of this step or a later one.
         """
-        now = self._now
+        return self._request(self._now, tuning.REQUEST_SECONDS)
+
+    def _request(self, now: _Reports, seconds: float) -> int:
+        """Ask for a checkpoint after the first step that is expected to begin `seconds` from now."""
         done = now.steps()
-        soon = tuning.REQUEST_SECONDS / max(median(s.seconds for s in done[-10:]), 1e-4) if done else 0
+        soon = seconds / max(median(s.seconds for s in done[-10:]), 1e-4) if done else 0
         step = min(self._first_step + len(done) + 2 + math.ceil(soon), self._total)
         request_checkpoint(now.folder, step)
         return step
@@ -224,6 +228,7 @@ class Run:
         if self._stop.is_set():
             return "stopped", None
         ranks, now, error = start(), self._now, None
+        lead = tuning.REQUEST_SECONDS
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
@@ -231,6 +236,10 @@ class Run:
                 now.keeper.poll()
                 if states := [kept.step for kept in now.keeper.kept[count:] if kept.kind == STATE]:
                     note_whole(now.folder, states[-1])
+                asked = requested_step(now.folder)
+                if asked is not None and now.keeper.missed(asked):
+                    lead *= 2  # the steps have become faster, or the link is slow
+                    self._request(now, lead)
                 if self._stop.wait(tuning.RUN_POLL_SECONDS):
                     ranks.stop()
             if outcome["state"] == "done":

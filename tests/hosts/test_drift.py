@@ -52,7 +52,8 @@ def test_a_slow_link_is_named_and_the_run_goes_on_under_the_better_plan(make_hos
     print(f"before {before:.1f}; {drift.lines}; with them {better}")
 
     step = run.checkpoint()
-    until(lambda: [kept for kept in run.progress.checkpoints if kept.step == step], run)
+    until(lambda: [kept for kept in run.progress.checkpoints if kept.step >= step], run)
+    step = run.progress.checkpoints[-1].step  # later than asked for where the request reached the ranks too late
     run.stop()
     first = {s.step: s.loss for s in run.result(30).steps}
     slow = [s.seconds for s in run.progress.steps][-10:]

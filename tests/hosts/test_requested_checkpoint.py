@@ -20,10 +20,12 @@ def test_a_checkpoint_can_be_asked_for_from_hosts_without_the_folder(make_hosts,
     end = time.monotonic() + 60
     while len(run.progress.steps) < 3 and time.monotonic() < end:
         assert not run.wait(0.05), run.result()
+    end = time.monotonic() + 60
     step = run.checkpoint()
     while not run.progress.checkpoints and time.monotonic() < end:
         assert not run.wait(0.05), run.result()
     run.stop()
     assert run.result(30).stopped
-    assert [kept.step for kept in run.progress.checkpoints] == [step]
-    assert find_checkpoint(run.folder)[1].step == step
+    (kept,) = run.progress.checkpoints
+    assert kept.step >= step  # later where the request reached the ranks too late
+    assert find_checkpoint(run.folder)[1].step == kept.step

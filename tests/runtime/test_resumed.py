@@ -17,6 +17,7 @@ import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import RunError
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.request import request_checkpoint
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch
 from tests.runtime.plans import processes_of
@@ -168,9 +169,25 @@ def test_a_checkpoint_can_be_asked_for_while_a_run_goes_on(tmp_path) -> None:
         time.sleep(0.02)
     run.stop()
     assert run.result(30).stopped
-    assert [kept.step for kept in run.progress.checkpoints] == [step]
-    assert find_checkpoint(run.folder)[1].step == step
-    assert len(run.progress.steps) >= step > 3
+    (kept,) = run.progress.checkpoints
+    assert find_checkpoint(run.folder)[1].step == kept.step
+    assert len(run.progress.steps) >= kept.step >= step > 3
+
+
+@pytest.mark.distributed
+def test_a_request_that_comes_too_late_is_repeated_for_a_later_step(tmp_path) -> None:
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
+    run = launch(plan, folder=tmp_path / "run", steps=10**6, model=model, loss=loss, data=microbatch, device="cpu")
+    end = time.monotonic() + 60
+    while len(run.progress.steps) < 3 and time.monotonic() < end:
+        time.sleep(0.02)
+    request_checkpoint(run.folder, 2)  # all ranks have gone past it
+    while not run.progress.checkpoints and time.monotonic() < end:
+        time.sleep(0.02)
+    run.stop()
+    assert run.result(30).stopped
+    assert run.progress.checkpoints[0].step > 3
 
 
 @pytest.mark.distributed

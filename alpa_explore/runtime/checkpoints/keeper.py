@@ -27,6 +27,7 @@ from alpa_explore.runtime.checkpoints.description import (
     Chunk,
     Description,
     StoredTensor,
+    step_name,
     to_json,
     torch_dtype,
     writing_folder,
@@ -57,6 +58,8 @@ class CheckpointKeeper:
         self._events = events
         self._written: dict[str, dict[int, dict[str, Any]]] = {}
         """Name of a checkpoint that is not whole yet -> rank -> its report."""
+        self._done: dict[int, int] = {}
+        """Rank -> the number of steps it has reported as done."""
         self.kept: tuple[Kept, ...] = ()
         """All checkpoints that became whole, oldest first; of those with the whole state only the last two exist."""
 
@@ -65,6 +68,8 @@ class CheckpointKeeper:
         for rank, event in self._events():
             if event["event"] == "checkpoint":
                 self._written.setdefault(event["name"], {})[rank] = event
+            elif event["event"] == "step":
+                self._done[rank] = event["step"] + 1
         for name, of_ranks in list(self._written.items()):
             folder = writing_folder(self.run_folder, name)
             if len(of_ranks) == len(self.ranks) and all(_complete(folder, e["files"]) for e in of_ranks.values()):
@@ -77,6 +82,12 @@ class CheckpointKeeper:
                         remedy="Free some space, or name a --folder (folder=) on another disk.",
                     ) from error
                 del self._written[name]
+
+    def missed(self, step: int) -> bool:
+        """Whether some rank has gone past `step` steps without a checkpoint there: the request for it came too late."""
+        written = self._written.get(step_name(step), {})
+        whole = any(kept.kind == STATE and kept.step == step for kept in self.kept)
+        return not whole and any(done > step and rank not in written for rank, done in self._done.items())
 
     def waits(self) -> bool:
         """Poll; whether parts of some checkpoint are still missing."""

@@ -170,7 +170,7 @@ class _Worker:
                 write = partial(self.writer.state, step + 1, requested=not due)
                 self._save(f"writing the checkpoint of step {step + 1}", write)
                 if self.job.options.wait_for_whole:
-                    self._wait_for_whole(step + 1)
+                    self._wait_for_whole(step + 1, requested=not due)
         if self.job.options.save is not None:
             self._save("writing the trained weights", partial(self.writer.weights, steps, self.job.options.save))
         self._finish()
@@ -193,14 +193,17 @@ class _Worker:
         if self.keeper is not None:
             self.keeper.poll()
 
-    def _wait_for_whole(self, step: int) -> None:
+    def _wait_for_whole(self, step: int, *, requested: bool) -> None:
         """Do no step that would be lost with the checkpoint of `step`, until it is whole.
 
-        On a slow link that takes long: go on before the agent takes it for a stall.
+        On a slow link that takes long: go on before the agent takes it for a stall. A requested one never becomes whole
+        where the request reached another rank too late; then a later step is asked for.
         """
         self.saving = f"waiting until the checkpoint of step {step} is whole"
         end = time.monotonic() + self.job.options.stall_seconds / 2
         while (whole_step(self.folder) or 0) < step and time.monotonic() < end:
+            if requested and (requested_step(self.folder) or 0) > step:
+                break
             time.sleep(tuning.WHOLE_POLL_SECONDS)
         self.saving = ""
 
