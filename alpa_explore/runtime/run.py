@@ -125,8 +125,8 @@ class Run:
         """Ask for a checkpoint, some seconds from now; the number of steps after which it is taken.
 
         `progress.checkpoints` has it when it is whole; then the run can be stopped, and resumed under another plan.
-        Where all steps are done earlier, it is taken after the last one; where ranks have gone past that step before the
-        request reached them, after a later one: look for a checkpoint of this step or a later one.
+        Where all steps are done earlier, it is taken after the last one; where ranks have gone past that step before
+        the request reaches them, after a later one.
         """
         return self._request(self._now, tuning.REQUEST_SECONDS)
 

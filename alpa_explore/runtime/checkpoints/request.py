@@ -11,8 +11,8 @@ WHOLE_FILE = "checkpoint-whole"
 
 
 def request_checkpoint(run_folder: Path, step: int) -> None:
-    """Ask the ranks for a checkpoint when `step` steps are done; one that has done them already takes no notice, and the
-    launcher asks again for a later step."""
+    """Ask the ranks for a checkpoint when `step` steps are done; one that has done them already takes no notice, and
+    the launcher asks again for a later step."""
     _write(run_folder / REQUEST_FILE, step)
 
 
