@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.contraction import kernels
@@ -62,6 +63,17 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
     )
     sweep.explore()
     return {r: sweep.frontier(r) for r in sweep.samples}
+
+
+def bound_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:
+    """For the ranges that can be composed a lower bound on a microbatch for every B, and no choice (runs on a Dask
+    worker)."""
+    record_discoveries(task.discoveries)
+    least = _composer(layered, task).least_costs([r for r, _ in task.ranges], Price(0.0, 0.0, task.least_held))
+    return {
+        r: Frontier(points=(), solves=1, variables=0, constraints=0, optimal=False, bound_seconds=seconds, proven=False)
+        for r, seconds in least.items()
+    }
 
 
 def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range, Frontier]:

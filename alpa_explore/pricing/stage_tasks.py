@@ -24,6 +24,8 @@ from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record
 class Search(enum.Enum):
     """The kind of choices that a task searches for; the value is the name of its pass on the progress line."""
 
+    BOUNDED = "bounds"
+    """For all stages on one mesh together: the least seconds of a microbatch, without choices and without memory."""
     COMPOSED = "composition"
     """For all stages on one mesh together: their fastest choices, and leaner ones."""
     NEAR_OPTIMAL = "sharding"

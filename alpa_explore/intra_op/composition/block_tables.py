@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,11 @@ class BlockTable:
         """[prices, left, right] of a block without shared nodes."""
         assert self.shared_costs.shape[1] == 1
         return self.shared_costs[:, 0]
+
+    @cached_property
+    def transposed_costs(self) -> Floats:
+        """[prices, right, left]: a chain that is extended to the left reads it row by row."""
+        return np.ascontiguousarray(self.costs.transpose(0, 2, 1))
 
     def request(self, price: int, state: State) -> None:
         """Announce a call of `choice`, so that all requested choices are computed in one go."""

@@ -76,22 +76,9 @@ class Composer:
         the same price, where constants are replicated and their bytes are free. The result is empty where a block
         inside a range is too wide: few ranges could be composed.
         """
-        chains = [r for r in ranges if self.chain.is_chain(*r)]
-        tables = tables or self.tables(prices, len(ranges))
-        parts_of = [self.chain.parts(*r) for r in chains]
-        inner = sorted({triple for parts in parts_of for triple in zip(parts, parts[1:], parts[2:], strict=False)})
-        if any(tables.table(*triple) is None for triple in inner):
+        best = self._best(ranges, tables or self.tables(prices, len(ranges)))
+        if best is None:
             return tuple({} for _ in prices)
-        best: dict[Range, BestStates] = {}
-        # Ranges that begin with the same layer share prefixes, and those that end with the same layer share suffixes.
-        firsts, lasts = Counter(first for first, _ in chains), Counter(last for _, last in chains)
-        for first in firsts:
-            self._sweep(first, {r[1] for r in chains if r[0] == first and lasts[r[1]] <= firsts[first]}, tables, best)
-        for last in lasts:
-            self._sweep(last, {r[0] for r in chains if r[1] == last and lasts[last] > firsts[r[0]]}, tables, best)
-        for r in ranges:
-            if not self.chain.is_chain(*r) and (of_range := tables.of_blocks(self.cutter.of_range(*r))) is not None:
-                best[r] = best_states_with_shared_nodes(of_range)
         # The states of every block, for each range and price that has a choice: all are requested before any choice is
         # computed.
         states = {
@@ -111,6 +98,11 @@ class Composer:
             }
             for p in range(len(prices))
         )
+
+    def least_costs(self, ranges: Collection[Range], price: Price) -> dict[Range, float]:
+        """The least cost of every range that can be composed, as of the choices of `solve`; inf where none is legal."""
+        best = self._best(ranges, self.tables((price,), len(ranges)))
+        return {r: float(of_range.costs[0]) for r, of_range in (best or {}).items()}
 
     def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
         """Lower bounds on the peak memory of every choice of a range, for each number of microbatches held in `counts`;
@@ -133,6 +125,25 @@ class Composer:
         """Variables and constraints of Eq. 1 for a range that is a chain, without those of its constants."""
         blocks = self.cutter.of_range(first, last) or ()
         return sum(b.variables for b in blocks), sum(b.constraints for b in blocks)
+
+    def _best(self, ranges: Collection[Range], tables: BlockTables) -> dict[Range, BestStates] | None:
+        """The least cost of every range that can be composed; None where a block inside a range is too wide."""
+        chains = [r for r in ranges if self.chain.is_chain(*r)]
+        parts_of = [self.chain.parts(*r) for r in chains]
+        inner = sorted({triple for parts in parts_of for triple in zip(parts, parts[1:], parts[2:], strict=False)})
+        if any(tables.table(*triple) is None for triple in inner):
+            return None
+        best: dict[Range, BestStates] = {}
+        # Ranges that begin with the same layer share prefixes, and those that end with the same layer share suffixes.
+        firsts, lasts = Counter(first for first, _ in chains), Counter(last for _, last in chains)
+        for first in firsts:
+            self._sweep(first, {r[1] for r in chains if r[0] == first and lasts[r[1]] <= firsts[first]}, tables, best)
+        for last in lasts:
+            self._sweep(last, {r[0] for r in chains if r[1] == last and lasts[last] > firsts[r[0]]}, tables, best)
+        for r in ranges:
+            if not self.chain.is_chain(*r) and (of_range := tables.of_blocks(self.cutter.of_range(*r))) is not None:
+                best[r] = best_states_with_shared_nodes(of_range)
+        return best
 
     def _sweep(self, start: int, ends: Collection[int], tables: BlockTables, best: dict[Range, BestStates]) -> None:
         """All ranges with one end at layer `start` and the other in `ends`, extended block by block.

@@ -48,13 +48,11 @@ class PrefixCosts:
     def extended(self, table: BlockTable) -> PrefixCosts:
         """With one more block."""
         longer = PrefixCosts(len(self.costs), self.direction)
-        costs = table.costs
-        near, far = (1, 2) if self.direction > 0 else (2, 1)
-        assert costs.shape[near] == self.costs.shape[1], "neighbouring blocks have the same separator"
-        longer.costs = np.empty((len(costs), costs.shape[far]))
+        costs = table.costs if self.direction > 0 else table.transposed_costs
+        assert costs.shape[1] == self.costs.shape[1], "neighbouring blocks have the same separator"
+        longer.costs = np.empty((len(costs), costs.shape[2]))
         backpointers = np.empty(longer.costs.shape, dtype=np.int64)
-        kernel = kernels.extend_right if self.direction > 0 else kernels.extend_left
-        kernel(self.costs, costs, longer.costs, backpointers)
+        kernels.extend(self.costs, costs, longer.costs, backpointers)
         longer.tables, longer.backpointers = (*self.tables, table), (*self.backpointers, backpointers)
         return longer
 

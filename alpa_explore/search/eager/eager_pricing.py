@@ -3,7 +3,8 @@
 The solves run in rounds, each through the cache and the executor:
 
 0. Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, are screened: their stages
-   get lower bounds from FLOPs. A whole submesh is priced when `resolve` finds that a pipeline may want it; few are.
+   get lower bounds from FLOPs. When `resolve` finds that a pipeline may want one, they get those of composition, and
+   when it still may, the whole submesh is priced; few are.
 1. All layer ranges that are chains of blocks are composed, one task for each mesh. A mesh that the cache knows from
    another B or another memory is deferred: bounds follow from there (`known_meshes`), and it is composed when
    `resolve` finds one of its stages in the best pipeline. The result is that of composing all meshes.
@@ -28,7 +29,13 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.pricing.frontier import Frontier
-from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask, compose_mesh, compose_within_memory
+from alpa_explore.pricing.mesh_tasks import (
+    MemoryTask,
+    MeshTask,
+    bound_mesh,
+    compose_mesh,
+    compose_within_memory,
+)
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.search import tuning
@@ -100,6 +107,8 @@ class EagerPricing:
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
         self._screened = self._screen()
+        self._composed_bounds: set[int] = set()
+        """Submeshes whose screened stages have the lower bounds of composition."""
         self._price_submeshes(set(range(len(query.submeshes))) - {submesh for _, _, submesh in self._screened})
 
     def _screen(self) -> dict[RangeKey, Screened]:
@@ -122,6 +131,39 @@ class EagerPricing:
             for cell in self._feasible
             if divided[cell[2]] < well
         }
+
+    def _raise_bounds(self, submeshes: Collection[int]) -> None:
+        """Give the screened stages on these submeshes the least seconds of composition, for any memory."""
+        self._composed_bounds |= set(submeshes)
+        discoveries = discover_all(self.layered.graph)
+        tasks: dict[str, MeshTask] = {}
+        keys_of: dict[RangeKey, list[tuple[str, Range]]] = {}
+        for submesh in submeshes:
+            # Of the ranges with equal problems one is composed.
+            ranges = {
+                cell: self._problems.stage(*cell[:2]).structure_key for cell in self._screened if cell[2] == submesh
+            }
+            first = {key: cell[:2] for cell, key in reversed(ranges.items())}
+            for mesh in self._meshes[submesh]:
+                device = self.query.cluster.kinds[mesh.kind].device
+                task = MeshTask(
+                    ranges=tuple((r, 1) for r in first.values()),
+                    least_held=1,
+                    mesh=mesh.squeezed(),
+                    device=device,
+                    inverse_b=0.0,
+                    discoveries=discoveries,
+                )
+                name = _digest((*first, price_key(mesh, replace(device, memory_bytes=0), "auto", 0, discoveries)))
+                tasks[name] = task
+                for cell, key in ranges.items():
+                    keys_of.setdefault(cell, []).append((name, first[key]))
+        found = self._runner.on_meshes(bound_mesh, tasks, Search.BOUNDED.value)
+        for cell, keys in keys_of.items():
+            known = self._screened[cell]
+            least = min(found[name][r].bound_seconds if r in found[name] else 0.0 for name, r in keys)
+            self._screened[cell] = known._replace(seconds=max(known.seconds, least))
+        self._screened = {cell: bound for cell, bound in self._screened.items() if bound.seconds < math.inf}
 
     def _price_submeshes(self, submeshes: Collection[int]) -> None:
         """Candidates of all feasible stages on these submeshes."""
@@ -191,9 +233,12 @@ class EagerPricing:
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Run the searches that would close the gap of these stages; where a mesh that was deferred has the lowest
         bound, it is composed first."""
-        if wanted := {cell[2] for cell, _ in open_stages if cell in self._screened}:
-            self._screened = {cell: bound for cell, bound in self._screened.items() if cell[2] not in wanted}
-            self._price_submeshes(wanted)
+        wanted = {cell[2] for cell, _ in open_stages if cell in self._screened}
+        if loose := wanted - self._composed_bounds if self._solver == "auto" else set():
+            self._raise_bounds(loose)
+        if tight := wanted - loose:
+            self._screened = {cell: bound for cell, bound in self._screened.items() if cell[2] not in tight}
+            self._price_submeshes(tight)
         todo: dict[Search, dict[tuple[str, int], None]] = {}
         meshes: dict[str, None] = {}
         for cell, held in open_stages:

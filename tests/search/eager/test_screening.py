@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError
-from alpa_explore.pricing.stage_costs import Screened
+from alpa_explore.pricing.stage_costs import RangeKey, Screened
 from alpa_explore.search import tuning
+from alpa_explore.search.eager.eager_pricing import EagerPricing
 
 B = 8
 
@@ -46,6 +48,25 @@ def test_the_plan_is_as_fast_as_with_everything_priced_and_no_bound_is_above_a_s
         assert cell not in screened.costs.candidates
         for candidate in full.costs.candidates.get(cell, ()):
             assert bound.seconds <= candidate.latency_seconds(1024) * (1 + 1e-9)
+
+
+def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(monkeypatch: pytest.MonkeyPatch) -> None:
+    flops: dict[RangeKey, Screened] = {}
+    raise_bounds = EagerPricing._raise_bounds
+
+    def raised(pricing: EagerPricing, submeshes: Collection[int]) -> None:
+        flops.update(pricing._screened)
+        raise_bounds(pricing, {submesh for _, _, submesh in flops})
+
+    monkeypatch.setattr(EagerPricing, "_raise_bounds", raised)
+    bounded = planned("gpt-tiny", "7x2:v100").costs
+    monkeypatch.setattr(tuning, "WELL_DIVIDED", 0.0)
+    full = planned("gpt-tiny", "7x2:v100").costs
+    assert bounded.screened
+    assert all(bound.seconds > 1.1 * flops[cell].seconds for cell, bound in bounded.screened.items())
+    for cell, bound in bounded.screened.items():
+        for b in (1, B, 10**6):
+            assert bound.seconds <= min(c.latency_seconds(b) for c in full.candidates[cell]) * (1 + 1e-9)
 
 
 def test_a_submesh_that_every_pipeline_needs_is_priced() -> None:

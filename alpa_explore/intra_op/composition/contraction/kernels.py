@@ -263,7 +263,7 @@ def _table_entries(_costs: Floats, table: Floats, *_others: object) -> int:
 
 
 @compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
-def extend_right(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
+def extend(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
     """extended[p, j] = min over i of costs[p, i] + table[p, i, j]; backpointers[p, j] is the first such i."""
     prices, states, others = table.shape
     for p in range(prices):
@@ -279,21 +279,6 @@ def extend_right(costs: Floats, table: Floats, extended: Floats, backpointers: I
                 if total < extended[p, j]:
                     extended[p, j] = total
                     backpointers[p, j] = i
-
-
-@compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
-def extend_left(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
-    """The same from right to left: extended[p, i] = min over j of table[p, i, j] + costs[p, j]."""
-    prices, states, others = table.shape
-    for p in range(prices):
-        for i in range(states):
-            best, best_state = np.inf, 0
-            for j in range(others):
-                total = costs[p, j] + table[p, i, j]
-                if total < best:
-                    best, best_state = total, j
-            extended[p, i] = best
-            backpointers[p, i] = best_state
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
