@@ -69,7 +69,7 @@ def command(options: argparse.Namespace, name: str, cold: float | None = None, b
     )
     seconds = time.perf_counter() - begun
     show(name, seconds, cold)
-    print("    " + next(line for line in done.stdout.splitlines() if line.startswith("Seconds by pass")))
+    print("    " + next(line for line in done.stdout.splitlines() if line.startswith("Time by pass")))
     # The last progress line of every pass of stage pricing has its number of tasks and its seconds.
     for line in done.stderr.splitlines():
         if "100 %" in line:
