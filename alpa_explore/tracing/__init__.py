@@ -20,8 +20,9 @@ order to read them:
     targets        mean losses over targets that are counted over all microbatches
     optimizers, cancelling   the optimizers that a plan can have; cancelling a capture
 
-`capture` traces any module whole, in time proportional to its blocks. A catalogue model that repeats a block (`periods`
-of its config) is captured with 2 and with 4 periods and unrolled; if the two captures do not determine the rest, the
-whole model is captured. The only packages below are `models`, `cluster` (for the names of precisions), `graph`,
+A model that repeats blocks is captured with a few periods of them and unrolled: a catalogue model by `periods`
+of its config; any other module where the calls of its whole forward pass are those that the shorter ones determine
+(`resizing.fewer_blocks`). If the two captures do not determine the rest, the whole model is captured, in time
+proportional to its blocks. The only packages below are `models`, `cluster` (for the names of precisions), `graph`,
 `numerics`, `store`, `units` and `errors`.
 """

@@ -15,9 +15,10 @@ it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -28,18 +29,23 @@ from alpa_explore.errors import CancelledError, CaptureError, OptionError, neare
 from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.inputs.example import Example, flatten_example
-from alpa_explore.tracing.inputs.fake_model import ModelTensor, attribute_tensors, fake_like, installed, model_tensors
+from alpa_explore.tracing.inputs.example import flatten_example
+from alpa_explore.tracing.inputs.fake_model import attribute_tensors, fake_like, installed, model_tensors
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
+from alpa_explore.tracing.joint_graph.forward_calls import Call, forward_calls
 from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, TracePosition, follow_modules
 from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
 from alpa_explore.tracing.operators.phases import assign_phases
 from alpa_explore.tracing.operators.sharing import share
-from alpa_explore.tracing.optimizers import find_optimizer
+from alpa_explore.tracing.optimizers import Optimizer, find_optimizer
+from alpa_explore.tracing.resizing.fewer_blocks import FEW, MORE, repeated_blocks
+from alpa_explore.tracing.resizing.unroll import continued_calls, unroll
+
+T = TypeVar("T")
 
 
 def capture(
@@ -63,20 +69,64 @@ def capture(
     Raises CaptureError, with operator, module and line, if the model cannot be traced.
     """
     module, module_name = _module(model)
-    chosen = find_optimizer(optimizer)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    dtype = _dtype(precision)
-    held = model_tensors(module, mode, dtype)
-    if not any(tensor.trainable for tensor in held):
-        raise CaptureError(
-            "The model has no trainable parameter",
-            found=f"{len(held)} parameters and buffers, none of which requires a gradient",
-            remedy="Call model.requires_grad_(True), or capture a model that has parameters.",
-        )
-    example = flatten_example(module, example_inputs, loss)
-    place = TracePosition()
+    request = _Request(
+        module=module,
+        example_inputs=example_inputs,
+        loss=loss,
+        optimizer=find_optimizer(optimizer),
+        precision=_dtype(precision),
+        name=name or module_name,
+        rematerialization=rematerialization,
+        recipe=recipe,
+    )
+    return _from_fewer_blocks(request) or _captured(request)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """The checked arguments of `capture`."""
+
+    module: nn.Module
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor
+    loss: Loss
+    optimizer: Optimizer
+    precision: torch.dtype | None
+    name: str
+    rematerialization: bool
+    recipe: str | None
+
+
+def _from_fewer_blocks(request: _Request) -> TrainingGraph | None:
+    """The graph from captures with fewer of the equal blocks; None where it has few, or the captures do not determine
+    it."""
+    blocks = repeated_blocks(request.module)
+    if blocks is None:
+        return None
+    try:
+        with blocks.shortened(FEW):
+            few_calls = _FakeStep(request).calls()
+        with blocks.shortened(MORE):
+            more_calls = _FakeStep(request).calls()
+        whole = _FakeStep(request)
+        if continued_calls(few_calls, more_calls, blocks.periods, FEW) != whole.calls():
+            return None
+        with blocks.shortened(FEW):
+            few = _captured(request)
+        with blocks.shortened(MORE):
+            more = _captured(request)
+    except CaptureError:  # of a shorter model, which may be no model; the capture of the whole one has its own
+        return None
+    graph = unroll(few, more, blocks.periods, FEW)
+    # The calls do not show names: the weights must be those of the whole model.
+    trainable = {tensor.name: tuple(tensor.fake.shape) for tensor in whole.held if tensor.trainable}
+    weights = () if graph is None else [graph.tensors[parameter.tensor] for parameter in graph.parameters]
+    return graph if {weight.name: weight.shape for weight in weights} == trainable else None
+
+
+def _captured(request: _Request) -> TrainingGraph:
+    step = _FakeStep(request)
     with torch.enable_grad(), no_collection():
-        joint = _trace(module, held, example, loss, mode, dtype, place)
+        joint = step.trace()
         stop_if_cancelled()
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
@@ -84,21 +134,68 @@ def capture(
         results = [loss_key, *(g for g in gradients if g is not None)]
         phases = share(drafts, assign_phases(joint, drafts, loss_key, results[1:]), frozenset(results))
         graph = assemble(
-            name=name or module_name,
-            held=held,
-            example=example,
+            name=request.name,
+            held=step.held,
+            example=step.example,
             joint=joint,
             drafts=drafts,
             phases=phases,
             loss=loss_key,
             gradients=gradients,
-            optimizer=chosen,
-            rematerialization=rematerialization,
-            recipe=recipe,
-            attributes=attribute_tensors(module),
-            training=module.training,
+            optimizer=request.optimizer,
+            rematerialization=request.rematerialization,
+            recipe=request.recipe,
+            attributes=attribute_tensors(request.module),
+            training=request.module.training,
         )
     return verify(graph)
+
+
+class _FakeStep:
+    """The forward pass and the loss of a model on fake tensors."""
+
+    def __init__(self, request: _Request) -> None:
+        self._model, self._loss = request.module, request.loss
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.held = model_tensors(request.module, self._mode, request.precision)
+        if not any(tensor.trainable for tensor in self.held):
+            raise CaptureError(
+                "The model has no trainable parameter",
+                found=f"{len(self.held)} parameters and buffers, none of which requires a gradient",
+                remedy="Call model.requires_grad_(True), or capture a model that has parameters.",
+            )
+        self.example = flatten_example(request.module, request.example_inputs, request.loss)
+        inputs = [fake_like(tensor, self._mode, request.precision) for tensor in self.example.tensors]
+        self._tensors = [*(tensor.fake for tensor in self.held), *inputs]
+        self._place = TracePosition()
+
+    def trace(self) -> JointGraph:
+        """The joint graph of forward and backward. CaptureError."""
+        return self._diagnosed(lambda: trace(self._run, self._tensors))
+
+    def calls(self) -> list[Call]:
+        """The calls of the forward pass. CaptureError."""
+        with torch.enable_grad(), no_collection():
+            return self._diagnosed(lambda: forward_calls(self._run, self._tensors, self._mode))
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        place, held = self._place, self.held
+        place.modules.clear()
+        call = self.example.rebuild(tensors[len(held) :])
+        with installed(held, tensors[: len(held)]), follow_modules(self._model, place), AnnotateCalls(place):
+            output = self._model(*call.arguments, **call.keywords)
+            place.modules.clear()
+            result = scalar_loss(output, call.targets, self._loss)
+        place.function = "of the backward pass"
+        return result
+
+    def _diagnosed(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except (CaptureError, CancelledError):
+            raise
+        except Exception as error:  # whatever the model's code may raise
+            raise diagnose(error, self._place) from error
 
 
 def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:
@@ -130,32 +227,3 @@ def _dtype(precision: str | None) -> torch.dtype | None:
         raise OptionError("Unknown precision", found=repr(precision), remedy=nearest_names(str(precision), known))
     dtype: torch.dtype = getattr(torch, precision)
     return dtype
-
-
-def _trace(
-    model: nn.Module,
-    held: tuple[ModelTensor, ...],
-    example: Example,
-    loss: Loss,
-    mode: FakeTensorMode,
-    dtype: torch.dtype | None,
-    place: TracePosition,
-) -> JointGraph:
-    inputs = [fake_like(tensor, mode, dtype) for tensor in example.tensors]
-
-    def run(tensors: Any) -> torch.Tensor:
-        place.modules.clear()
-        call = example.rebuild(tensors[len(held) :])
-        with installed(held, tensors[: len(held)]), follow_modules(model, place), AnnotateCalls(place):
-            output = model(*call.arguments, **call.keywords)
-            place.modules.clear()
-            result = scalar_loss(output, call.targets, loss)
-        place.function = "of the backward pass"
-        return result
-
-    try:
-        return trace(run, [*(tensor.fake for tensor in held), *inputs])
-    except (CaptureError, CancelledError):
-        raise
-    except Exception as error:  # whatever the model's code may raise
-        raise diagnose(error, place) from error

@@ -13,7 +13,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import torch
@@ -37,6 +38,9 @@ from alpa_explore.tracing.joint_graph.calls.scan import unrolled_scans
 from alpa_explore.tracing.joint_graph.input_checks import passed_checks
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
+T = TypeVar("T")
+Run = Callable[[Sequence[torch.Tensor]], torch.Tensor]
+"""The function that is traced: flat tensors -> scalar loss."""
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 """The exceptions of torch when a model reads the value of a traced tensor."""
 
@@ -74,7 +78,7 @@ class JointGraph:
 class _Step(nn.Module):
     """The function that is traced: flat tensors -> scalar loss. It has no parameters of its own."""
 
-    def __init__(self, run: Callable[[Sequence[torch.Tensor]], torch.Tensor], accumulates: dict[fx.Node, int]) -> None:
+    def __init__(self, run: Run, accumulates: dict[fx.Node, int]) -> None:
         super().__init__()
         self._run, self._accumulates = run, accumulates
 
@@ -85,21 +89,27 @@ class _Step(nn.Module):
         return loss
 
 
-def trace(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequence[torch.Tensor]) -> JointGraph:
+def trace(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
     """Trace `run(tensors) -> loss` and its backward; gradients for the fake tensors that require them.
 
     A model that reads a value while it runs is traced a second time in the mode of torch.compile: Hugging Face models,
     for example, read attention masks to take shortcuts unless they are being compiled.
     """
+    return with_values_read(partial(_trace_once, run, tensors))
+
+
+def with_values_read(work: Callable[[], T]) -> T:
+    """The result of `work`; where the model reads a value, that in the mode of torch.compile."""
     try:
-        return _trace_once(run, tensors)
+        return work()
     except VALUE_ERRORS:
         with patch.object(torch.compiler, "_is_compiling_flag", True):
-            return _trace_once(run, tensors)
+            return work()
 
 
-def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequence[torch.Tensor]) -> JointGraph:
-    accumulates: dict[fx.Node, int] = {}
+@contextmanager
+def as_traced() -> Iterator[None]:
+    """Torch's functions as a trace has them."""
     with ExitStack() as stack:
         stack.enter_context(whole_attention())
         stack.enter_context(whole_norms())
@@ -113,6 +123,13 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
         stack.enter_context(_plain_kernels())
         # torch logs a traceback for each failed shape rule; the CaptureError already reports it.
         stack.enter_context(patch.object(logging.getLogger("torch._subclasses.fake_tensor"), "disabled", True))
+        yield
+
+
+def _trace_once(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
+    accumulates: dict[fx.Node, int] = {}
+    with ExitStack() as stack:
+        stack.enter_context(as_traced())
         joint = aot_export_joint_with_descriptors(
             stack,
             _Step(run, accumulates),

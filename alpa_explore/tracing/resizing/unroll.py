@@ -1,4 +1,4 @@
-"""The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them.
+"""The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them (or 3 and 5).
 
 A graph is written as rows, in parts: weights; other tensors without a producer; forward, backward and update
 operators, each with its output tensors; parameters. A row is a form (all its fields) with holes for numbers: tensor and
@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
+from alpa_explore.tracing.joint_graph.forward_calls import Call
 
 FEW, MORE = 2, 4
 """Numbers of periods in the two captures."""
@@ -68,18 +69,18 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    forms: tuple[_Value, ...]
+    forms: tuple[_Value | str, ...]
     numbers: tuple[int, ...]
 
     def moved(self, steps: Iterable[int], times: int) -> _Row:
         return _Row(self.forms, tuple(n + times * step for n, step in zip(self.numbers, steps, strict=True)))
 
 
-def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGraph | None:
-    """The graph with `periods` periods; None when the captures with FEW and MORE periods do not determine it."""
+def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = FEW) -> TrainingGraph | None:
+    """The graph with `periods` periods; None when the captures with `begun` and two more do not determine it."""
     parts = []
     for rows_of_few, rows_of_more in zip(_parts(few), _parts(more), strict=True):
-        rows = _continued(rows_of_few, rows_of_more, periods - FEW)
+        rows = _continued(rows_of_few, rows_of_more, periods - begun)
         if rows is None:
             return None
         parts.append([_filled(row) for row in rows])
@@ -93,6 +94,13 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGra
         parameters=tuple(parameter for (parameter,) in parameters),
     )
     return verify(graph)
+
+
+def continued_calls(few: Sequence[Call], more: Sequence[Call], periods: int, begun: int = FEW) -> list[Call] | None:
+    """The same for the calls of forward passes."""
+    rows_of_few, rows_of_more = ([_Row((text,), numbers) for text, numbers in calls] for calls in (few, more))
+    rows = _continued(rows_of_few, rows_of_more, periods - begun)
+    return None if rows is None else [(str(row.forms[0]), row.numbers) for row in rows]
 
 
 def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
@@ -110,16 +118,29 @@ def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
 
 def _continued(few: Sequence[_Row], more: Sequence[_Row], added: int) -> list[_Row] | None:
     """The rows of one part with `added` more periods than `few`; None when the captures do not determine them."""
-    apart = MORE - FEW
-    size, odd = divmod(len(more) - len(few), apart)
+    size, odd = divmod(len(more) - len(few), MORE - FEW)
     a, b = ([repr(row.forms) for row in rows] for rows in (few, more))  # compared as text, because 1 == 1.0 == True
-    cut = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(few))
-    start, second, third = cut - size, cut + size, cut + 2 * size
-    if odd or not 0 <= start <= cut or a[cut:] != b[third:] or not b[start:cut] == b[cut:second] == b[second:third]:
+    unlike = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(few))
+    if odd or size < 0:
         return None
+    # The first rows of the tail may have the forms of a period's first rows: then the head ends before them.
+    for cut in range(unlike, max(size, unlike - size) - 1, -1):
+        start, second, third = cut - size, cut + size, cut + 2 * size
+        if a[cut:] == b[third:] and b[start:cut] == b[cut:second] == b[second:third]:
+            rows = _continued_at(cut, few, more, size, added)
+            if rows is not None:
+                return rows
+    return None
+
+
+def _continued_at(cut: int, few: Sequence[_Row], more: Sequence[_Row], size: int, added: int) -> list[_Row] | None:
+    """`_continued` where the head ends at `cut`, by the numbers of the rows."""
+    apart, start, second, third = MORE - FEW, cut - size, cut + size, cut + 2 * size
     steps = _steps(more[start:cut], more[cut:second])
+    if steps != _steps(more[cut:second], more[second:third]):
+        return None
     growth = _steps(few, (*more[:cut], *more[third:]))
-    if steps != _steps(more[cut:second], more[second:third]) or any(n % apart for row in growth for n in row):
+    if any(n % apart for row in growth for n in row):
         return None
     ends = [row.moved([n // apart for n in by], added) for row, by in zip(few, growth, strict=True)]
     period = list(zip(ends[start:cut], steps, strict=True))
@@ -171,7 +192,11 @@ def _text(text: str, counted: bool, numbers: list[int]) -> _Text:
 def _filled(row: _Row) -> tuple[Any, ...]:
     """The values of a row: its forms with the numbers filled in."""
     numbers = iter(row.numbers)
-    return tuple(form.type(**{name: _fill(part, numbers) for name, part in form.parts.items()}) for form in row.forms)
+    return tuple(
+        form.type(**{name: _fill(part, numbers) for name, part in form.parts.items()})
+        for form in row.forms
+        if isinstance(form, _Value)
+    )
 
 
 def _fill(part: Any, numbers: Iterator[int]) -> Any:

@@ -1,0 +1,241 @@
+"""Models of many equal blocks, captured with few of them, have the graph of a capture of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import alpa_explore.tracing.capture as capturing
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.tracing.resizing.fewer_blocks import MORE, repeated_blocks
+
+BLOCKS = 20
+H = 16
+
+
+class Block(nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(H), nn.Linear(H, 2 * H), nn.Linear(2 * H, H)
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+class Stack(nn.Module):
+    def __init__(self, blocks: int = BLOCKS) -> None:
+        super().__init__()
+        self.first = nn.Linear(H, H)
+        self.blocks = nn.ModuleList(Block(number) for number in range(blocks))
+        self.last = nn.Linear(H, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = self.called(block, x)
+        return self.last(x)
+
+    def called(self, block: Block, x: torch.Tensor) -> torch.Tensor:
+        return block(x)
+
+
+class EveryFifthOtherwise(Stack):
+    def called(self, block: Block, x: torch.Tensor) -> torch.Tensor:
+        return x + block(x) if block.number % 5 == 4 else block(x)
+
+
+class ScaledByNumber(Stack):
+    def called(self, block: Block, x: torch.Tensor) -> torch.Tensor:
+        return block(x) * (1 + block.number)
+
+
+class ScaledByDepth(Stack):
+    def called(self, block: Block, x: torch.Tensor) -> torch.Tensor:
+        return block(x) / len(self.blocks)
+
+
+class InReverse(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for block in reversed(self.blocks):
+            x = block(x)
+        return self.last(x)
+
+
+class OneIsFrozen(Stack):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks[7].up.weight.requires_grad_(False)
+
+
+class OneHasAnotherShape(Stack):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks[6].up, self.blocks[6].down = nn.Linear(H, 3 * H), nn.Linear(3 * H, H)
+
+
+class OneHasABackwardHook(Stack):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks[5].register_full_backward_hook(lambda module, into, out: None)
+
+
+def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return ((output - target) ** 2).mean()
+
+
+X, Y = torch.zeros(2, 4, H), torch.zeros(2, 4, 4)
+
+
+def language_model(kind: str, **changes: Any) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    config = transformers.AutoConfig.for_model(
+        kind,
+        **{
+            "hidden_size": H,
+            "intermediate_size": 2 * H,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "vocab_size": 32,
+            **changes,
+        },
+    )
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    tokens = torch.zeros(2, 8, dtype=torch.long)
+    return model, {"input_ids": tokens, "labels": tokens}
+
+
+def both(
+    monkeypatch: pytest.MonkeyPatch, model: nn.Module, example: Any, loss: Callable[..., Any] | None
+) -> tuple[TrainingGraph, TrainingGraph, bool]:
+    """The graph of a capture, that of a capture of the whole model, and whether the first had fewer blocks."""
+    made: list[TrainingGraph | None] = []
+    from_fewer = capturing._from_fewer_blocks
+
+    def of_fewer(request: Any) -> TrainingGraph | None:
+        made.append(from_fewer(request))
+        return made[-1]
+
+    graphs = []
+    for function in (of_fewer, lambda request: None):
+        monkeypatch.setattr(capturing, "_from_fewer_blocks", function)
+        graphs.append(capturing.capture(model, example, loss=loss))
+    return graphs[0], graphs[1], made[0] is not None
+
+
+def without_this_file(graph: TrainingGraph) -> TrainingGraph:
+    """Without the lines of this file: where a model has no code of its own, they are those that call `capture`."""
+    operators = (
+        replace(operator, source="") if operator.source.startswith(Path(__file__).name) else operator
+        for operator in graph.operators
+    )
+    return replace(graph, operators=tuple(operators))
+
+
+def check_equal(fewer: TrainingGraph, whole: TrainingGraph) -> None:
+    fewer, whole = without_this_file(fewer), without_this_file(whole)
+    for part in fields(TrainingGraph):
+        assert getattr(fewer, part.name) == getattr(whole, part.name), part.name
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Stack(),
+        InReverse(),
+        nn.Sequential(
+            nn.Linear(H, H), *(nn.Sequential(nn.Linear(H, H), nn.ReLU()) for _ in range(20)), nn.Linear(H, 4)
+        ),
+        nn.Sequential(*(part for _ in range(20) for part in (nn.Linear(H, H), nn.Tanh())), nn.Linear(H, 4)),
+        nn.Sequential(
+            nn.TransformerEncoder(
+                nn.TransformerEncoderLayer(H, 2, 32, batch_first=True), 16, enable_nested_tensor=False
+            ),
+            nn.Linear(H, 4),
+        ),
+    ],
+    ids=["modules", "in reverse", "sequential", "periods of two", "encoder"],
+)
+def test_equal_blocks_are_captured_once(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = list(model.named_modules())
+    fewer, whole, shortened = both(monkeypatch, model, (X, Y), loss)
+    assert shortened
+    check_equal(fewer, whole)
+    assert [(name, id(module)) for name, module in model.named_modules()] == [(n, id(m)) for n, m in modules]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("llama", {"num_hidden_layers": 16}),
+        ("gpt2", {"num_hidden_layers": 16}),
+        pytest.param(
+            "qwen3_moe",
+            {
+                "num_hidden_layers": 16,
+                "num_experts": 4,
+                "num_experts_per_tok": 2,
+                "moe_intermediate_size": H,
+                "head_dim": 4,
+            },
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("gemma2", {"num_hidden_layers": 32, "head_dim": 4}, marks=pytest.mark.slow),
+    ],
+    ids=["llama", "gpt2", "experts", "every second with a window"],
+)
+def test_models_of_transformers_are_captured_with_fewer_blocks(
+    kind: str, changes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, example = language_model(kind, **changes)
+    fewer, whole, shortened = both(monkeypatch, model, example, None)
+    assert shortened
+    check_equal(fewer, whole)
+
+
+@pytest.mark.parametrize("kind", [EveryFifthOtherwise, ScaledByNumber, ScaledByDepth])
+def test_blocks_that_are_called_otherwise_are_captured_whole(
+    kind: type[Stack], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = kind()
+    assert repeated_blocks(model) is not None, "the modules do not show it"
+    fewer, whole, shortened = both(monkeypatch, model, (X, Y), loss)
+    assert not shortened
+    check_equal(fewer, whole)
+
+
+@pytest.mark.parametrize("kind", [OneIsFrozen, OneHasAnotherShape, OneHasABackwardHook])
+def test_blocks_that_differ_are_not_equal(kind: type[Stack]) -> None:
+    assert repeated_blocks(kind()) is None
+
+
+def test_few_blocks_are_captured_whole() -> None:
+    assert repeated_blocks(Stack(8)) is None
+    assert repeated_blocks(Stack(13)) is None, "two captures trace more than six tenths of it"
+    assert repeated_blocks(Stack(30)) is not None
+
+
+def test_a_model_has_its_blocks_after_an_error() -> None:
+    model = Stack()
+    blocks = repeated_blocks(model)
+    assert blocks is not None
+    before = list(model.blocks)
+
+    def fail() -> None:
+        assert len(model.blocks) == MORE
+        raise ZeroDivisionError
+
+    with blocks.shortened(MORE), pytest.raises(ZeroDivisionError):
+        fail()
+    assert list(model.blocks) == before
+    with pytest.raises(ZeroDivisionError), blocks.shortened(MORE):
+        fail()
+    assert list(model.blocks) == before
