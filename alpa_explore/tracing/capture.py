@@ -30,7 +30,13 @@ from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import flatten_example
-from alpa_explore.tracing.inputs.fake_model import attribute_tensors, fake_like, installed, model_tensors
+from alpa_explore.tracing.inputs.fake_model import (
+    attribute_tensors,
+    attributes_restored,
+    fake_like,
+    installed,
+    model_tensors,
+)
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
@@ -182,7 +188,12 @@ class _FakeStep:
         place, held = self._place, self.held
         place.modules.clear()
         call = self.example.rebuild(tensors[len(held) :])
-        with installed(held, tensors[: len(held)]), follow_modules(self._model, place), AnnotateCalls(place):
+        with (
+            attributes_restored(self._model),
+            installed(held, tensors[: len(held)]),
+            follow_modules(self._model, place),
+            AnnotateCalls(place),
+        ):
             output = self._model(*call.arguments, **call.keywords)
             place.modules.clear()
             result = scalar_loss(output, call.targets, self._loss)

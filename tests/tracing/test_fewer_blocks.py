@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import transformers
 from torch import nn
 
 import alpa_explore.tracing.capture as capturing
+from alpa_explore.errors import CaptureError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.tracing.resizing.fewer_blocks import MORE, repeated_blocks
 
@@ -239,3 +241,52 @@ def test_a_model_has_its_blocks_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), blocks.shortened(MORE):
         fail()
     assert list(model.blocks) == before
+
+
+class KeepsTables(Stack):
+    """Makes tables in its first forward pass, as many models do with rotary embeddings."""
+
+    def __init__(self, blocks: int = BLOCKS) -> None:
+        super().__init__(blocks)
+        self.table: torch.Tensor | None = None
+        self.tables: dict[int, torch.Tensor | None] = {H: None}
+        self.listed: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = torch.arange(H).float().cos()
+            self.listed.append(self.table)
+            self.made = True
+        if (table := self.tables[H]) is None:
+            self.tables[H] = table = torch.arange(H).float().sin()
+        return super().forward(x * self.table + table)
+
+
+@pytest.mark.parametrize("blocks", [1, BLOCKS])
+def test_what_a_forward_pass_keeps_in_attributes_does_not_reach_the_next(
+    blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = KeepsTables(blocks)
+    fewer, whole, shortened = both(monkeypatch, model, (X, Y), loss)
+    assert shortened == (blocks == BLOCKS)
+    check_equal(fewer, whole)
+    assert {operator.kind for operator in whole.operators} >= {"aten.cos.default", "aten.sin.default"}
+    assert (model.table, model.tables, model.listed, hasattr(model, "made")) == (None, {H: None}, [], False)
+
+
+@lru_cache
+def table() -> torch.Tensor:
+    return torch.arange(H).float().cos()
+
+
+class ReadsACachedTable(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x * table())
+
+
+def test_a_tensor_that_is_kept_outside_the_modules_is_named_in_the_error() -> None:
+    for blocks in (1, BLOCKS):
+        table.cache_clear()
+        with pytest.raises(CaptureError, match=r"behind functools.lru_cache or in a global\. Make it in __init__"):
+            capturing.capture(ReadsACachedTable(blocks), (X, Y), loss=loss)
+    table.cache_clear()

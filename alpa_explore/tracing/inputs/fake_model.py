@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -91,6 +92,30 @@ def installed(held: Sequence[ModelTensor], tensors: Sequence[torch.Tensor]) -> I
     finally:
         for tensors_of_module, name, original in reversed(saved):
             tensors_of_module[name] = original
+
+
+@contextmanager
+def attributes_restored(model: nn.Module) -> Iterator[None]:
+    """Undo at the end what a forward pass keeps in attributes of modules, or in dicts and lists there: a table that it
+    makes once would be a tensor of another trace the next time."""
+    saved = [(vars(module), dict(vars(module))) for module in model.modules()]
+    contents = [(v, copy(v)) for _, values in saved for v in values.values() if type(v) in (dict, list)]
+    try:
+        yield
+    finally:
+        for namespace, values in saved:
+            if namespace.keys() != values.keys() or any(namespace[name] is not v for name, v in values.items()):
+                namespace.clear()
+                namespace.update(values)
+        for held, before in contents:
+            if _identities(held) != _identities(before):
+                held.clear()
+                (held.update if isinstance(held, dict) else held.extend)(before)
+
+
+def _identities(held: dict[object, object] | list[object]) -> list[object]:
+    """What a container holds, compared by identity: tensors have no equality that is True or False."""
+    return [(key, id(value)) for key, value in (held.items() if isinstance(held, dict) else enumerate(held))]
 
 
 def attribute_tensors(model: nn.Module) -> dict[int, str]:

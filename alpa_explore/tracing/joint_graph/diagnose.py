@@ -15,6 +15,11 @@ _VALUES = (
 _OUT_OF_MEMORY = "Build the model on the meta device (with torch.device('meta'): model = …); capture needs shapes only."
 _BY_MESSAGE = (
     (
+        ("unexpected fake buffer", "mixing fake modes"),
+        "The model keeps a tensor of one forward pass for the next, outside its modules: behind functools.lru_cache or "
+        "in a global. Make it in __init__ and register it as a buffer, or compute it each time.",
+    ),
+    (
         ("inplace operation", "in-place"),
         "Replace the in-place operation (add_, relu_, x[…] = …) with one that returns a new tensor.",
     ),
