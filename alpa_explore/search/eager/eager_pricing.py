@@ -154,7 +154,8 @@ class EagerPricing:
                     inverse_b=0.0,
                     discoveries=discoveries,
                 )
-                name = _digest((*first, price_key(mesh, replace(device, memory_bytes=0), "auto", 0, discoveries)))
+                prices = price_key(mesh, replace(device, memory_bytes=0), "auto", 0, discoveries)
+                name = _digest((prices, *first.items()))
                 tasks[name] = task
                 for cell, key in ranges.items():
                     keys_of.setdefault(cell, []).append((name, first[key]))
