@@ -69,6 +69,19 @@ def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(mo
             assert bound.seconds <= min(c.latency_seconds(b) for c in full.candidates[cell]) * (1 + 1e-9)
 
 
+@pytest.mark.slow
+def test_bounds_in_the_cache_are_those_of_the_same_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
+    for layers in (4, 6, 4):
+        known, alone = (
+            ax.plan("gpt-tiny", "7x2:v100", num_microbatches=B, num_layers=layers, cache=cache, scheduler="serial")
+            for cache in (True, False)
+        )
+        assert known.costs.screened
+        assert known.costs.screened == alone.costs.screened
+        assert known.predicted == alone.predicted
+
+
 def test_a_submesh_that_every_pipeline_needs_is_priced() -> None:
     plan = planned("gpt-tiny", "3x1:v100", pipeline=ax.PipelineOptions(num_stages=1))
     assert [s.submesh for s in plan.stages] == [(3, 1)]
