@@ -10,8 +10,8 @@ pipeline, the ILP is solved again within the memory, and the DP runs again, unti
 is better, because its stages are at least as slow within memory as without a limit. That plan is compared with the
 planner's. Every ILP is written to the checkpoint when it is done, under a digest of the problem's numbers.
 
-Measured: gpt-1.3b 38 stages, largest difference 1.8e-14, T 50.119707 s; wide-resnet-1b 70 stages, 5.3e-15, T 49.236164
-s; moe-2.4b 95 stages, 1.4e-14, T 12.911598 s; llama-3.2-1b 27 stages, 4.3e-15, T 120.415833 s; mixtral-tiny 4 stages,
+Measured: gpt-1.3b 38 stages, largest difference 1.8e-14, T 50.085484 s; wide-resnet-1b 70 stages, 5.3e-15, T 49.236139
+s; moe-2.4b 95 stages, 1.4e-14, T 12.914453 s; llama-3.2-1b 27 stages, 4.3e-15, T 120.415833 s; mixtral-tiny 4 stages,
 6.7e-16, T 0.048927 s; the same plan each time. The ILPs took 72, 17, 697, 121 and 9 s of CPU. (On devices with
 host time the objectives stay equal and T differs, as Eq. 1 knows no host.)
 """
