@@ -33,15 +33,20 @@ class Connection:
 
     def __init__(self, lab: LabPage) -> None:
         self._open: list[WebSocketRoute] = []
-        self._interrupted = False
+        self._interrupted = self._muted = False
         lab.page.route_web_socket("**/channels*", self._connect)
 
     def _connect(self, socket: WebSocketRoute) -> None:
         if self._interrupted:
             socket.close(code=1013, reason="interrupted by the test")
         else:
-            socket.connect_to_server()
+            server = socket.connect_to_server()
+            server.on_message(lambda message: None if self._muted else socket.send(message))
             self._open.append(socket)
+
+    def mute(self) -> None:
+        """Lose all that the kernel says from now on, until `restore`."""
+        self._muted = True
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -49,7 +54,7 @@ class Connection:
             self._open.pop().close(code=1013, reason="interrupted by the test")
 
     def restore(self) -> None:
-        self._interrupted = False
+        self._interrupted = self._muted = False
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +168,22 @@ def test_a_lost_connection_is_said_once_and_forgotten_when_it_is_back(
     slider(explorer, "B, microbatches").press("ArrowLeft")
     explorer.get_by_text("32 × 8").wait_for()
     assert lab_page.page.locator(".alpa-explorer").count() == 1
+
+
+def test_a_field_whose_answer_was_lost_with_the_connection_can_be_moved_again(
+    lab_page: LabPage, connected: tuple[LabPage, Connection]
+) -> None:
+    explorer, connection = run_again(lab_page), connected[1]
+    connection.mute()
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    lab_page.page.wait_for_timeout(1000)  # nothing says that the kernel has answered
+    connection.interrupt()
+    alert = explorer.get_by_role("alert")
+    alert.wait_for()
+    connection.restore()
+    alert.wait_for(state="hidden", timeout=1000 * RECONNECT_SECONDS)
+    slider(explorer, "B, microbatches").press("Home")
+    explorer.get_by_text("1 × 8").wait_for()
 
 
 def test_a_kernel_that_was_restarted_elsewhere_meanwhile_is_noticed(

@@ -8,6 +8,17 @@ const hasEnded = (state) => KERNEL_STATES.indexOf(state) >= KERNEL_STATES.indexO
 // Kept on the page alone: a kernel cannot know how it looks from here.
 const kernelState = (model) => model.get("kernel_state") ?? "live";
 
+// A widget keeps an edit back until the kernel has answered the one before. An answer that was lost with the connection
+// never comes: without this, the widget would keep all later edits back.
+async function sendEditsKeptBack(manager, addresses) {
+  const models = await Promise.all(addresses.filter((id) => manager.has_model(id)).map((id) => manager.get_model(id)));
+  for (const model of models) {
+    if (!(model._pending_msgs > 0)) continue;
+    model._pending_msgs = 1;
+    model._handle_status({ content: { execution_state: "idle" } });
+  }
+}
+
 // Calls report(state) at each change; returns the function that stops it. address() is the id of a widget, by which a
 // kernel that the page lost for a while is recognised.
 function watchKernel(manager, address, report) {
@@ -22,7 +33,10 @@ function watchKernel(manager, address, report) {
     // While the connection was lost, another page may have restarted the kernel. The answer comes after the states that the
     // widget manager requests from a kernel that is back, so that these cannot undo an edit.
     const reply = await kernel.requestCommInfo({ target_name: "jupyter.widget" });
-    report(reply.content.status === "ok" && !(address() in reply.content.comms) ? "restarted" : "live");
+    const comms = reply.content.comms ?? {};
+    if (reply.content.status === "ok" && !(address() in comms)) return report("restarted");
+    await sendEditsKeptBack(manager, Object.keys(comms));
+    report("live");
   };
   const onConnection = (_kernel, status) => {
     clearTimeout(timer);
