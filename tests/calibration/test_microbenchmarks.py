@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -31,7 +32,9 @@ def test_two_ranks_measure_products_memory_and_every_collective() -> None:
     assert 2**28 < found.memory_bytes < 2**45
     assert len({(p.m, p.n, p.k) for p in found.products}) > 30
     assert any(p.n % 8 for p in found.products), "dims that no tile divides are measured"
-    assert all(a.backward_seconds > a.forward_seconds > 0 for a in found.attention)
+    assert all(min(a.forward_seconds, a.backward_seconds) > 0 for a in found.attention)
+    # Single shapes take microseconds here: another process may slow one of them down, not half of them.
+    assert median(a.backward_seconds / a.forward_seconds for a in found.attention) > 1
     assert {g.kind for g in found.groups} == {"send"}, "two ranks have no smaller groups"
     assert {"operator", "recorded_operator", "backward_operator", "module", "collective"} <= set(found.host_seconds)
     assert all(1e-8 < seconds < 0.1 for seconds in found.host_seconds.values())
