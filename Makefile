@@ -80,8 +80,9 @@ format: install-dev ## Rewrite the sources in the house format and fix what ruff
 	@$(BIN)/ruff format $(LINTED)
 	@$(BIN)/ruff check --fix $(LINTED)
 
-notebooks: install-dev ## Strip the notebooks of outputs, then run a copy of each
+notebooks: install-dev ## Strip the notebooks of outputs, write what follows from them, then run a copy of each
 	@$(BIN)/nbstripout notebooks/*.ipynb
+	@$(BIN)/alpa-explore course sync
 	@$(PYTHON) -m pytest tests/notebooks
 
 screenshots: install-dev ## Make the README's picture again (needs Chromium)

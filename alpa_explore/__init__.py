@@ -8,9 +8,9 @@ Names are loaded when first used (PEP 562): importing the package takes neither 
 
 Packages, in the order in which data passes; each imports only those before it, and its docstring is the guide to it:
 errors, units, numerics · store, execution · graph · cluster · accuracy · models · tracing, layering, schedules ·
-sharding · cost · intra_op · pricing · inter_op · search · plans · planner · baselines, programs · questions,
-validation · runtime, calibration · random_plans, attached · figures · cli. ARCHITECTURE.md says what each holds. Begin
-with `planner/plan.py` and `search/resolve.py`.
+sharding · cost · intra_op · pricing · inter_op · search · plans · planner · baselines, programs · uniform_layouts ·
+questions, validation · runtime, calibration · random_plans, attached · figures · course · cli. ARCHITECTURE.md says
+what each holds. Begin with `planner/plan.py` and `search/resolve.py`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,19 @@ if TYPE_CHECKING:
     from alpa_explore.baselines.baseline import baseline as baseline
     from alpa_explore.calibration.from_run import recalibrate as recalibrate
     from alpa_explore.cluster import Cluster as Cluster
+    from alpa_explore.course import exercise as exercise
+    from alpa_explore.course import guess as guess
+    from alpa_explore.course import hint as hint
+    from alpa_explore.course import league as league
+    from alpa_explore.course import points as points
+    from alpa_explore.course import solution as solution
+    from alpa_explore.course import student as student
     from alpa_explore.errors import AlpaExploreError as AlpaExploreError
     from alpa_explore.graph import TrainingGraph as TrainingGraph
     from alpa_explore.inter_op.options import PipelineOptions as PipelineOptions
     from alpa_explore.planner.interface import plan as plan
     from alpa_explore.planner.replan import replan as replan
+    from alpa_explore.plans.export.export import export as export
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.plan import load_plan as load_plan
     from alpa_explore.plans.rebuild import rebuild as rebuild
@@ -48,6 +56,8 @@ if TYPE_CHECKING:
     from alpa_explore.sharding.zigzag import in_zigzag_order as in_zigzag_order
     from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
+    from alpa_explore.uniform_layouts.layouts import layouts as layouts
+    from alpa_explore.uniform_layouts.scaling import scaling as scaling
 
 _HOME = {
     "AlpaExploreError": "alpa_explore.errors",
@@ -61,18 +71,28 @@ _HOME = {
     "capture": "alpa_explore.tracing.capture",
     "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
+    "exercise": "alpa_explore.course",
+    "export": "alpa_explore.plans.export.export",
     "frontier": "alpa_explore.questions.frontier",
+    "guess": "alpa_explore.course",
+    "hint": "alpa_explore.course",
     "in_zigzag_order": "alpa_explore.sharding.zigzag",
     "interpret": "alpa_explore.programs.execution.interpret",
+    "layouts": "alpa_explore.uniform_layouts.layouts",
+    "league": "alpa_explore.course",
     "launch": "alpa_explore.runtime.launch",
     "load_plan": "alpa_explore.plans.plan",
     "lower": "alpa_explore.programs.lowering.lower",
     "plan": "alpa_explore.planner.interface",
+    "points": "alpa_explore.course",
     "regrets": "alpa_explore.questions.what_if",
     "rebuild": "alpa_explore.plans.rebuild",
     "recalibrate": "alpa_explore.calibration.from_run",
     "replan": "alpa_explore.planner.replan",
     "reprice": "alpa_explore.questions.reprice",
+    "scaling": "alpa_explore.uniform_layouts.scaling",
+    "solution": "alpa_explore.course",
+    "student": "alpa_explore.course",
     "verify": "alpa_explore.runtime.verify",
     "verify_interpreted": "alpa_explore.runtime.verify",
     "verify_random": "alpa_explore.random_plans.campaign",

@@ -103,12 +103,22 @@ class ExecutorError(AlpaExploreError):
     may_pass = True
 
 
+class MachineMemoryError(AlpaExploreError):
+    """The machine that plans has too little memory for a problem; what was finished stays in the cache."""
+
+
 class PlanFileError(AlpaExploreError):
     """A file that is not a plan, is damaged, or was written by a newer version."""
 
 
 class RecipeError(AlpaExploreError):
     """A model that cannot be rebuilt from the recipe in its plan."""
+
+
+class CourseError(AlpaExploreError):
+    """A lesson that cannot be run or shown, or a website of the course that cannot be written."""
+
+    exit_code = 1
 
 
 class MissingPackageError(AlpaExploreError):

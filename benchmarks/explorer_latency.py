@@ -36,16 +36,36 @@ import alpa_explore as ax
 from alpa_explore.models.configs import GPTConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from tests.browser.harness.alone import page_alone
+from tests.browser.harness.explorer import tab as select_tab
 from tests.browser.harness.page import PLOT, LabPage
 
 HERE = Path(__file__).resolve().parents[1]
-TABS = ("Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search")
+TABS = (
+    "Overview",
+    "Layers",
+    "Cluster",
+    "t_max",
+    "Microbatches",
+    "Timeline",
+    "Sharding",
+    "Costs",
+    "Memory",
+    "Why",
+    "Search",
+)
+WITHOUT_B = ("Sharding",)
+"""Tabs that another B leaves as they are."""
+GRAPH = ".alpa-flow-canvas"
 _WATCH = """(root) => {
   globalThis.alpaTimes = [];
   let pressed = null;
   const begin = () => (pressed = performance.now());
   root.addEventListener('keydown', begin, true);
   root.addEventListener('click', begin, true);
+  root.addEventListener('alpa-painted', () => {
+    if (pressed !== null) globalThis.alpaTimes.push(performance.now() - pressed);
+    pressed = null;
+  });
   for (const graph of root.querySelectorAll('.alpa-figure-graph')) {
     const listen = () => graph.on
       ? graph.on('plotly_afterplot', () => requestAnimationFrame(() => {
@@ -55,7 +75,30 @@ _WATCH = """(root) => {
       : setTimeout(listen, 50);
     listen();
   }
+  root.addEventListener('alpa-drawn', () => requestAnimationFrame(() => {
+    if (pressed !== null) globalThis.alpaTimes.push(performance.now() - pressed);
+    pressed = null;
+  }));
 }"""
+
+_SWITCH = """async ([tab, title]) => {
+  const root = document.querySelector('.alpa-explorer');
+  const shows = () => [...root.querySelectorAll('.alpa-panel')].filter((panel) => panel.offsetHeight > 40);
+  const isThere = () => {
+    const [panel, ...more] = shows();
+    if (!panel || more.length) return false;
+    if (title === 'Overview') return Boolean(panel.querySelector('.alpa-card'));
+    const graph = panel.querySelector(`.alpa-flow-canvas[aria-label^="${title} of "]`);
+    if (graph?.checkVisibility()) return true;
+    return Boolean(panel.querySelector(`.js-plotly-plot[aria-label^="${title} of "]`)?.calcdata);
+  };
+  const start = performance.now();
+  tab.click();
+  while (!isThere()) await new Promise(requestAnimationFrame);
+  await new Promise(requestAnimationFrame);
+  return performance.now() - start;
+}"""
+"""Milliseconds from a click on a tab until it alone is seen, with its figure."""
 
 
 def main() -> int:
@@ -106,21 +149,36 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
     start = time.perf_counter()
     lab.run_all(300)
     explorer = lab.page.locator(".alpa-explorer").first
-    lab.figure(explorer, seconds=120)
+    explorer.wait_for()
+    if _grouped(explorer):
+        explorer.locator(".alpa-card:visible").first.wait_for(timeout=120_000)
+    else:
+        lab.figure(explorer, seconds=120)
     figures = {"first figure, s": time.perf_counter() - start}
+    tabs = [tab for tab in tabs if tab != "Overview" or _grouped(explorer)]  # an earlier version has none
     for tab in tabs:  # every tab has drawn its figure before a key is pressed
         start = time.perf_counter()
-        explorer.get_by_role("tab", name=tab, exact=True).click()
-        panel = explorer.locator(".alpa-panel:visible", has=lab.page.locator(f"{PLOT}[aria-label^='{tab} of ']"))
-        lab.figure(panel, seconds=120)  # until the kernel answers, the previous tab is visible
+        _select(explorer, tab)
+        if tab == "Overview":
+            explorer.locator(".alpa-card").first.wait_for()
+        else:
+            drawn = lab.page.locator(
+                f"{PLOT}[aria-label^='{tab} of ']:visible, {GRAPH}[aria-label^='{tab} of ']:visible"
+            )
+            panel = explorer.locator(".alpa-panel:visible", has=drawn)
+            panel.wait_for(timeout=120_000)  # until the kernel answers, the previous tab is visible
+            if not panel.locator(f"{GRAPH}:visible").count():
+                lab.figure(panel, seconds=120)
         figures[f"first shown, {tab}"] = 1000 * (time.perf_counter() - start)
+    figures |= _switches(lab, explorer, tabs)
     explorer.evaluate(_WATCH)
     slider = explorer.get_by_role("slider", name="B, microbatches")
     legend = explorer.locator(".alpa-stages button").first
     for tab in tabs:
-        explorer.get_by_role("tab", name=tab, exact=True).click()
+        _select(explorer, tab)
         lab.page.wait_for_timeout(1500)
-        figures[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
+        if tab not in WITHOUT_B:
+            figures[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
         figures[f"selection, {tab}"] = _median(lab, 5, legend, ("Enter",))
     figures["web socket, MB"] = sum(received) / 1e6
     if plan.stem != "deep":
@@ -131,9 +189,42 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
     return figures
 
 
+def _select(explorer: Locator, title: str) -> None:
+    """Select a tab, also in an earlier version, whose tabs are in one row."""
+    _tab(explorer, title).click()
+
+
+def _tab(explorer: Locator, title: str) -> Locator:
+    return select_tab(explorer, title) if _grouped(explorer) else explorer.get_by_role("tab", name=title, exact=True)
+
+
+def _grouped(explorer: Locator) -> bool:
+    return explorer.locator(".alpa-tabs-groups").count() > 0
+
+
+def _one_click(explorer: Locator, title: str) -> Locator:
+    """What shows a tab that was chosen last in its group: itself if it is seen, else the group."""
+    if not _grouped(explorer):
+        return explorer.get_by_role("tab", name=title, exact=True)
+    return explorer.get_by_role("tab").and_(explorer.locator(f'[data-titles*="{title}"]')).last
+
+
+def _switches(lab: LabPage, explorer: Locator, tabs: Sequence[str]) -> dict[str, float]:
+    """Median milliseconds from a click on a tab until its figure, drawn before, is seen."""
+    times: dict[str, list[float]] = {tab: [] for tab in tabs}
+    for _ in range(3):
+        for tab in tabs:
+            _select(explorer, tab)  # the tab of its group that is shown by one click
+            lab.page.wait_for_timeout(400)
+            _select(explorer, tabs[0] if tab != tabs[0] else tabs[-1])
+            lab.page.wait_for_timeout(400)
+            times[tab].append(lab.page.evaluate(_SWITCH, [_one_click(explorer, tab).element_handle(), tab]))
+    return {f"tab switch, {tab}": statistics.median(of_tab) for tab, of_tab in times.items()}
+
+
 def _delta(lab: LabPage, explorer: Locator) -> float:
     """Milliseconds of a key press from delta 0.15, where a GPT has the layers of 0.5, to 0.1, where it has others."""
-    explorer.get_by_role("tab", name="t_max", exact=True).click()
+    _select(explorer, "t_max")
     slider = explorer.get_by_role("slider", name="δ, FLOP tolerance")
     slider.focus()
     for _ in range(8):

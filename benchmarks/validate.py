@@ -24,8 +24,8 @@ from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.figures.accuracy.layout_choices import layout_choices_sentence
 from alpa_explore.figures.accuracy.sources import sources_table
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import predict_rows
-from alpa_explore.validation.pricing import LayoutPricer
 from alpa_explore.validation.record import record_of
 from alpa_explore.validation.runs.rows import read_rows
 

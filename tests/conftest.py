@@ -39,11 +39,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(autouse=True, scope="session")
 def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The user's own cache and calibrations are not touched; the tiers of one run share what they solve (tiers.py)."""
+    """The user's own folders are not touched; the tiers of one run share what they solve (tiers.py)."""
     with pytest.MonkeyPatch.context() as patch:
         folder = os.environ.get("ALPA_EXPLORE_TEST_CACHE") or str(tmp_path_factory.mktemp("cache"))
         patch.setenv("ALPA_EXPLORE_CACHE", folder)
         patch.setenv("ALPA_EXPLORE_CALIBRATIONS", str(tmp_path_factory.mktemp("calibrations")))
+        patch.setenv("ALPA_EXPLORE_COURSE", str(tmp_path_factory.mktemp("course")))
         yield
 
 

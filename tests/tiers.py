@@ -4,9 +4,10 @@
     python tests/tiers.py default slow    these
     python tests/tiers.py --no-skips      a tier or a test that would be skipped is a failure (CI)
 
-Tiers are apart because they want different things of a machine: the default and the slow tier share its cores among
-pytest's workers; emulated hosts mostly wait, so more of those tests run at once than there are cores; tests that start
-processes of their own, or wait for a browser, run alone.
+Tiers are apart because they want different things of a machine: a processor, processes that find each other, network
+namespaces, a browser. Tests that start processes of their own or wait for a browser use about one core, so as many run
+at once as there are cores, file by file, for tests of a file share what they started; emulated hosts mostly wait, so
+more of those run at once.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CORES = os.cpu_count() or 1
 HOSTS_AT_ONCE = CORES + 1
 """A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
+TOGETHER = min(CORES, 4)
+"""A test that starts ranks or a browser takes about a core and 2 GB."""
 NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
 
@@ -38,8 +41,10 @@ class Tier:
     name: str
     markers: str
     """pytest's -m expression; together the tiers are all tests, and no test is in two."""
-    workers: int = 0
-    """pytest's workers; 0: the tests run one after the other in pytest's own process."""
+    workers: int
+    """pytest's workers."""
+    share: str = "worksteal"
+    """How tests are shared out among the workers: pytest-xdist's --dist."""
     missing: Callable[[], str | None] = lambda: None
     """What this machine lacks and how to get it, or None."""
 
@@ -84,9 +89,9 @@ def hosts_are_missing() -> str | None:
 TIERS = (
     Tier(name="default", markers="not slow and not distributed and not hosts and not browser", workers=CORES),
     Tier(name="slow", markers="slow and not distributed and not hosts and not browser", workers=CORES),
-    Tier(name="distributed", markers="distributed and not hosts and not browser"),
+    Tier(name="distributed", markers="distributed and not hosts and not browser", workers=TOGETHER, share="loadfile"),
     Tier(name="hosts", markers="hosts and not browser", workers=HOSTS_AT_ONCE, missing=hosts_are_missing),
-    Tier(name="browser", markers="browser", missing=browser_is_missing),
+    Tier(name="browser", markers="browser", workers=TOGETHER, share="loadfile", missing=browser_is_missing),
 )
 
 
@@ -98,7 +103,7 @@ def run(tier: Tier, *, no_skips: bool, cache: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", tier.markers, f"--junitxml={report}", "--durations=5"]
-        command += ["-n", str(tier.workers), "--dist", "worksteal"] if tier.workers else []
+        command += ["-n", str(tier.workers), "--dist", tier.share]
         command += ["--no-skips"] if no_skips else []
         start = time.perf_counter()
         environment = os.environ | {"ALPA_EXPLORE_TEST_CACHE": cache}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 from alpa_explore.accuracy import tuning
@@ -77,22 +78,50 @@ def error_band(
     """
     if cluster.others:
         return None
-    record = stored_record() if record is None else record
-    software, device = cluster.software, cluster.device.name
+    software = cluster.software
+    kind = _Kind(
+        software=software.name,
+        label=software.label,
+        device=cluster.device.name,
+        one_node=cluster.nodes == 1,
+        enough=quantity == "seconds" and mfu is not None and mfu >= tuning.ENOUGH_MFU,
+    )
+    return _stored_band(kind, quantity) if record is None else _band(kind, quantity, record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """The runs that count for a prediction."""
+
+    software: str
+    label: str
+    """Of the software."""
+    device: str
+    one_node: bool
+    enough: bool
+    """Only runs that reach a usual share of the peak."""
+
+
+@cache
+def _stored_band(kind: _Kind, quantity: Quantity) -> Band | None:
+    """Of the record that is part of the package; computed once, as every plan that is shown needs it."""
+    return _band(kind, quantity, stored_record())
+
+
+def _band(kind: _Kind, quantity: Quantity, record: Record) -> Band | None:
     known = [run for run in record.runs if run.held_out and _error(run, quantity) is not None]
-    enough = quantity == "seconds" and mfu is not None and mfu >= tuning.ENOUGH_MFU
-    of_software = [run for run in known if run.software == software.name]
-    runs = [run for run in of_software if not enough or run.mfu is None or run.mfu >= tuning.ENOUGH_MFU]
-    same = [run for run in runs if run.device == device]
-    scale = [run for run in same if (run.nodes == 1) == (cluster.nodes == 1)]
-    label, shown = software.label, device.upper()
-    where, other = ("one node", "several nodes") if cluster.nodes == 1 else ("several nodes", "one node")
+    of_software = [run for run in known if run.software == kind.software]
+    runs = [run for run in of_software if not kind.enough or run.mfu is None or run.mfu >= tuning.ENOUGH_MFU]
+    same = [run for run in runs if run.device == kind.device]
+    scale = [run for run in same if (run.nodes == 1) == kind.one_node]
+    label, shown = kind.label, kind.device.upper()
+    where, other = ("one node", "several nodes") if kind.one_node else ("several nodes", "one node")
     scopes: list[tuple[Sequence[MeasuredRun], str]] = [
         (scale, f"{label} on {where} of {shown}"),
         (same, f"{label} on {shown}, most of them on {other}"),
         (runs, f"{label} on {_listed(run.device.upper() for run in runs)}; too few on {shown}"),
     ]
-    for chosen, kind in scopes:
+    for chosen, words in scopes:
         found = errors(_error(run, quantity) for run in chosen)
         if found is not None and found.runs >= tuning.LEAST_RUNS:
             return Band(
@@ -100,7 +129,7 @@ def error_band(
                 fraction=found.mean,
                 bias=found.bias,
                 runs=found.runs,
-                kind=f"{found.runs:,} runs of {kind}{_REACHING if len(runs) < len(of_software) else ''}",
+                kind=f"{found.runs:,} runs of {words}{_REACHING if len(runs) < len(of_software) else ''}",
             )
     return None
 

@@ -23,6 +23,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.graph.linear_layers import LinearLayer, linear_layers
+from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
@@ -133,6 +134,8 @@ class _Reader:
         """Tensor -> bytes on one device."""
         self._elements = np.zeros(count)
         self._tensors = np.zeros(count, dtype=np.int64)
+        self._scoring = {o for one in spelled_out_attention(self.graph) for o in one.operators[:-1]}
+        """Operators from the scores of spelled-out attention to its probabilities."""
 
     def parts(self) -> tuple[PartWork, ...]:
         """The work of the embedding, the two blocks and the head."""
@@ -231,7 +234,8 @@ class _Reader:
     def _is_square(self, tensor: int) -> bool:
         """Whether a tensor has an entry for each pair of positions of a sample."""
         shape = self.graph.tensors[tensor].shape
-        return len(shape) >= 3 and shape[-1] == shape[-2] and shape[-1] > 1
+        scoring = self.graph.tensors[tensor].producer in self._scoring
+        return scoring and len(shape) >= 3 and shape[-1] == shape[-2] and shape[-1] > 1
 
     def _made_before(self, tensor: int, part: int) -> bool:
         producer = self.graph.tensors[tensor].producer

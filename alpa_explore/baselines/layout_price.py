@@ -55,7 +55,11 @@ class LayoutPrice:
 
 def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
     """The price of a layout of a decoder on a cluster."""
-    time = decoder_time(work, cluster, layout)
+    return price_in_time(work, cluster, layout, decoder_time(work, cluster, layout))
+
+
+def price_in_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> LayoutPrice:
+    """The same from the times of the parts, which layouts share that differ in stages, copies or ZeRO alone."""
     return _Pricer(work, cluster, layout, time).price()
 
 

@@ -7,9 +7,11 @@ in memory at its place in the pipeline, the fastest that fits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+
+import numpy as np
 
 from alpa_explore.baselines.dims import dim_labels
 from alpa_explore.baselines.role_pipelines import RolePipeline
@@ -18,13 +20,13 @@ from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import CancelledError, SolverError
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
-from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.layering import Layering
+from alpa_explore.numerics.arrays import Ints
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS
 from alpa_explore.search.stage_profile import StageProfile
@@ -56,8 +58,11 @@ class StagePricer:
     def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         """The stage problem of these layers on a logical mesh."""
         squeezed = mesh.squeezed()
-        model = self._models.setdefault(squeezed, CostModel(self.cluster.device, squeezed))
-        return build_stage_problem(self._stage_graph(first, last), model)
+        if squeezed not in self._models:
+            # A model of four axes or more holds hundreds of MB, and few pipelines share its mesh.
+            self._models = {known: m for known, m in self._models.items() if len(known.shape) < 4}
+            self._models[squeezed] = CostModel(self.cluster.device, squeezed)
+        return build_stage_problem(self._stage_graph(first, last), self._models[squeezed])
 
     def costs(self, pipeline: RolePipeline) -> StageCosts:
         """Candidates of the stages of `pipeline`, each at its place. CancelledError where `cancel` is set."""
@@ -116,44 +121,52 @@ class StagePricer:
         memory = self.cluster.device.memory_bytes
         if fastest is None or _peak_bytes(fastest[1], held) <= memory:
             return fastest
-        problem, permitted = self._permitted(first, last, mesh, roles)
+        problem, permitted, kept = self._permitted(first, last, mesh, roles)
         # Kept where nothing that fits is found: the error states by how much it is too large.
         self._solved[limited_key] = fastest
         with suppress(SolverError):  # out of time
-            fitting = solve_limited(permitted, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS)
+            limit = problem.memory_limit(held, memory).restricted(kept)
+            fitting = solve_limited(permitted, limit, time_limit_seconds=FITTING_SECONDS)
             self._solves += 1
             if fitting.choices:
-                self._solved[limited_key] = self._store(problem, fitting.choices)
+                self._solved[limited_key] = self._store(problem, kept, fitting.choices)
         return self._solved[limited_key]
 
     def _fastest(
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
     ) -> tuple[str, StageTotals] | None:
-        problem, permitted = self._permitted(first, last, mesh, roles)
+        problem, permitted, kept = self._permitted(first, last, mesh, roles)
         solution = solve(permitted)
         self._solves += 1
         self._variables += permitted.variables
         self._constraints += len(permitted.node_costs) + sum(sum(m.shape) for m in permitted.edge_costs)
-        return self._store(problem, solution.choices) if solution.choices else None
+        return self._store(problem, kept, solution.choices) if solution.choices else None
 
     def _permitted(
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
-    ) -> tuple[StageProblem, ShardingProblem]:
-        """The stage problem, and its sharding problem with the strategies that the roles permit.
+    ) -> tuple[StageProblem, ShardingProblem, list[Ints]]:
+        """The stage problem, its sharding problem of only the strategies that the roles permit, and which these are.
 
         A small memory price breaks ties between equally fast choices in favour of less memory.
         """
         stop_if_cancelled(self.cancel, f"{self._solves} of its stages were solved")
         problem = self.problem(first, last, mesh)
+        permitted = strategies_for_roles(problem, roles, self._labels)
+        kept = [
+            np.array(permitted[v]) if v in permitted else np.arange(len(node.microbatch_seconds))
+            for v, node in enumerate(problem.nodes)
+        ]
         priced = problem.at(
             inverse_b=1.0 / self.num_microbatches,
             memory_price=TIE_SECONDS / self.cluster.device.memory_bytes,
             microbatches_held=1,
+            kept=kept,
         )
-        return problem, pinned(priced, strategies_for_roles(problem, roles, self._labels))
+        return problem, priced, kept
 
-    def _store(self, problem: StageProblem, choices: tuple[int, ...]) -> tuple[str, StageTotals]:
+    def _store(self, problem: StageProblem, kept: Sequence[Ints], of_kept: tuple[int, ...]) -> tuple[str, StageTotals]:
         name = f"baseline-{len(self._choices)}"
+        choices = tuple(int(strategies[choice]) for strategies, choice in zip(kept, of_kept, strict=True))
         self._choices[name] = choices
         return name, problem.totals(choices)
 

@@ -8,9 +8,10 @@ been checked.
     output, progress_line   what all commands print with
     model_option            the model of a command: MODEL, --hf, --sequence
     listing/                models, clusters, validation
-    planning/               plan, show, simulate, baselines, predict
+    planning/               plan, show, simulate, export, report, baselines, layouts, scale, predict
     solving/                solve, compare_solvers, coverage
     running/                program, launch, verify, compare_run, logs, calibrate, nodes
+    teaching/               course
     browser/                lab, app
 
 The rooms do not import each other. Nothing imports this package.
@@ -32,9 +33,10 @@ from alpa_explore import __version__
 from alpa_explore.cli.browser import app, lab
 from alpa_explore.cli.listing import clusters, models, validation
 from alpa_explore.cli.output import complain
-from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
+from alpa_explore.cli.planning import baselines, export, layouts, plan, predict, report, scale, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, program, verify
 from alpa_explore.cli.solving import compare_solvers, coverage, solve
+from alpa_explore.cli.teaching import course
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.plans.printable import printable
 
@@ -45,12 +47,16 @@ _COMMANDS = (
     plan,
     show,
     simulate,
+    export,
+    report,
     program,
     launch,
     verify,
     compare_run,
     logs,
     baselines,
+    layouts,
+    scale,
     predict,
     coverage,
     solve,
@@ -60,6 +66,7 @@ _COMMANDS = (
     validation,
     nodes,
     calibrate,
+    course,
     lab,
     app,
 )

@@ -13,3 +13,15 @@ def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> float:
         return 0.0
     change = np.bincount(np.concatenate((starts, ends + 1)), np.concatenate((sizes, -sizes)))
     return float(change.cumsum().max())
+
+
+def peak_bytes_of_rows(starts: Ints, ends: Ints, sizes: Floats) -> Floats:
+    """`peak_bytes` for each row of `sizes` [rows, tensors]."""
+    rows, tensors = sizes.shape
+    if tensors == 0:
+        return np.zeros(rows)
+    steps = int(ends.max()) + 2
+    at = np.concatenate((starts, ends + 1)) + steps * np.arange(rows)[:, None]
+    change = np.bincount(at.ravel(), np.concatenate((sizes, -sizes), axis=1).ravel(), minlength=rows * steps)
+    peaks: Floats = change.reshape(rows, steps).cumsum(axis=1).max(axis=1)
+    return peaks

@@ -73,10 +73,6 @@ class CostModel:
         default_factory=dict, repr=False, compare=False
     )
     _calls: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
-    _table_calls: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
-    """By the id of a table in `_reshards`."""
-    _in_buckets: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
-    """By the same id."""
     _stored_pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -95,6 +91,10 @@ class CostModel:
             self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh, fixed=fixed)
         return self._reshards[key]
 
+    def without_memo_of_pairs(self) -> CostModel:
+        """The same model, whose memos of pairs of index arrays are empty: for arrays that are not used again."""
+        return replace(self, _pairs={}, _beside={}, _calls={}, _stored_pairs={})
+
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
         """Seconds from each of `sources` to each of `targets`, shape [sources, targets].
 
@@ -103,7 +103,7 @@ class CostModel:
         """
         key = id(sources), id(targets)
         if key not in self._pairs:
-            seconds = self.reshard(tensor).seconds[sources[:, None], targets[None, :]]
+            seconds = self.reshard(tensor).between(sources, targets)
             self._pairs[key] = _read_only(seconds), sources, targets
         return self._pairs[key][0]
 
@@ -114,10 +114,7 @@ class CostModel:
             return self.resharding(tensor, sources, targets)
         key = id(sources), id(targets)
         if key not in self._stored_pairs:
-            table = self.reshard(tensor)
-            if id(table) not in self._in_buckets:
-                self._in_buckets[id(table)] = table.in_buckets(self.mesh, tensor.bytes, together)
-            seconds = self._in_buckets[id(table)][sources[:, None], targets[None, :]]
+            seconds = self.reshard(tensor).in_buckets(together, sources, targets)
             self._stored_pairs[key] = _read_only(seconds), sources, targets
         return self._stored_pairs[key][0]
 
@@ -130,8 +127,8 @@ class CostModel:
         hides behind it, as far as it is long enough."""
         key = id(sources), id(targets), product_seconds
         if key not in self._beside:
-            table, share = self.reshard(tensor), self.device.software.tensor_overlap
-            summed = table.all_reduce_seconds[sources[:, None], targets[None, :]]
+            share = self.device.software.tensor_overlap
+            summed = self.reshard(tensor).all_reduce_seconds(sources, targets)
             seconds = self.resharding(tensor, sources, targets)
             hidden = np.where(seconds < UNREACHABLE, share * np.minimum(seconds - summed, product_seconds), 0.0)
             self._beside[key] = _read_only(seconds - hidden), sources, targets
@@ -141,10 +138,7 @@ class CostModel:
         """Host seconds to launch the collectives from each of `sources` to each of `targets`; as `resharding`."""
         key = id(sources), id(targets)
         if key not in self._calls:
-            table = self.reshard(tensor)
-            if id(table) not in self._table_calls:
-                self._table_calls[id(table)] = table.calls(self.mesh)
-            seconds = self._table_calls[id(table)][sources[:, None], targets[None, :]]
+            seconds = self.reshard(tensor).calls(sources, targets)
             self._calls[key] = _read_only(seconds), sources, targets
         return self._calls[key][0]
 
@@ -196,6 +190,14 @@ class CostModel:
         heavy = splits_for(operator, tensors).heavy
         sizes = _sizes(operator, inputs, outputs, strategy, self.mesh.shape) if heavy else _NO_SIZES
         return _kernel(operator, inputs, outputs, heavy, (strategy.work_share, local, sizes))
+
+    def exchange_seconds(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> tuple[float, ...]:
+        """For each mesh axis the seconds of the collectives inside an operator that its own computing does not hide:
+        the part of `PricedOperator.seconds` that is communication."""
+        if not any(strategy.exchanges):
+            return (0.0,) * len(self.mesh.shape)
+        computing = float(kernels_seconds(self.device, [self.kernel(operator, tensors, strategy)])[0])
+        return self._exchanging(strategy, computing)
 
     @property
     def copies(self) -> int:
@@ -341,20 +343,22 @@ class CostModel:
 
     def _exchange_seconds(self, strategies: Sequence[Strategy], kernel_seconds: Floats) -> Floats:
         """Seconds of the collectives inside the operator that its own computing does not hide, shape [strategies]."""
-        seconds = np.zeros(len(strategies))
-        for place, strategy in enumerate(strategies):
-            if not any(strategy.exchanges):
-                continue
-            for axis, exchanges in enumerate(strategy.exchanges):
-                beside = 0.0
-                for exchange in exchanges:
-                    taken = axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
-                    if exchange.beside:
-                        beside += taken
-                    else:
-                        seconds[place] += taken
-                seconds[place] += exposed_seconds(beside, float(kernel_seconds[place]), self.mesh.shape[axis])
-        return seconds
+        pairs = zip(strategies, kernel_seconds.tolist(), strict=True)
+        return np.array([sum(self._exchanging(s, own)) if any(s.exchanges) else 0.0 for s, own in pairs])
+
+    def _exchanging(self, strategy: Strategy, computing: float) -> tuple[float, ...]:
+        """Those of one strategy whose kernel takes `computing` seconds, for each mesh axis."""
+        seconds = []
+        for axis, exchanges in enumerate(strategy.exchanges):
+            alone = beside = 0.0
+            for exchange in exchanges:
+                taken = axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
+                if exchange.beside:
+                    beside += taken
+                else:
+                    alone += taken
+            seconds.append(alone + exposed_seconds(beside, computing, self.mesh.shape[axis]))
+        return tuple(seconds)
 
 
 def _fastest(strategies: Sequence[Strategy], seconds: Floats) -> Sequence[int]:

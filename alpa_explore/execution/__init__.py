@@ -4,6 +4,7 @@ Read in this order:
 
     tuning          time limits and sizes
     progress        the progress of a pass
+    available_memory  an error before the machine swaps
     tasks           calling, counting and cancelling tasks
     local_cluster   worker processes on this machine
     dask_pool       tasks on the workers of a Dask scheduler

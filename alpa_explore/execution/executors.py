@@ -6,8 +6,8 @@
 
 `Executor(scheduler)` takes
 
-    "auto", None   in this process; after 2 s, when the remaining tasks would take more than 6 s, worker processes are
-                   started in the background (1 to 4 s) and get the remaining tasks. If they cannot be started, all
+    "auto", None   in this process; after 2 s, when the remaining tasks would take 12 s of a processor, worker processes
+                   are started in the background (1 to 4 s) and get the remaining tasks. If they cannot be started, all
                    tasks are executed in this process, with a warning.
     "serial"       in this process, one after the other
     "threads"      threads of this process (solver libraries release the interpreter lock)
@@ -66,6 +66,7 @@ class Executor:
         self._pool: DaskPool | None = None
         self._starting: threading.Thread | None = None
         self._closing = threading.Event()
+        self._start_or_close = threading.Lock()  # a thread is started before another one may join it
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -81,7 +82,8 @@ class Executor:
 
         Workers that are still being started are ended at once, not waited for.
         """
-        self._closing.set()
+        with self._start_or_close:
+            self._closing.set()
         if self._starting is not None:
             self._starting.join()
         with self._lock:
@@ -163,7 +165,8 @@ class Executor:
     def _worth_moving(self, counter: Counter, left: int) -> bool:
         if self.workers < 2 or left < 2 or counter.elapsed < tuning.AUTO_STAY_SECONDS or self.warnings:
             return False
-        return counter.elapsed / counter.done * left > tuning.AUTO_LEFT_SECONDS
+        # Where other programs keep the processors busy, workers would only share them.
+        return counter.busy / counter.done * left > tuning.AUTO_LEFT_SECONDS
 
     def _start_beside(self) -> None:
         """Start workers in a background thread; a failure becomes a warning."""
@@ -176,9 +179,10 @@ class Executor:
             except (ExecutorError, ImportError, OSError, RuntimeError) as error:
                 self.warnings.append(f"Worker processes could not be started, so the work stays in this one: {error}")
 
-        if self._starting is None:
-            self._starting = threading.Thread(target=start, name="alpa-explore-start", daemon=True)
-            self._starting.start()
+        with self._start_or_close:
+            if self._starting is None and not self._closing.is_set():
+                self._starting = threading.Thread(target=start, name="alpa-explore-start", daemon=True)
+                self._starting.start()
 
     def _start(self) -> DaskPool:
         from alpa_explore.execution import dask_pool

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from alpa_explore.errors import CancelledError
+from alpa_explore.execution.available_memory import require_memory
 from alpa_explore.execution.progress import Progress, ProgressCallback
 
 Function = Callable[..., Any]
@@ -18,7 +19,8 @@ NOTHING_SHARED: Any = object()
 
 
 def call(function: Function, shared: Any, task: Any) -> Any:
-    """Execute one task in this thread."""
+    """Execute one task in this thread. MachineMemoryError where there is no memory for it."""
+    require_memory()
     return function(task) if shared is NOTHING_SHARED else function(shared, task)
 
 
@@ -28,13 +30,18 @@ class Counter:
     def __init__(self, name: str, total: int, progress: ProgressCallback | None) -> None:
         self.name, self.total, self.done = name, total, 0
         self._progress = progress
-        self._start = time.perf_counter()
+        self._start, self._busy_start = time.perf_counter(), time.thread_time()
         self._report()
 
     @property
     def elapsed(self) -> float:
         """Seconds since the pass began."""
         return time.perf_counter() - self._start
+
+    @property
+    def busy(self) -> float:
+        """Seconds of the processor in this thread since the pass began: fewer where other programs take turns."""
+        return time.thread_time() - self._busy_start
 
     def add(self) -> None:
         """Count one more finished task."""

@@ -2,8 +2,9 @@
 
 AUTO_STAY_SECONDS = 2.0
 """With "auto", tasks run in this process for at least so long before worker processes are started. Set by hand."""
-AUTO_LEFT_SECONDS = 6.0
-"""With "auto", worker processes are started when the tasks left would take longer than this. Workers need 1 to 4 s."""
+AUTO_LEFT_SECONDS = 12.0
+"""With "auto", worker processes are started when the tasks left would take longer than this. Two workers need 1 to 4 s
+to start and 9 s of processor time for what they import and build again."""
 PREPARING_SECONDS = 1.0
 """When preparing the tasks takes longer, there are probably many, and workers are started meanwhile. Reading a captured
 graph from the disk takes a fifth of it."""
@@ -30,3 +31,6 @@ STOP_SECONDS = 1.0
 MAX_RESTARTS = 8
 """Restarts of one local worker. The scheduler gives up a task that has killed four workers, and an environment may be
 broken."""
+
+RESERVED_BYTES = 256 * 2**20
+"""Memory of the machine that planning leaves free: with less of it a desktop begins to swap. Set by hand."""

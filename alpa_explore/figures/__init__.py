@@ -6,17 +6,22 @@ Read in this order, which is also the order of imports:
 
 keys, style    the text that identifies a mark; colours, themes, titles, escaping (neither imports plotly at load)
 tuning         how much a figure draws before it aggregates
+part_looks, plots  colours of the parts of time and memory; what several figures draw alike
 placing        axis ranges that fit the points, labels that do not cover one another, sums behind bars
 time_bars      stacked bars of the parts of an iteration's time, shared by several figures
 decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory
 timelines/     one iteration of a plan over time
+dataflow/      a stage as a graph of its operators, as a value and as JSON for the page that draws it
 comparisons/   several plans, numbers of microbatches or solvers beside each other
+layouts/       every uniform layout of a model on a cluster; the best of them on other clusters
 accuracy/      measured training runs beside their predictions, all that the record has
+course/        the figures of the lessons, with precomputed states
 runs/          a training run beside its prediction
 page_sections  the figures of a plan with their questions and tables, in order
 page           the same as one self-contained HTML page
 accuracy_page  all measured runs beside their predictions as such a page
-html_page      what both pages are made of: sections with a figure and a table each
+report_page    all plans that were tried as such a page: a table to sort, figures, comparisons
+html_page      what the pages are made of: sections with a figure and a table each
 
 Only this package and the front end import plotly. It imports neither torch nor Dask nor ipywidgets.
 """

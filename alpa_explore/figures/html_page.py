@@ -40,8 +40,8 @@ class Section:
     rows: Sequence[Row]
 
 
-def html_page(title: str, head: str, sections: Sequence[Section], footer: str) -> str:
-    """The page; `title` is plain text, `head` and `footer` are HTML, in which names are `escaped`."""
+def html_page(title: str, head: str, sections: Sequence[Section], footer: str, *, after: str = "") -> str:
+    """The page; `title` is plain text; `head`, `after` (the sections) and `footer` are HTML, with names `escaped`."""
     library = get_plotlyjs().replace("\r\n", "\n")
     script, style = _asset("page.js"), _asset("page.css")
     # Hashes, not 'unsafe-inline': a script injected through a name does not run. plotly.js writes style elements.
@@ -69,6 +69,7 @@ def html_page(title: str, head: str, sections: Sequence[Section], footer: str) -
 <main>
 <noscript><p class="note">The figures need JavaScript; the tables below them do not.</p></noscript>
 {body}
+{after}
 </main>
 <footer>{footer}</footer>
 <script type="application/json" id="figures">{_data(sections)}</script>
@@ -98,11 +99,12 @@ def _section_html(section: Section) -> str:
 <h2 id="title-{section.name}">{escaped(section.title)}</h2>
 <p class="question">{escaped(section.question)}</p>
 <figure aria-label="{label.replace('"', "&quot;")}"><div id="{section.name}" style="height:{height}px"></div></figure>
-<details><summary>The same as a table ({len(section.rows):,} rows)</summary>{_table_html(section.rows)}</details>
+<details><summary>The same as a table ({len(section.rows):,} rows)</summary>{table_html(section.rows)}</details>
 </section>"""
 
 
-def _table_html(rows: Sequence[Row]) -> str:
+def table_html(rows: Sequence[Row]) -> str:
+    """Rows as a table that scrolls."""
     if not rows:
         return '<p class="note">Nothing to list.</p>'
     keys = list(rows[0])

@@ -18,6 +18,7 @@ from alpa_explore.figures.decisions.sharding import sharding_figure, sharding_ta
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.decisions.t_max import t_max_figure, t_max_table
 from alpa_explore.figures.html_page import Section
+from alpa_explore.figures.timelines.stage_memory import stage_memory_figure, stage_memory_table
 from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
@@ -30,10 +31,11 @@ _SCHEDULES = ("1f1b", "eager-1f1b", "zb-h1")
 
 
 def page_sections(plan: Plan) -> list[Section]:
-    """The figures of the plan, the sharding and the frontier of each stage, and how good the numbers are."""
+    """The figures of the plan; sharding, memory and frontier of each stage; and how good the numbers are."""
     return [
         *_plan_sections(plan),
         *(_sharding_section(plan, stage) for stage in plan.stages),
+        *(_memory_section(plan, stage) for stage in plan.stages),
         *(_frontier_section(plan, stage) for stage in plan.stages),
         *([_accuracy_section(plan)] if stored_record().runs else []),
     ]
@@ -106,6 +108,16 @@ def _sharding_section(plan: Plan, stage: PlanStage) -> Section:
         "the devices, and what do its collectives cost?",
         themes=_themes(partial(sharding_figure, plan, stage.index)),
         rows=sharding_table(plan, stage.index),
+    )
+
+
+def _memory_section(plan: Plan, stage: PlanStage) -> Section:
+    return Section(
+        name=f"memory-{stage.index}",
+        title=f"Memory of stage {stage.index} over time",
+        question=f"What fills the memory of a device of {stage_phrase(stage)} during an iteration?",
+        themes=_themes(partial(stage_memory_figure, plan, stage.index)),
+        rows=stage_memory_table(plan, stage.index),
     )
 
 

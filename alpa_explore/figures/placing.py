@@ -10,6 +10,8 @@ from alpa_explore.figures.style import ink
 
 _POSITIONS = ("top center", "bottom center", "middle right", "middle left", "top right", "bottom right", "top left")
 """Plotly's names of the places beside a point, the preferred ones first."""
+_RADIUS = 7.0
+"""Of a mark, in pixels."""
 
 
 class AxisRange(NamedTuple):
@@ -44,16 +46,19 @@ def label_positions(
     y: AxisRange,
     *,
     pixels: tuple[float, float] = (560.0, 320.0),
+    radii: Sequence[float] | None = None,
 ) -> list[str]:
     """For each point the place of its label, in plotly's words, so that labels cover neither points nor one another as
-    far as possible. `pixels` is about the size of the panel; '' is no label."""
+    far as possible. `pixels` is about the size of the panel; '' is no label. `radii` are those of the marks in pixels,
+    at least the usual one."""
     at = [
         ((px - x.low) / (x.high - x.low) * pixels[0], (py - y.low) / (y.high - y.low) * pixels[1]) for px, py in points
     ]
-    taken = [(px - 7, py - 7, px + 7, py + 7) for px, py in at]
+    reach = [max(_RADIUS, radius) for radius in radii or [0.0] * len(at)]
+    taken = [(px - r, py - r, px + r, py + r) for (px, py), r in zip(at, reach, strict=True)]
     chosen = []
-    for (px, py), text in zip(at, texts, strict=True):
-        boxes = {position: _box(px, py, text, position) for position in _POSITIONS}
+    for (px, py), text, radius in zip(at, texts, reach, strict=True):
+        boxes = {position: _box(px, py, radius + 1.0, text, position) for position in _POSITIONS}
         overlaps = {
             position: sum(_overlap(box, other) for other in taken) + 4 * _outside(box, pixels)
             for position, box in boxes.items()
@@ -68,12 +73,12 @@ def label_positions(
 _Box = tuple[float, float, float, float]
 
 
-def _box(px: float, py: float, text: str, position: str) -> _Box:
-    """About the pixels that a label covers: left, bottom, right, top."""
+def _box(px: float, py: float, away: float, text: str, position: str) -> _Box:
+    """About the pixels that a label covers that is so far from its point: left, bottom, right, top."""
     width, height = 6.6 * len(text), 15.0
     vertical, horizontal = position.split(" ")
-    left = px + {"center": -width / 2, "right": 8.0, "left": -8.0 - width}[horizontal]
-    bottom = py + {"top": 8.0, "middle": -height / 2, "bottom": -8.0 - height}[vertical]
+    left = px + {"center": -width / 2, "right": away, "left": -away - width}[horizontal]
+    bottom = py + {"top": away, "middle": -height / 2, "bottom": -away - height}[vertical]
     return left, bottom, left + width, bottom + height
 
 

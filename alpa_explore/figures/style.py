@@ -141,7 +141,7 @@ def lines(*parts: str) -> str:
 
 
 @cache
-def _template(theme: str) -> go.layout.Template:
+def template(theme: str) -> go.layout.Template:
     """Plotly's template for the trace types that are used here, with our font sizes and colour bars; part of every
     figure."""
     import plotly.graph_objects as go
@@ -163,7 +163,7 @@ def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str
     """
     wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS, break_on_hyphens=False) or [""]
     common = {
-        "template": _template(theme),
+        "template": template(theme),
         "title": {
             "text": "<br>".join(escape(line, quote=False) for line in wrapped),
             "font": {"size": 16},

@@ -51,6 +51,8 @@ TIMELINE_INTERVALS = 240
 """Intervals of time in which a busy share, or a memory curve of many steps, is sampled."""
 TIMELINE_MEMORY_CURVES = 4
 """Submeshes with a memory curve of their own, those with the highest peaks first."""
+MEMORY_SLOTS = 10
+"""Microbatches in flight with an area of their own in the figure of a stage's memory; above this, several share one."""
 WHY_BARS = 8
 """Limits, and changes, that the Why figure draws."""
 NOTICEABLE_SHARE = 5e-4
@@ -75,6 +77,11 @@ MEMORY_FROM_ZERO = 0.15
 """Like AXIS_FROM_ZERO, for the memory figure, whose choices should fill the plot."""
 MEMORY_BARS = 10
 """Choices that it draws as bars; all are marks."""
+HEAT_MAP_RATIO = 2.0
+"""Colours of the heat map of layouts end at this multiple of the fastest: slower ones are all equally dark, so that
+those among which one would choose can be told apart."""
+HEAT_MAP_TOP, HEAT_MAP_ROW = 150, 46
+"""Pixels of the heat map of layouts: margins, and a row."""
 RUN_STEPS = 1000
 """Steps of a run that are drawn: above this, each k-th."""
 RUN_LINEAR_RATIO = 10.0
@@ -84,3 +91,9 @@ PAGE_TABLE_ROWS = 2000
 """Rows of a table on the HTML page; a page with more of them opens slowly."""
 LABELLED_PIXELS = 600
 """Least width at which figures with many labels are drawn; on a narrower page they are made smaller as a whole."""
+COURSE_STATES = 160
+"""States of an interactive figure of the course; each is some 15 kB of an offline page."""
+COURSE_NUMBERED_TASKS = 200
+"""Tasks up to which a schedule of the course numbers its microbatches."""
+REPORT_COMPARISONS = 3
+"""Other plans beside which a report shows the chosen one, the fastest first: each adds some 0.1 MB to the page."""

@@ -5,6 +5,7 @@
     tuning          how many steps are few
     collection      `no_collection`, which suspends Python's garbage collector
     lower_envelope  where two lines cross, and the search between two points of a convex frontier
+    shortest_paths  of a graph, between all pairs of nodes or from a few
 
 Imports nothing of this project. `compiled` is the only file that imports numba, when a kernel is first worth it: numba
 takes 0.15 s to load, and 0.2 s more before the first kernel.

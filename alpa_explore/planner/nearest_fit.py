@@ -58,7 +58,7 @@ def nothing_fits(
     else:
         advice = [f"No device of the presets has the {units.bytes_(needed.peak_bytes)} that each of so few must hold"]
     if not costs.recomputes:
-        advice.append("rematerialization=True holds fewer activations")
+        advice.append("recomputing every block (rematerialization=True) holds fewer activations")
     if query.options.schedule != "1f1b":
         advice.append("the schedule 1f1b holds fewer microbatches")
     fewer = _largest_b_that_fits(costs, free)

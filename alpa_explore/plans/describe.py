@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from alpa_explore import units
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
-from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem
+from alpa_explore.intra_op.stage.edge import Edge
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
@@ -49,21 +53,23 @@ def _described_operator(
     strategy = node.priced.strategies[choice]
     outputs = [graph.tensors[t] for t in operator.outputs]
     rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-    lines, seconds, axis_seconds, stored_seconds = _communication(problem, incoming, choices)
+    collectives, axis_seconds, stored_seconds = _communication(problem, incoming, choices)
     copies = problem.model.copies if update else 1
     if copies > 1:
         gradient, places = graph.tensors[graph.parameters[node.subject].gradient], node.priced.input_specs[1]
         summed = copies * float(problem.model.mirrored_seconds(gradient, places)[choice])
-        lines += (
-            f"{gradient.name}: summed over both copies of the model once per iteration ({units.seconds(summed)})",
-        )
-        seconds += summed
+        line = f"{gradient.name}: summed over both copies of the model once per iteration ({units.seconds(summed)})"
+        collectives.append(_Collective(gradient.name, StepKind.ALL_REDUCE.value, summed, line))
     for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
         if tensor in problem.stage.sinks and PARTIAL in spec:
             cost = problem.leaving_seconds(tensor, spec)
-            lines += (f"{graph.tensors[tensor].name} leaves the stage: its pending sum takes {units.seconds(cost)}",)
-            seconds += cost
-            _add_steps(axis_seconds, _completion(problem.model.reshard(graph.tensors[tensor]), spec), 1)
+            name, path = graph.tensors[tensor].name, _completion(problem.model.reshard(graph.tensors[tensor]), spec)
+            line = f"{name} leaves the stage: its pending sum takes {units.seconds(cost)}"
+            collectives.append(_Collective(name, _kinds(path), cost, line))
+            _add_steps(axis_seconds, path, 1)
+    runs = 2 if not update and operator.index in problem.stage.layered.recomputed else 1
+    for axis, seconds in enumerate(problem.model.exchange_seconds(operator, graph.tensors, strategy)):
+        axis_seconds[axis] += runs * seconds
     return PlanOperator(
         name=operator.name,
         op=operator.kind,
@@ -77,8 +83,8 @@ def _described_operator(
         output=rendered[0] if rendered else "",
         outputs=rendered,
         compute_seconds=copies * float(node.priced.seconds[choice]),
-        communication_seconds=seconds,
-        communication=lines,
+        communication_seconds=sum((c.seconds for c in collectives), 0.0),
+        communication=tuple(c.line for c in collectives),
         flops=operator.flops,
         output_shape=outputs[0].shape if outputs else (),
         weight_half=operator.phase is Phase.BACKWARD and operator.index in halves,
@@ -89,6 +95,9 @@ def _described_operator(
         stored_seconds=stored_seconds,
         input_names=tuple(graph.tensors[t].name for t in operator.inputs),
         input_shapes=tuple(graph.tensors[t].shape for t in operator.inputs),
+        collective_tensors=tuple(c.tensor for c in collectives),
+        collective_kinds=tuple(c.kinds for c in collectives),
+        collective_seconds=tuple(c.seconds for c in collectives),
     )
 
 
@@ -159,31 +168,40 @@ def _weight_half(problem: StageProblem) -> frozenset[int]:
     return frozenset(backward_operators) - passed_on
 
 
+class _Collective(NamedTuple):
+    """One resharding: the tensor that moves, the kinds of its collectives, their exposed seconds, and all as text."""
+
+    tensor: str
+    kinds: str
+    seconds: float
+    line: str
+
+
 def _communication(
     problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]
-) -> tuple[tuple[str, ...], float, list[float], tuple[float, ...]]:
-    """One line per resharding, the seconds of all of them, the seconds in each microbatch by mesh axis, and those of
-    stored weights and their gradients (exposed, hidden; empty where there are none)."""
-    lines: list[str] = []
-    total, stored = 0.0, [0.0, 0.0]
+) -> tuple[list[_Collective], list[float], tuple[float, ...]]:
+    """Every resharding, the seconds in each microbatch by mesh axis, and those of stored weights and their gradients
+    (exposed, hidden; empty where there are none)."""
+    collectives: list[_Collective] = []
+    stored = [0.0, 0.0]
     mesh = problem.model.mesh
     axis_seconds = [0.0] * len(mesh.shape)
     for edge in edges:
-        seconds = float(edge.seconds[choices[edge.a], choices[edge.b]])
+        seconds = edge.exposed.at(choices[edge.a], choices[edge.b])
         tensor = problem.stage.layered.graph.tensors[edge.tensor]
-        priced = problem.model.stored_resharding if edge.stored else problem.model.resharding
-        whole = float(priced(tensor, edge.source_specs, edge.target_specs)[choices[edge.a], choices[edge.b]])
+        source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
+        model = problem.model.without_memo_of_pairs()
+        priced = model.stored_resharding if edge.stored else model.resharding
+        whole = float(priced(tensor, source[None], target[None])[0, 0])
         if whole == 0.0:
             continue
-        total += seconds
         if edge.stored and not edge.each_iteration:
             stored = [stored[0] + seconds, stored[1] + whole - seconds]
         table = problem.model.reshard(tensor)
         rank = len(tensor.shape)
-        source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
         steps = []
         path = table.path(table.specs[source], table.specs[target])
-        alone = float(table.seconds[source, target])
+        alone = float(table.between(source[None], target[None])[0, 0])
         if not edge.each_iteration:
             _add_steps(axis_seconds, path, edge.times * seconds / alone)
         for step, cost in path:
@@ -198,14 +216,20 @@ def _communication(
         hidden = whole - seconds
         if hidden > 1e-9 * whole:
             when += f", {units.seconds(hidden)} of it hidden"
-        lines.append(f"{tensor.name}: {specs}, {', then '.join(steps)}{when}")
-    return tuple(lines), total, axis_seconds, tuple(stored) if any(stored) else ()
+        line = f"{tensor.name}: {specs}, {', then '.join(steps)}{when}"
+        collectives.append(_Collective(tensor.name, _kinds(path), seconds, line))
+    return collectives, axis_seconds, tuple(stored) if any(stored) else ()
+
+
+def _kinds(path: Sequence[tuple[Step, float]]) -> str:
+    """The kinds of collectives of a path of steps; to keep a slice needs none."""
+    return ", ".join(dict.fromkeys(step.kind.value for step, _ in path if step.kind is not StepKind.SLICE))
 
 
 def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ...]:
     """The collectives of the cheapest path to a spec without a pending sum (`ReshardTable.completion`)."""
-    complete = [target for target in table.specs if PARTIAL not in target]
-    return table.path(spec, min(complete, key=lambda target: table.seconds[table.index[spec], table.index[target]]))
+    nearest = table.between(np.array([table.index[spec]]), table.complete).argmin()
+    return table.path(spec, table.specs[table.complete[nearest]])
 
 
 def _add_steps(axis_seconds: list[float], path: tuple[tuple[Step, float], ...], times: float) -> None:

@@ -152,7 +152,7 @@ def _choices(plan: PlanValue, stage: PlanStage, problem: StageProblem) -> Choice
     if stage.tensors:
         chosen = tuple(choices[0] for choices in matching)
         for edge in problem.edges:
-            if edge.seconds[chosen[edge.a], chosen[edge.b]] >= UNREACHABLE:
+            if edge.exposed.at(chosen[edge.a], chosen[edge.b]) >= UNREACHABLE:
                 name = node_name(problem, problem.nodes[edge.b])
                 raise _mismatch(f"stage {stage.index}: {name} reads a tensor in a spec that it cannot be brought to")
         return chosen

@@ -82,7 +82,8 @@ class PlanOperator:
     """Spec of its (first) output."""
     outputs: tuple[str, ...]
     compute_seconds: float
-    """For one microbatch (update operators: one iteration), without resharding."""
+    """For one microbatch (update operators: one iteration), with the collectives inside the operator (all-to-alls of
+    experts, rings of attention) and without resharding."""
     communication_seconds: float
     """Resharding of its inputs."""
     communication: tuple[str, ...]
@@ -98,15 +99,21 @@ class PlanOperator:
     optimizer_bytes: float = 0.0
     """Bytes of the optimizer state of an update operator, on one device."""
     axis_seconds: tuple[float, ...] = ()
-    """Seconds of collectives in each microbatch, by mesh axis with more than one device: resharding its inputs (twice
-    where it is rematerialised) and completing outputs that leave the stage; for an update, summing its gradient. Empty
-    in a file of an earlier version."""
+    """Seconds of collectives in each microbatch, by mesh axis with more than one device: those inside it and those of
+    resharding its inputs (both twice where it is rematerialised), and completing outputs that leave the stage; for an
+    update, summing its gradient. Empty in a file of an earlier version."""
     stored_seconds: tuple[float, ...] = ()
     """Of gathering stored weights, and of an update of scattering gradients, each time it runs in a microbatch:
     (exposed, hidden behind computing); empty where it does neither, and in a file of an earlier version."""
     input_names: tuple[str, ...] = ()
     """Names of the tensors it reads, as `inputs`; empty in a file of an earlier version, like `input_shapes`."""
     input_shapes: tuple[tuple[int, ...], ...] = ()
+    collective_tensors: tuple[str, ...] = ()
+    """For each line of `communication` the tensor that moves; empty in an earlier file, like the next two."""
+    collective_kinds: tuple[str, ...] = ()
+    """For each line the collectives, as 'all-gather' or 'reduce-scatter, all-gather'."""
+    collective_seconds: tuple[float, ...] = ()
+    """For each line the seconds that are not hidden behind computing; they add up to `communication_seconds`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

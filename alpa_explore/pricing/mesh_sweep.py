@@ -82,7 +82,10 @@ class MeshSweep:
                     continue
                 point = StageChoice((), best.totals, request.provenance, best.block_choices)
                 known = self.points.setdefault(r, {})
-                solutions[r] = known[point] = stronger(known.get(point, point), point)
+                before = known.setdefault(point, point)
+                solutions[r] = chosen = stronger(before, point)
+                if chosen is not before:
+                    known[point] = chosen
             by_request.append(solutions)
         return by_request
 

@@ -18,6 +18,7 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.elimination import order_kernels
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.numerics.collection import no_collection
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.mesh_sweep import MeshSweep
@@ -61,8 +62,9 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
         memory_bytes=task.device.memory_bytes,
         inverse_b=task.inverse_b,
     )
-    sweep.explore()
-    return {r: sweep.frontier(r) for r in sweep.samples}
+    with no_collection():
+        sweep.explore()
+        return {r: sweep.frontier(r) for r in sweep.samples}
 
 
 def bound_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:

@@ -37,6 +37,7 @@ COMPUTING = "computing"
 """The name of COMPUTE as a limit."""
 UNKNOWN = "compute and collectives"
 """The part of both together, for a stage whose strategies are not in the plan."""
+_LIMITS = "limits"
 _LINKS = {"inside a node": "links inside a node", "between nodes": "the network between nodes"}
 """Place of a collective -> name of the links there as a limit."""
 
@@ -129,7 +130,14 @@ def _link(plan: PlanValue, stage: PlanStage, axis: int) -> str:
 
 
 def limits(plan: Plan) -> tuple[Limit, ...]:
-    """What makes the plan slower than it could be, the largest gain first."""
+    """What makes the plan slower than it could be, the largest gain first; computed once for each plan value."""
+    if _LIMITS not in plan.memo:
+        plan.memo[_LIMITS] = _limits(plan)
+    found: tuple[Limit, ...] = plan.memo[_LIMITS]
+    return found
+
+
+def _limits(plan: Plan) -> tuple[Limit, ...]:
     b, total = plan.options.num_microbatches, plan.predicted.iteration_seconds
     parts = [dict(time.parts) for time in time_parts(plan)]
     latencies = [stage.latency_seconds for stage in plan.stages]

@@ -15,6 +15,7 @@ it.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,10 @@ from alpa_explore.tracing.resizing.unroll import continued_calls, unroll
 
 T = TypeVar("T")
 
+_ONE_AT_A_TIME = threading.RLock()
+"""Tracing changes torch's state of the whole process: two captures at once, as of an explorer in the background and of
+the notebook's next cell, fail with an assertion inside torch."""
+
 
 def capture(
     model: nn.Module | str | os.PathLike[str],
@@ -85,7 +90,8 @@ def capture(
         rematerialization=rematerialization,
         recipe=recipe,
     )
-    return _from_fewer_blocks(request) or _captured(request)
+    with _ONE_AT_A_TIME:
+        return _from_fewer_blocks(request) or _captured(request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,20 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import Progress, ProgressCallback
-from alpa_explore.validation.requests import BLOCKS_CAPTURED, Answer, ModelKey, Pricer, RunPrice, RunRequest
-from alpa_explore.validation.runs.architecture import padded_vocabulary
+from alpa_explore.uniform_layouts.pricing.architecture import padded_vocabulary
+from alpa_explore.uniform_layouts.pricing.requests import (
+    BLOCKS_CAPTURED,
+    Answer,
+    ModelKey,
+    Pricer,
+    RunPrice,
+    RunRequest,
+)
+from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, head_part, idle_ranks
 from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
 from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
-from alpa_explore.validation.runs.stages import blocks_of_parts, head_part, idle_ranks
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
 from alpa_explore.validation.predict import Prediction, Predictions
-from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.rows import RefusedRow
 from alpa_explore.validation.split import side
 
@@ -67,7 +66,7 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
         gpus=row.devices,
         gpus_per_node=row.devices_per_node,
         model=row.model,
-        sizes=_sizes(row.architecture),
+        sizes=row.architecture.sizes,
         sequence=row.sequence,
         global_batch=row.global_batch,
         micro_batch=row.micro_batch,
@@ -76,6 +75,8 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
         pipeline=row.pipeline,
         virtual=row.chunks,
         data=row.data,
+        context=row.context,
+        expert=row.expert,
         zero_stage=row.zero_stage,
         recompute=row.recompute,
         precision=row.precision,
@@ -88,13 +89,4 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
         status=row.status,
         left_out=_FAULTY if row.faulty else "",
         held_out=side(row) == "held-out",
-    )
-
-
-def _sizes(model: Architecture) -> str:
-    """'24 layers, hidden 1,024, 16 heads, vocabulary 50,257'."""
-    keys = "" if model.kv_heads == model.heads else f" ({model.kv_heads:,} of keys)"
-    return (
-        f"{model.layers:,} layers, hidden {model.hidden:,}, {model.heads:,} heads{keys}, vocabulary "
-        f"{model.vocabulary:,}"
     )

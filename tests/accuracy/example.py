@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 
+from alpa_explore.accuracy import error_band
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
 
@@ -71,3 +73,5 @@ def use_record(monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
     """Let all readers of the stored record read this one. Plans remember their bands: use a plan of the test."""
     for module in USERS:
         monkeypatch.setattr(f"{module}.stored_record", lambda: record)
+    # What was computed from the other record is not used, nor kept.
+    monkeypatch.setattr(error_band, "_stored_band", cache(error_band._stored_band.__wrapped__))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from alpa_explore.cli import main
 from tests.architecture.sources import ROOT
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/browser/README.md")
@@ -45,10 +46,20 @@ def test_the_code_of_the_readme_runs(code: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_documented_commands_and_options_exist() -> None:
+@pytest.mark.slow
+def test_the_installed_command_shows_its_help() -> None:
+    assert "plan" in run_alpa_explore("--help")
+
+
+def test_documented_commands_and_options_exist(capsys: pytest.CaptureFixture[str]) -> None:
     documented = commands("alpa-explore")
     assert documented, "the README shows how the command line is used"
-    helps = {words[1]: run_alpa_explore(words[1], "--help") for words in documented}
+    helps = {}
+    for command in {words[1] for words in documented}:
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+        helps[command] = capsys.readouterr().out
     unknown = [
         f"{words[1]} {word}"
         for words in documented

@@ -41,6 +41,7 @@ def swallowed(tree: ast.Module) -> list[int]:
     return lines
 
 
+@pytest.mark.slow
 def test_no_error_is_swallowed() -> None:
     assert {name_of(path): lines for path in files(".py") if (lines := swallowed(syntax_tree(path)))} == {}
 

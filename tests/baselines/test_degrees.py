@@ -55,3 +55,13 @@ def assert_never_worse(seed):
 @pytest.mark.parametrize("seed", range(14))
 def test_the_search_finds_the_best_of_all_degrees(seed) -> None:
     assert_never_worse(seed)
+
+
+@pytest.mark.slow
+def test_the_search_tries_replicas_and_experts_beside_context_parallelism() -> None:
+    """Meshes of four axes: replicas, shards, experts and context."""
+    graph, free = captured("routed-experts", 8, 0, ())[0], {"tp": 1, "pp": 1, "ep": 2}
+    given = {r: seconds(graph, "2x8:h100", "fsdp+tp+pp", **free, dp=8, cp=2, replicas=r) for r in (1, 2, 4, 8)}
+    assert given[2] < math.inf, "2 replicas of 4 shards, 2 of them with different experts"
+    found = seconds(graph, "2x8:h100", "fsdp+tp+pp", **free)
+    assert found == pytest.approx(min(given.values()), rel=1e-9)

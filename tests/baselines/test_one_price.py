@@ -77,6 +77,7 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
         assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cp", "tp", "dp"), [(2, 1, 4), (4, 2, 1), (8, 1, 1)])
 def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int, tp: int, dp: int) -> None:
     machines = Cluster.parse("1x8:h100")
@@ -96,6 +97,7 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
     assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "precision", "tp", "pp", "dp"),
     [

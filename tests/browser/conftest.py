@@ -103,6 +103,7 @@ def guarded(browser: Browser, known: Collection[str] = ()) -> Iterator[tuple[Pag
     from tests.browser.harness.guard import Guard
 
     context = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(60_000)
     try:
         guard = Guard(context, known)
         yield context.new_page(), guard

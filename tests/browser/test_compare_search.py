@@ -113,7 +113,8 @@ def test_why_a_click_on_a_bar_selects_its_stage_and_what_is_not_computing_can_be
 def test_memory_names_its_choices_in_plain_words_and_they_fill_the_plot(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
     tab(explorer, "Memory").click()
-    small.wait_until(lambda: finding(explorer).startswith("Stage "), "the figure is drawn")
+    explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("choices")
+    small.wait_until(lambda: "choice" in finding(explorer), "the figure is drawn")
     assert "computed so far" not in finding(explorer)
     figure = seen_figure(small, explorer)
     names = {trace["name"] for trace in figure["data"]}

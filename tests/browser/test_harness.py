@@ -80,7 +80,8 @@ def test_an_error_on_the_console_is_recorded(lab: LabPage) -> None:
         ("https://cdn.jsdelivr.net/npm/x", False),
         ("http://127.0.0.1.example.org/", False),
         ("http://10.0.0.1/", False),
-        ("file:///etc/passwd", False),
+        ("file:///tmp/site/index.html", True),  # the course is read without a server
+        ("file://server/share/index.html", False),
     ],
 )
 def test_only_loopback_counts_as_this_machine(url: str, local: bool) -> None:

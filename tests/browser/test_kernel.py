@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, WebSocketRoute
 
-from tests.browser.harness.explorer import seen_figure, slider
+from tests.browser.harness.explorer import leave_overview, seen_figure, slider
 from tests.browser.harness.page import LabPage, NotebookPage
 from tests.plans.example import example_plan
 
@@ -73,6 +73,13 @@ def open_notebook(lab: LabPage) -> None:
 def drawn_explorer(lab: LabPage) -> Locator:
     """The only explorer of the page, with its figure."""
     explorer = lab.page.locator(".alpa-explorer")
+    figure = explorer.locator(".alpa-panel:visible .js-plotly-plot")
+
+    def drawn() -> bool:
+        leave_overview(explorer, "t_max")  # once more where the cell's new output took the place of the last one
+        return figure.count() > 0
+
+    lab.wait_until(drawn, "a figure", 60)
     lab.figure(explorer.locator(".alpa-panel:visible"))
     return explorer
 
@@ -92,8 +99,9 @@ def lab_page(connected: tuple[LabPage, Connection]) -> Iterator[LabPage]:
 def run_again(lab: LabPage) -> Locator:
     """Run the cells, as a person does after a restart: the explorer is as if nothing had happened."""
     lab.run_all()
+    ended = lab.page.locator(".alpa-explorer").get_by_role("alert")
+    lab.wait_until(lambda: ended.count() == 0, "the last explorer is gone", 60)
     explorer = drawn_explorer(lab)
-    assert explorer.get_by_role("alert").count() == 0
     assert lab.page.locator(".alpa-saved:visible").count() == 0
     move_b(explorer)
     return explorer

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.boxes import Box, box, boxes, rows
-from tests.browser.harness.explorer import slider, tab
+from tests.browser.harness.explorer import figure_tabs, is_chosen, slider, tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -21,6 +21,8 @@ explore(ax.baseline("gpt-tiny", "2x4:v100", "megatron", tp=1, dp=1, pp=8, num_mi
 """
 WIDE, NARROW = (1400, 900), (900, 900)
 VISIBLE = ".alpa-panel:visible .alpa-figure"
+PICTURE = ".alpa-figure, .alpa-flow"
+"""A figure, or the graph of a stage."""
 TITLES = (".xtitle", ".x2title", ".x3title", ".x4title", ".ytitle", ".y2title", ".y3title", ".y4title")
 SHOW_TOP = "(e) => e.closest('.jp-Cell-outputWrapper').scrollIntoView({ block: 'start' })"
 SCROLLED = ".jp-WindowedPanel-outer"
@@ -58,7 +60,7 @@ def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wi
         (".alpa-toolbar > button, .alpa-menu > button", 9),
         (".alpa-tile", 8),
         (".alpa-stages button", 8),
-        (".alpa-tabs button", 14),
+        (".alpa-tabs-groups button", explorer.get_by_role("tablist", name="Figures").get_by_role("tab").count()),
     ):
         found = boxes(explorer, what)
         assert len(found) == count, what
@@ -70,8 +72,29 @@ def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wi
         top = box(wide.page.locator("body"), ".alpa-explorer").top
         (question,) = boxes(explorer, ".alpa-panel-head > :first-child .alpa-question")
         assert question.height < 40, f"{name}: the question is not squeezed by the controls beside it"
-        if name != "Run":  # its figure is below its buttons
-            assert _figure(explorer).top - top <= 260, name
+        if name not in ("Fit & scale", "Layouts", "Why", "Run"):  # whose figures are below their buttons
+            second_row = 26 * len(boxes(explorer, ".alpa-tabs-views"))  # with its margins
+            assert _figure(explorer).top - top <= 260 + second_row, name
+
+
+def test_the_plan_button_is_always_in_sight_and_covers_no_control_that_has_the_focus(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    for height in (900, 640):
+        _resize(wide, (WIDE[0], height))
+        _show_tab(wide, "Cluster")
+        view = _view(wide)
+        button = box(explorer, ".alpa-plan-button")
+        assert button.bottom <= view.bottom + 1
+        assert button.top >= box(explorer, ".alpa-sliders").bottom
+        explorer.get_by_label("Recompute", exact=True).focus()
+        for _ in range(4):
+            wide.page.keyboard.press("Tab")
+            focused = wide.page.evaluate(
+                "() => { const b = document.activeElement.getBoundingClientRect(); return [b.top, b.bottom]; }"
+            )
+            top = box(explorer, ".alpa-plan-button").top
+            inside = wide.page.evaluate("() => Boolean(document.activeElement.closest('.alpa-plan-button'))")
+            assert inside or focused[1] <= top + 1, f"{height}: {focused} under {top}"
 
 
 def test_tiles_and_stages_say_all_in_their_tooltips(wide: LabPage) -> None:
@@ -104,7 +127,7 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
         page.keyboard.press(key)
         assert page.evaluate(focused) == item, key
     assert button.get_attribute("aria-expanded") == "true"
-    assert menu.get_by_role("menuitem").count() == 6
+    assert menu.get_by_role("menuitem").count() == 11
     page.keyboard.press("Escape")
     assert menu.count() == 0
     assert page.evaluate(focused).startswith("Export"), "the focus returns"
@@ -179,6 +202,8 @@ def test_a_selection_moves_no_figure(many_stages: LabPage, size: tuple[int, int]
 def test_an_operator_and_its_other_strategies_move_no_figure(wide: LabPage) -> None:
     explorer = _explorer(wide)
     _show_tab(wide, "Sharding")
+    explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("matrix")
+    graph = wide.figure(explorer.locator(".alpa-panel:visible"))
     before = _figure(explorer).top
     graph = wide.figure(explorer.locator(".alpa-panel:visible"))
     graph.evaluate(
@@ -192,6 +217,7 @@ def test_an_operator_and_its_other_strategies_move_no_figure(wide: LabPage) -> N
     explorer.locator(".alpa-stages button").first.press("Escape")
     wide.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
     assert abs(_figure(explorer).top - before) <= 1
+    explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("graph")
 
 
 def test_on_a_narrow_page_b_its_effect_and_the_figure_are_seen_together(narrow: LabPage) -> None:
@@ -241,10 +267,11 @@ def test_on_a_narrow_page_all_other_controls_are_in_a_drawer(narrow: LabPage) ->
 
 def test_the_selected_tab_is_in_view_where_not_all_fit(narrow: LabPage) -> None:
     explorer = _explorer(narrow)
-    tab(explorer, "Layers").focus()
+    explorer.locator(".alpa-tabs-groups [aria-selected=true]").focus()
     for key in ("ArrowLeft", "Home", "End"):
         narrow.page.keyboard.press(key)
-        chosen, bar = boxes(explorer, ".alpa-tabs [aria-selected=true]")[0], box(explorer, ".alpa-tabs")
+        row = ".alpa-tabs-groups"
+        chosen, bar = boxes(explorer, f"{row} [aria-selected=true]")[0], box(explorer, row)
         assert bar.left - 1 <= chosen.left, key
         assert chosen.right <= bar.right + 1, key
 
@@ -277,10 +304,11 @@ def _fits(lab: LabPage, explorer: Locator) -> None:
     assert explorer.evaluate(
         "(e) => { const o = e.closest('.jp-Cell-outputArea'); return o.scrollWidth <= o.clientWidth; }"
     )
-    parts = boxes(explorer, ".alpa-sliders", ".alpa-plan-button", ".alpa-main", ".alpa-drawer")
-    parts += boxes(explorer, ".alpa-drawer-handle")
+    parts = boxes(explorer, ".alpa-sliders", ".alpa-plan-button", ".alpa-main")
+    if handle := boxes(explorer, ".alpa-drawer-handle"):  # in one column; in two the button may lie over controls
+        parts += handle + boxes(explorer, ".alpa-drawer")
     column = boxes(explorer, ".alpa-toolbar", ".alpa-sentence", ".alpa-tiles", ".alpa-stages", ".alpa-tabs")
-    column += boxes(explorer, ".alpa-panel-head", ".alpa-finding", ".alpa-figure")
+    column += boxes(explorer, ".alpa-panel-head", ".alpa-finding", PICTURE)
     for group in (parts, column, boxes(explorer, ".alpa-panel-head .alpa-question", ".alpa-panel-controls > *")):
         covered = [(a, b) for i, a in enumerate(group) for b in group[i + 1 :] if a.covers(b)]
         assert not covered
@@ -288,6 +316,8 @@ def _fits(lab: LabPage, explorer: Locator) -> None:
 
 def _fills(explorer: Locator) -> bool:
     """Whether the figure has been drawn for the width that it has."""
+    if boxes(explorer, ".alpa-flow"):
+        return bool(boxes(explorer, ".alpa-flow-canvas"))
     place = box(explorer, ".alpa-figure-graph")
     return all(abs(drawn.width - place.width) < 1.5 for drawn in boxes(explorer, ".alpa-figure-graph .main-svg"))
 
@@ -297,11 +327,11 @@ def _explorer(lab: LabPage) -> Locator:
 
 
 def _tabs(explorer: Locator) -> list[str]:
-    return explorer.get_by_role("tab").all_inner_texts()
+    return figure_tabs(explorer)
 
 
 def _figure(explorer: Locator) -> Box:
-    return box(explorer, ".alpa-figure")
+    return box(explorer, PICTURE)
 
 
 def _view(lab: LabPage) -> Box:
@@ -313,9 +343,12 @@ def _show_tab(lab: LabPage, name: str) -> None:
     """Select a tab, wait for its figure, scroll to the top of the output, and wait until nothing moves."""
     explorer = _explorer(lab)
     tab(explorer, name).click()
-    lab.wait_until(lambda: tab(explorer, name).get_attribute("aria-selected") == "true", f"{name} is chosen")
-    lab.wait_until(lambda: len(boxes(explorer, ".alpa-figure")) == 1, f"{name} is shown")
-    lab.figure(explorer.locator(".alpa-panel:visible"))
+    lab.wait_until(lambda: is_chosen(explorer, name), f"{name} is chosen")
+    lab.wait_until(lambda: len(boxes(explorer, PICTURE)) == 1, f"{name} is shown")
+    if name == "Sharding":
+        explorer.locator(".alpa-flow-canvas:visible").wait_for()
+    else:
+        lab.figure(explorer.locator(".alpa-panel:visible"))
     lab.wait_until(lambda: _fills(explorer), f"{name} has the width of its place")
     explorer.evaluate(SHOW_TOP)
     tops = [_figure(explorer).top]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import seen_figure, slider, tab, type_number
+from tests.browser.harness.explorer import leave_overview, seen_figure, slider, tab, type_number
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
@@ -49,6 +49,7 @@ def explorers(lab_page: LabPage) -> Iterator[tuple[Locator, Locator, Locator]]:
     shown = (found.nth(0), found.nth(1), found.nth(2))
     for one in shown:
         one.scroll_into_view_if_needed()
+        leave_overview(one)
         lab_page.figure(one.locator(".alpa-panel:visible"))
     yield shown
     lab_page.guard.check()

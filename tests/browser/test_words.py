@@ -16,7 +16,7 @@ from playwright.sync_api import Locator
 
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.plan import Plan, load_plan
-from tests.browser.harness.explorer import SMALL, first_explorer, tab
+from tests.browser.harness.explorer import SMALL, first_explorer, tab, tab_titles
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
@@ -27,8 +27,10 @@ import alpa_explore as ax
 from alpa_explore_widgets import explore
 explore(ax.load_plan("words.plan.json"))
 """
-WITHOUT_FIGURE = ("Compare", "Solvers", "Accuracy", "Run")
-"""Tabs that show a note until something is pressed, or runs are stored."""
+WITHOUT_FIGURE = ("Overview", "Fit & scale", "Layouts", "What-ifs", "Compare", "Solvers", "Accuracy", "Run")
+"""Tabs without a figure of plotly, or with a note for this model, until something is pressed, or runs are stored."""
+WITHOUT_LESSON = ("What-ifs",)
+"""Tabs that explain nothing new."""
 _GATHER = """(explorer) => {
   const found = [];
   const add = (kind, text) => { if (text && text.trim()) found.push([kind, text.trim().replace(/\\s+/g, ' ')]); };
@@ -97,7 +99,7 @@ def walked(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[W
         lab.run_all()
         explorer = lab.page.locator(".alpa-explorer").first
         explorer.locator(".alpa-tile").first.wait_for()
-        lab.figure(explorer.locator(".alpa-panel:visible"))
+        explorer.locator(".alpa-card").first.wait_for()
         walk(lab, explorer, "loaded", said)
         yield Walked(tuple(said), plan, nameless, hintless)
 
@@ -106,11 +108,17 @@ def walk(lab: LabPage, explorer: Locator, name: str, said: dict[Said, None]) -> 
     """Select every tab, with lessons: once with its figure, once as a table."""
     for button in ("Teach", "Tables"):
         explorer.get_by_role("button", name=button, exact=True).click()
-        for one in explorer.get_by_role("tab").all():
-            title = one.inner_text()
-            one.click()
+        for title in tab_titles(explorer):
+            tab(explorer, title).click()
             panel = explorer.locator(".alpa-panel:visible")
-            explorer.locator(".alpa-lesson:visible").filter(has_text=f": {title}.").wait_for()
+            explorer.locator(f".alpa-panel-{re.sub(r'[^a-z0-9_]+', '-', title.lower())}:visible").wait_for()
+            if title not in WITHOUT_LESSON:
+                explorer.locator(".alpa-lesson:visible").filter(has_text=f": {title}.").wait_for()
+            if button == "Teach" and title == "Sharding":  # its graph, and then its matrix
+                panel.locator(".alpa-flow-canvas").wait_for()
+                panel.get_by_role("button", name="Open all").click()
+                said |= {Said(f"{name}, {title}, {kind}", text): None for kind, text in explorer.evaluate(_GATHER)}
+                panel.get_by_role("combobox", name="View").select_option("matrix")
             if button == "Teach" and title not in WITHOUT_FIGURE:
                 plot = lab.figure(panel)
                 lab.wait_until(lambda: bool(lab.read_figure(plot)["data"]), f"{title} was drawn")  # noqa: B023

@@ -51,6 +51,7 @@ def test_all_steps_run_and_a_second_call_has_nothing_to_do(tmp_path: Path, monke
     assert call(tmp_path, monkeypatch) == 0
 
 
+@pytest.mark.slow
 def test_what_a_process_died_of_is_not_tried_again(tmp_path: Path, monkeypatch: Patch) -> None:
     first = on_gpu.configurations(quick=True)[0]
     steps = {name: {"state": "done", "seconds": 1.0} for name in ("calibrate", "predict", "programs")}

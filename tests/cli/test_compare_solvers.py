@@ -25,6 +25,7 @@ def test_the_table_names_every_formulation_and_explains_the_bias(capsys: Capture
     assert "solving: factor" in captured.err
 
 
+@pytest.mark.slow
 def test_json_has_units_in_its_keys_and_the_page_is_written(capsys: Capture, tmp_path: Path) -> None:
     page = tmp_path / "solvers.html"
     more = ("--layers", "0-1", "--solvers", "factor,auto", "--json", "--html", str(page), "--num-layers", "2")

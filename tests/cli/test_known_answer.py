@@ -137,6 +137,7 @@ def test_an_answer_with_a_warning_about_its_run_is_not_kept(planner: Planner, ex
     assert planner.calls == 2
 
 
+@pytest.mark.slow
 def test_a_known_plan_loads_no_solver_and_starts_no_worker(tmp_path: Path) -> None:
     script = """
 import sys

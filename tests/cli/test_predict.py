@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.validation import pricing
+from alpa_explore.uniform_layouts.pricing import layout_pricer as pricing
 from tests.validation.stand_in import StandIn
 
 DATA = Path(__file__).parents[1] / "validation" / "data"

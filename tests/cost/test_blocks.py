@@ -21,8 +21,8 @@ from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import CONTEXT, EXPERTS, PassWork
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.validation.pricing import LayoutPricer
-from alpa_explore.validation.requests import ModelKey
+from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
+from alpa_explore.uniform_layouts.pricing.requests import ModelKey
 
 H100 = Cluster.parse("4x8:h100", software="megatron")
 ATTENTION = AttentionShape(heads=32, kv_heads=8, head=128, value_head=128)

@@ -9,7 +9,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import compute_seconds, seconds_of_table
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.memory import peak_bytes
+from alpa_explore.cost.memory import peak_bytes, peak_bytes_of_rows
 
 DEVICE = Cluster.parse("1x1:v100").device
 
@@ -64,6 +64,8 @@ def test_the_peak_equals_a_step_by_step_count():
         sizes = rng.integers(1, 100, count).astype(float)
         slow = max((sizes[(starts <= t) & (t <= ends)].sum() for t in range(50)), default=0.0)
         assert peak_bytes(starts, ends, sizes) == slow
+        rows = rng.random((3, count))
+        assert peak_bytes_of_rows(starts, ends, rows).tolist() == [peak_bytes(starts, ends, row) for row in rows]
 
 
 @pytest.mark.parametrize("name", ["v100", "h100"])

@@ -202,7 +202,9 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
     monkeypatch.setattr(tuning, "AUTO_LEFT_SECONDS", 0.5)
 
     def where(value):
-        time.sleep(0.05)
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
         return os.getpid()
 
     with Executor("auto", workers=2) as executor:
@@ -249,6 +251,29 @@ def test_closing_does_not_wait_for_workers_that_nobody_needs_and_leaves_none_beh
     assert all(process.poll() is not None for process in launched)
     assert executor.warnings == []
     executor.close()
+
+
+def test_closing_while_the_starting_thread_is_about_to_run_waits_for_it(monkeypatch):
+    class SlowToStart(threading.Thread):
+        def start(self):
+            time.sleep(0.3)
+            super().start()
+
+    started = []
+    monkeypatch.setattr(Executor, "_start", lambda self: started.append(self))
+    monkeypatch.setattr(threading, "Thread", SlowToStart)
+    executor = Executor("auto", workers=2)
+    beside = SlowToStart(target=executor._start_beside)
+    beside.start()
+    assert comes_true(executor._start_or_close.locked)
+    executor.close()  # before: "cannot join thread before it is started"
+    assert started == [executor]
+    assert executor.warnings == []
+
+    closed = Executor("auto", workers=2)
+    closed.close()
+    closed._start_beside()
+    assert started == [executor], "nothing is started for an executor that is closed"
 
 
 @pytest.mark.distributed

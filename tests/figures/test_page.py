@@ -55,7 +55,7 @@ def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(pa
     elements = Elements(page)
     assert elements.named("html") == [{"lang": "en"}]
     assert len(elements.named("h1")) == 1
-    figures = 7 + 2 * len(plan.stages) + bool(stored_record().runs)
+    figures = 7 + 3 * len(plan.stages) + bool(stored_record().runs)
     assert len(elements.named("h2")) == len(elements.named("figure")) == len(elements.named("table")) == figures
     assert all(figure["aria-label"] for figure in elements.named("figure"))
     assert "gpt-example on 2x4:v100 · alpa_explore" in elements.texts
@@ -67,7 +67,7 @@ def test_the_page_has_each_figure_in_both_themes(page: str, plan: Plan) -> None:
     assert match is not None
     data = json.loads(match[1])
     assert set(data["figures"]) == {"layers", "cluster", "t-max", "microbatches", "stage-costs", "timeline", "why"} | {
-        f"{name}-{s.index}" for s in plan.stages for name in ("sharding", "frontier")
+        f"{name}-{s.index}" for s in plan.stages for name in ("sharding", "memory", "frontier")
     } | ({"accuracy"} if stored_record().runs else set())
     assert all(set(themes) == {"light", "dark"} for themes in data["figures"].values())
     assert data["config"]["displaylogo"] is data["config"]["showSendToCloud"] is False
@@ -80,6 +80,7 @@ def test_names_of_a_stranger_add_no_element(hostile_plan: Plan, page: str) -> No
     assert not [a for _, attributes in Elements(hostile).tags for a in attributes if a.startswith("on")]
 
 
+@pytest.mark.slow
 def test_the_page_is_written_atomically(plan: Plan, tmp_path: Path) -> None:
     write_html(plan, tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text().endswith("</html>\n")
@@ -118,7 +119,7 @@ def test_a_browser_draws_every_figure_runs_no_script_of_a_stranger_and_loads_not
             tab.goto((tmp_path / "a.html").as_uri())
             tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=60_000)
             drawn = tab.locator("figure .main-svg:first-child")
-            assert drawn.count() == 8 + 2 * len(hostile_plan.stages)
+            assert drawn.count() == 8 + 3 * len(hostile_plan.stages)
             assert drawn.first.evaluate("(svg) => svg.style.background") == paper
             assert tab.locator("figure a, figure img, figure script").count() == 0
             tab.close()

@@ -76,6 +76,7 @@ def test_equals_brute_force_on_hundreds_of_small_tables():
     assert 200 < feasible < 600, "the tables should be of both kinds"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [None, 4])
 def test_equals_the_pseudocode_bit_for_bit_stages_included(levels):
     rng = np.random.default_rng(7)
@@ -142,6 +143,7 @@ def test_equals_the_pseudocode_on_any_table(data):
     assert (result.total_seconds, result.stages) == (expected.total_seconds, expected.stages)
 
 
+@pytest.mark.slow
 def test_the_sweep_lists_every_candidate_and_is_true_for_each():
     for seed in range(30):
         latency, devices_of, total_devices = random_problem(seed, max_layers=5, max_shapes=4, max_devices=8)

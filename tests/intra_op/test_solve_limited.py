@@ -3,6 +3,8 @@
 import gzip
 import itertools
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +154,20 @@ def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
     assert proven > 15
     assert unproven > 0
     assert missed < 10, "the descent should find a choice that fits in most small cases"
+
+
+@pytest.mark.slow
+def test_highs_prints_nothing_not_even_its_name_when_it_first_runs():
+    """A process of its own: HiGHS prints it once a process."""
+    script = """
+import numpy as np
+from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+costs = np.arange(4.0)
+solution = solve_highs_direct(
+    ShardingProblem(name="pair", node_costs=(costs, costs), edges=((0, 1),), edge_costs=(np.eye(4),))
+)
+assert solution.objective == 1.0, solution
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

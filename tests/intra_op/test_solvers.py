@@ -29,12 +29,10 @@ QUICK = {
 }
 SLOW = {
     "t7": ("cbc",),
-    "t36r": ("highs", "highs-direct", "ilp"),
+    "t36r": ("ilp",),
     "block_16x8": ("highs",),
     "gpt2_8x8": ("highs", "highs-direct"),
-    "r200x8": ("highs", "highs-direct", "cbc"),
-    "llama2_8x8": ("ilp",),
-    "r1000x12": ("ilp",),
+    "r200x8": ("highs", "highs-direct"),
 }
 STORED = [pytest.param(n, s, id=f"{n}-{s}") for n, solvers in QUICK.items() for s in solvers] + [
     pytest.param(n, s, id=f"{n}-{s}", marks=pytest.mark.slow) for n, solvers in SLOW.items() for s in solvers

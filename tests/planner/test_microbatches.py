@@ -89,6 +89,7 @@ def test_where_weights_alone_do_not_fit_only_the_b_that_holds_least_is_planned(g
     assert "more nodes" in one.value.remedy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
 def test_no_plan_stores_less_than_is_said_of_all_plans(name):
     plan = planned(name, 8, tiny_cluster(devices=4))
@@ -139,6 +140,7 @@ def test_numbers_at_which_the_schedule_does_not_exist_are_left_out():
     assert [t.num_microbatches for t in auto.microbatches] == [2, 4]
 
 
+@pytest.mark.slow
 def test_where_microbatches_of_one_size_never_fit_the_error_says_what_one_lacks():
     graph = ax.capture(module(), torch.empty(8, 64), loss=square)
     with pytest.raises(InfeasiblePlanError, match=r"tried B = 1, 2, 16, 1024; closest is B = \d+: stage 0 of"):
@@ -194,3 +196,12 @@ def test_a_plan_that_exists_against_the_bound_on_weights_is_returned_all_the_sam
         plan = planned(model, "auto", tiny_cluster(devices=4), **options)
         assert plan.predicted.iteration_seconds > 0
         assert len(plan.microbatches) > 1
+
+
+@pytest.mark.slow
+def test_another_sequence_and_a_chosen_number_of_microbatches_go_together() -> None:
+    plan = ax.plan(
+        "llama-tiny", "1x2:v100", num_microbatches="auto", global_batch=4, num_layers=2, sequence=16, cache=False
+    )
+    assert plan.model.recipe == "llama-tiny@16"
+    assert {line.num_microbatches for line in plan.microbatches} == {1, 2, 4}

@@ -31,6 +31,7 @@ def plan():
     return tiny()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

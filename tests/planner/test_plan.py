@@ -3,7 +3,10 @@
 import itertools
 import math
 import re
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -16,9 +19,11 @@ from alpa_explore.errors import (
     ClusterError,
     InfeasiblePlanError,
     LayeringError,
+    MachineMemoryError,
     OptionError,
     UnknownNameError,
 )
+from alpa_explore.execution import available_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
 
 
@@ -42,6 +47,7 @@ def tiny_plan(name="gpt-tiny", cluster=None, b=4, layers=4, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_a_plan_covers_model_and_cluster_and_keeps_its_own_arithmetic(name):
     plan = tiny_plan(name, tiny_cluster(devices=4), layers=3)
@@ -96,6 +102,7 @@ def test_another_b_is_planned_from_the_costs_that_are_known():
     assert ax.replan(ax.replan(plan, num_microbatches=9), num_microbatches=4).predicted == plan.predicted
 
 
+@pytest.mark.slow
 def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     exact = tiny_plan("moe-tiny", tiny_cluster(devices=4), cache=False, solver="elimination")
     # Every problem counts as wide, and 20 % from the optimum is near enough for the first round.
@@ -114,6 +121,7 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     assert problems["proof"] < problems["sharding"], "stages that no plan wants need no proof"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_composed_ranges_give_the_plan_of_one_ilp_for_every_stage(name):
     passes = set()
@@ -151,7 +159,6 @@ def test_a_second_run_takes_its_solves_from_the_cache():
     assert [s.solution_key for s in second.stages] == [s.solution_key for s in first.stages]
 
 
-@pytest.mark.distributed
 def _older(text: bytes) -> bytes:
     """An entry as another version of the code would have written it."""
     words = text.split(b" ", 3)
@@ -182,6 +189,36 @@ def test_a_cache_that_cannot_be_used_is_computed_again_and_the_plan_says_so_once
     assert tiny_plan("mlp-tiny", layers=2).warnings == sound.warnings == ()
 
 
+@pytest.mark.distributed
+def test_a_killed_run_leaves_no_entry_half_written_and_the_next_plan_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
+    code = (
+        "import alpa_explore as ax\n"
+        "for layers in (2, 3, 4):\n"
+        "    ax.plan('gpt-tiny', '1x4:v100', num_microbatches=4, num_layers=layers, delta=1.0, scheduler='serial')\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        end = time.monotonic() + 120
+        while len(list(tmp_path.rglob("*.json"))) < 3 and run.poll() is None and time.monotonic() < end:
+            time.sleep(0.002)
+        assert run.poll() is None, "the run ended before it could be killed"
+    finally:
+        run.kill()
+        run.wait()
+    cluster = ax.Cluster.parse("1x4:v100")
+    again = tiny_plan(cluster=cluster, layers=3)
+    assert again.warnings == ()
+    assert again.stages == tiny_plan(cluster=cluster, layers=3, cache=False).stages
+
+
+def test_a_machine_without_memory_ends_a_plan_with_what_to_reduce(monkeypatch):
+    monkeypatch.setattr(available_memory, "available_bytes", lambda: 2**20)
+    with pytest.raises(MachineMemoryError) as refused:
+        tiny_plan("mlp-tiny", layers=2, cache=False)
+    assert "fewer nodes" in refused.value.remedy
+
+
 def test_a_cache_that_cannot_be_written_is_said_once_and_the_plan_is_the_same(tmp_path, monkeypatch):
     sound = tiny_plan("mlp-tiny", layers=2)
     (tmp_path / "file").write_text("not a folder")
@@ -191,6 +228,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_the_plan_is_the_same(tm
     assert sum("not written any more" in warning for warning in found.warnings) == 1
 
 
+@pytest.mark.distributed
 def test_worker_processes_give_the_same_plan():
     serial = tiny_plan(cache=False)
     spread = ax.plan(
@@ -227,6 +265,7 @@ def test_a_stage_whose_workspace_overflows_is_brought_within_memory():
     assert found.predicted.peak_bytes_per_device <= tight.device.memory_bytes < roomy.stages[0].peak_bytes
 
 
+@pytest.mark.slow
 def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits():
     roomy = tiny_plan("mlp-tiny", tiny_cluster(devices=4), layers=1, cache=False)
     stage = roomy.stages[0]

@@ -100,6 +100,7 @@ def test_a_baseline_takes_it_too() -> None:
         ax.baseline(small(), "1x2:h100", "megatron", precision="mxfp8", **options)
 
 
+@pytest.mark.slow
 def test_b_auto_takes_it_too() -> None:
     plan = ax.plan("llama-tiny", "1x1:h100", num_microbatches="auto", global_batch=4, num_layers=1, precision="fp8")
     assert plan.cluster.software.low_precision == "fp8-delayed"

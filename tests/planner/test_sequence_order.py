@@ -47,6 +47,7 @@ def test_a_file_of_the_plan_keeps_the_order(tmp_path) -> None:
     assert [s.tasks for s in lower(rebuild(read, small())).stages] == [s.tasks for s in lower(plan(None)).stages]
 
 
+@pytest.mark.slow
 def test_a_catalogue_model_is_captured_again_in_its_order(tmp_path) -> None:
     made = ax.plan("llama-tiny", "1x2:cpu", num_microbatches=2, global_batch=4, zigzag=4, cache=False)
     made.save(tmp_path / "a.plan.json")

@@ -21,6 +21,7 @@ def computed(program, stage, action):
     return tuple({o.name for o in named if o.phase is phase} for phase in (Phase.BACKWARD, Phase.FORWARD))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rematerialization", [False, True])
 def test_the_weight_half_is_that_of_the_timeline_and_sends_nothing(rematerialization) -> None:
     case = Case("gpt-tiny", num_microbatches=4, rematerialization=rematerialization)

@@ -20,6 +20,7 @@ def planned(case, cluster, **pipeline):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cluster", "stages"), [("1x2:v100", 2), ("1x4:v100", 2), ("1x4:v100", 4)])
 def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
     case = Case("gpt-tiny", num_microbatches=4)

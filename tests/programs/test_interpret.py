@@ -112,6 +112,7 @@ def test_interleaved_stages_of_one_submesh_may_share_a_weight(model, submeshes, 
     assert {rank: one.peak_bytes for rank, one in live_bytes(program).items()} == made.peak_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt-tiny", "moe-tiny"])
 def test_what_is_not_held_is_computed_again_and_gives_the_same(model) -> None:
     held, again = (Case(model, num_microbatches=2, rematerialization=r) for r in (False, True))

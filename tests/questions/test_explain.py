@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 import alpa_explore as ax
+from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.questions.explain import SYNC, WAIT, changes, collective_seconds, limits, time_parts
@@ -36,25 +38,46 @@ def test_the_mean_wait_is_the_bubble_of_the_plan() -> None:
     assert share == pytest.approx(plan.predicted.bubble_fraction)
 
 
-def test_collectives_of_a_real_plan_are_what_its_strategies_pay_each_microbatch(real: Plan) -> None:
-    from alpa_explore.intra_op.stage.stage_problem import NodeKind
+@pytest.fixture(scope="module")
+def experts() -> Plan:
+    """Experts on two devices each, which exchange their tokens by all-to-alls inside the operator."""
+    degrees = {"tp": 1, "ep": 2, "pp": 1}
+    return ax.baseline("mixtral-tiny", "1x4:v100", "megatron", num_microbatches=2, num_layers=1, **degrees)
 
-    assert real.details is not None
-    for stage in real.stages:
-        candidates = [c for found in real.costs.candidates.values() for c in found]
+
+@pytest.mark.parametrize("kind", ["real", "experts"])
+def test_computing_and_priced_collectives_are_the_time_of_a_microbatch(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    plan = request.getfixturevalue(kind)
+    assert plan.details is not None
+    exchanged = 0.0
+    for stage in plan.stages:
+        candidates = [c for found in plan.costs.candidates.values() for c in found]
         candidate = next(c for c in candidates if c.solution_key == stage.solution_key)
-        problem = real.details.problem(stage.layers, candidate.logical_mesh)
-        choices = real.details.choices[stage.solution_key]
-        computing = 0.0
+        problem = plan.details.problem(stage.layers, candidate.logical_mesh)
+        choices, graph = plan.details.choices[stage.solution_key], problem.stage.layered.graph
+        computing = inside = leaving = 0.0
         for node, choice in zip(problem.nodes, choices, strict=True):
             if node.kind is NodeKind.OPERATOR and node.priced is not None:
                 times = 2 if node.subject in problem.stage.layered.recomputed else 1
-                computing += times * float(node.priced.seconds[choice])
+                operator, strategy = graph.operators[node.subject], node.priced.strategies[choice]
+                kernel = compute_seconds(problem.model.device, problem.model.kernel(operator, graph.tensors, strategy))
+                computing += times * kernel
+                alone = times * float(node.priced.seconds[choice])
+                inside += alone - times * kernel
+                leaving += float(node.microbatch_seconds[choice]) - alone  # pending sums of outputs of the stage
             elif node.kind is NodeKind.ACCUMULATOR:
                 computing += float(node.microbatch_seconds[choice])
-        axes = collective_seconds(real, stage)
+        edges = [e for e in problem.edges if not e.each_iteration]
+        between = sum(e.times * float(e.seconds[choices[e.a], choices[e.b]]) for e in edges)
+        axes = collective_seconds(plan, stage)
         assert axes is not None
-        assert sum(seconds for _, seconds in axes) + computing == pytest.approx(stage.microbatch_seconds)
+        collectives = sum(seconds for _, seconds in axes)
+        assert collectives == pytest.approx(inside + between + leaving)
+        assert computing + collectives == pytest.approx(stage.microbatch_seconds)
+        exchanged += inside
+    assert (exchanged > 1e-6) == (kind == "experts")
 
 
 def test_no_limit_costs_more_than_the_iteration_and_the_heaviest_comes_first() -> None:

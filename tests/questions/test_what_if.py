@@ -19,6 +19,7 @@ def products(plan):
     return [o for o in plan.stages[0].operators if o.flops > 0 and o.phase != "update"]
 
 
+@pytest.mark.slow
 def test_pinning_a_strategy_costs_its_regret_and_is_kept(plan):
     checked = 0
     for operator in products(plan)[:6]:

@@ -45,7 +45,7 @@ def test_ten_plans_of_a_fixed_seed_equal_one_process(tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", OPTIMIZER_OF)
 def test_plans_of_every_family_equal_one_process(family, tmp_path) -> None:
-    campaign = ax.verify_random(12, seed=7, workers=1, families=[family], folder=tmp_path)
+    campaign = ax.verify_random(5, seed=7, workers=1, families=[family], folder=tmp_path)
     assert campaign.passed, campaign.failures
 
 
@@ -133,6 +133,7 @@ def _a_missing_all_reduce(monkeypatch) -> None:
     monkeypatch.setattr(StageWriter, "_step", wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [_mean_instead_of_sum, _a_missing_all_reduce])
 def test_an_injected_fault_is_found_shrunk_and_repeated_from_its_file(fault, monkeypatch, tmp_path, capsys) -> None:
     with monkeypatch.context() as patch:
@@ -153,6 +154,7 @@ def test_an_injected_fault_is_found_shrunk_and_repeated_from_its_file(fault, mon
     assert main(words) == 0  # the fault is gone
 
 
+@pytest.mark.slow
 def test_a_plan_that_stops_with_an_error_is_a_failure_too(monkeypatch, tmp_path) -> None:
     right = interpret._collective
 
@@ -224,12 +226,12 @@ def test_no_plan_differs_that_differed_once() -> None:
 
 @pytest.mark.slow
 def test_rounding_above_the_tolerance_is_told_from_a_fault_in_float64(monkeypatch) -> None:
-    """Plan 690 of seed 18: batch norms over six devices."""
-    workshop = shared_workshop()
+    """Plan 690 of seed 18: batch norms over six devices. Its rounding is near 1e-5, by the processor."""
+    workshop, tolerance = shared_workshop(), tuning.TOLERANCE / 5
     draft = draw_draft(workshop, 18, 690, FIRST)
-    verdict = try_draft(workshop, draft)
+    verdict = try_draft(workshop, draft, tolerance)
     assert verdict.passed, verdict
-    assert tuning.TOLERANCE < verdict.relative_error < tuning.MOST_ROUNDING
+    assert tolerance < verdict.relative_error < tuning.MOST_ROUNDING
     assert verdict.where.endswith("in float64")
 
     right = interpret._collective
@@ -239,6 +241,6 @@ def test_rounding_above_the_tolerance_is_told_from_a_fault_in_float64(monkeypatc
         return result * (1 + 1e-6) if instruction.kind is StepKind.ALL_REDUCE else result
 
     monkeypatch.setattr(interpret, "_collective", a_little_wrong)
-    verdict = try_draft(workshop, draft)
+    verdict = try_draft(workshop, draft, tolerance)
     assert not verdict.passed
     assert verdict.relative_error < tuning.MOST_ROUNDING, "so it was tried in float64 as well"

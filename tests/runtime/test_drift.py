@@ -162,6 +162,7 @@ def test_a_run_says_its_drift_while_it_goes_on_and_when_it_is_over(plan, tmp_pat
     assert run.drift().steps > then
 
 
+@pytest.mark.slow
 def test_compare_run_says_the_drift_and_writes_the_better_plan(tmp_path, capsys) -> None:
     shape = {"num_microbatches": 2, "num_layers": 4, "precision": "float32"}
     plan = ax.baseline("gpt-tiny", "2x1:cpu", "data-parallel", **shape)

@@ -185,6 +185,19 @@ def test_a_run_can_be_stopped_at_any_time(plan, tmp_path) -> None:
     assert run.result(SECONDS).stopped
     assert run.progress.state == "stopped"
     assert at_once.result(SECONDS).stopped
+
+
+@pytest.mark.distributed
+def test_a_run_is_stopped_also_where_its_agent_is_too_busy_to_notice(plan, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "STOP_SECONDS", 0.5)
+    run = launch(plan, steps=FOR_EVER, device="cpu", folder=tmp_path / "run")
+    while not (started := processes_of(tmp_path / "run")):
+        assert not run.wait(0.05)
+    for process in started:
+        process.suspend()  # as one that imports torch on a loaded machine: it does not read its standard input
+    run.stop()
+    assert run.result(SECONDS).stopped
+    assert gone_within(tmp_path, 5)
     assert gone_within(tmp_path, 1)
 
 

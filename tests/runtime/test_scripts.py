@@ -169,6 +169,7 @@ def pod_of(job, kind="Master"):
     return replicas_of(job)[kind]["template"]["spec"]
 
 
+@pytest.mark.slow
 def test_a_machine_of_the_plan_is_a_pod(tmp_path) -> None:
     job = checked(written(four_a_machine(4), "kubernetes", tmp_path / "run", image=IMAGE)[1])
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
@@ -181,6 +182,7 @@ def test_a_machine_of_the_plan_is_a_pod(tmp_path) -> None:
     assert list(replicas_of(one)) == ["Master"]
 
 
+@pytest.mark.slow
 def test_pods_with_several_gpus_have_them_and_memory_to_share(tmp_path) -> None:
     job = checked(written(four_a_machine(2), "kubernetes", tmp_path / "run", "cuda", image=IMAGE)[1])
     (container,) = pod_of(job)["containers"]
@@ -215,9 +217,12 @@ def test_the_command_of_a_pod_trains(tmp_path, losses) -> None:
     (container,) = pod_of(job)["containers"]
     command = [word.replace("$$", "$") for word in container["command"]]
     given = os.environ | {entry["name"]: entry["value"] for entry in container["env"]}
-    given |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "alpa-master-0", "MASTER_PORT": "23456"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]  # in a pod it is always the same; here another test may have it
+    given |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "alpa-master-0", "MASTER_PORT": str(port)}
     given |= {"ALPA_EXPLORE_PYTHON": sys.executable}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in (folder / "rank-1.jsonl").read_text().splitlines()]
     assert [e["loss"] for e in events if e["event"] == "step"] == pytest.approx(losses, rel=1e-6)

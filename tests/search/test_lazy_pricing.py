@@ -39,6 +39,7 @@ def gpt():
     return microbatch_graph("gpt-tiny", B)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rematerialization", "overlap", "text"),
     [(False, 0.0, "2x2:v100"), (True, 0.0, "1x4:v100"), (False, 0.7, "1x4:v100"), (True, 0.9, "1x2:v100")],
@@ -146,6 +147,7 @@ def test_the_other_options_count_too(gpt):
     assert math.isclose(found.predicted.iteration_seconds, whole.predicted.iteration_seconds, rel_tol=2 * TOLERANCE)
 
 
+@pytest.mark.slow
 def test_what_is_constrained_of_specs_still_holds(gpt):
     two = ax.PipelineOptions(num_stages=2)
     free = planned(gpt, cluster(), 4, pipeline=two)
@@ -159,6 +161,7 @@ def test_what_is_constrained_of_specs_still_holds(gpt):
     assert math.isclose(found.predicted.iteration_seconds, whole.predicted.iteration_seconds, rel_tol=2 * TOLERANCE)
 
 
+@pytest.mark.slow
 def test_where_stages_cannot_be_composed_or_versions_compete_the_whole_planner_is_asked(gpt):
     by_choice = planned(gpt, cluster(), 4, rematerialization="auto")
     found = ax.replan(by_choice, delta=0.2)

@@ -219,10 +219,10 @@ def settings_for(examples):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 def test_rules_and_discovery_are_valid_on_shapes_that_hypothesis_chooses(family):
-    settings_for(12)(given(family())(prove_both))()
+    settings_for(4)(given(family())(prove_both))()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 def test_rules_and_discovery_are_valid_on_many_shapes(family):
-    settings_for(150)(given(family())(prove_both))()
+    settings_for(20)(given(family())(prove_both))()

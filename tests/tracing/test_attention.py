@@ -183,6 +183,7 @@ def test_shapes_that_do_not_belong_together_are_an_error_of_torch():
         capture(Mixer((2, 3, 6, 4), (2, 2, 6, 4)), (torch.tensor(1.0),))
 
 
+@pytest.mark.slow
 def test_graphs_with_attention_are_stored_and_resized(gpt):
     model, inputs = gpt
     graph = capture(model, inputs)

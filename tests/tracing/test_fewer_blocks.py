@@ -148,6 +148,7 @@ def check_equal(fewer: TrainingGraph, whole: TrainingGraph) -> None:
         assert getattr(fewer, part.name) == getattr(whole, part.name), part.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -203,6 +204,7 @@ def test_models_of_transformers_are_captured_with_fewer_blocks(
     check_equal(fewer, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [EveryFifthOtherwise, ScaledByNumber, ScaledByDepth])
 def test_blocks_that_are_called_otherwise_are_captured_whole(
     kind: type[Stack], monkeypatch: pytest.MonkeyPatch

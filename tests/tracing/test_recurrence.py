@@ -143,6 +143,7 @@ def test_packed_sequences_are_refused_with_what_to_do(kind, within):
         capture(Packed(), (torch.randn(STEPS, SAMPLES, 5), torch.tensor([5, 3, 3, 1])))
 
 
+@pytest.mark.slow
 def test_the_operators_are_those_of_autograd():
     """The backward operators against finite differences, and by torch's own checks of an operator."""
     torch.manual_seed(0)
@@ -232,6 +233,7 @@ class Cells(nn.Module):
         return ((h - y) ** 2).mean()
 
 
+@pytest.mark.slow
 def test_an_unrolled_loop_is_named_with_its_line_and_what_to_do():
     (warning,) = capture(Cells(), (torch.randn(20, 3, 5), torch.randn(3, 5))).warnings
     line = Cells.forward.__code__.co_firstlineno + 3

@@ -66,8 +66,8 @@ def test_an_unrolled_graph_equals_a_capture(config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt-39b", "moe-2.4b"])
-def test_an_unrolled_model_of_the_paper_equals_a_capture(name):
+def test_an_unrolled_model_of_the_paper_equals_a_capture():
+    name = "gpt-39b"
     model = entry(name)
     samples = microbatch_size(model, model.num_microbatches)
     whole = capture(*build(name, samples), name=name, recipe=name, precision=model.precision, rematerialization=True)
@@ -84,6 +84,7 @@ class Odd(GPT):
             self.h[2].mlp = FeedForward(config.hidden, 8)
 
 
+@pytest.mark.slow
 def test_a_model_with_one_different_block_is_captured_whole(monkeypatch):
     monkeypatch.setattr("alpa_explore.models.factory.GPT", Odd)
     model = replace(entry("gpt-tiny"), config=TINY_GPT, precision="float16")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alpa_explore.errors import OptionError
-from alpa_explore.validation.requests import ModelKey, RunPrice, RunRequest
+from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.execution.progress import Progress
+from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
 from alpa_explore.validation.predict import Predictions, predict_rows
-from alpa_explore.validation.requests import ModelKey, RunPrice, RunRequest
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import Rows, read_rows
 from tests.validation.stand_in import StandIn

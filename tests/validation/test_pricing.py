@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import Predictions, predict_rows
-from alpa_explore.validation.pricing import LayoutPricer
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
 DATA = Path(__file__).parent / "data"

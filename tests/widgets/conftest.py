@@ -228,7 +228,21 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
 
 @pytest.fixture
 def explorer(session: Session, drawn: list[tuple[str, int, str]]) -> Explorer:
-    return Explorer(session)
+    """With the tab Cluster selected, whose figure follows B."""
+    made = Explorer(session)
+    made.go_to_tab("Cluster")
+    return made
+
+
+@pytest.fixture
+def show_tab(explorer: Explorer) -> Callable[[str], FigurePanel]:
+    """Selects the tab with this title and returns its panel."""
+
+    def show(title: str) -> FigurePanel:
+        explorer.go_to_tab(title)
+        return explorer.panels[explorer.tabs.selected]
+
+    return show
 
 
 @pytest.fixture

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.lessons import LESSONS, lesson_html
+from alpa_explore_widgets.lessons import LESSONS, layouts_numbers, lesson_html, scaling_numbers
 from alpa_explore_widgets.panels.lesson import next_tab
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
+from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
+from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from tests.plans.example import example_plan
 
 _SCALES = {
@@ -33,7 +38,52 @@ _SCALES = {
 }
 _FIGURE = re.compile(r"([0-9][0-9,.]*(?:e[+-]?[0-9]+)?)(?: ([A-Za-zµ%/]+))?")
 _HINT = re.compile(r"\([a-z](?:[^()]|\([^()]*\))*\)")
-_WORDS = re.compile(r" (of computation|of collectives|per microbatch|is allowed|to receive its inputs|per second)")
+_WORDS = re.compile(
+    r" (of computation|of collectives|per microbatch|is allowed|to receive its inputs|per second( of a device)?)"
+)
+GIB = 2.0**30
+
+
+def layouts_beside(plan: Plan, seconds: float) -> Layouts:
+    """One layout for the model and cluster of the plan."""
+    return Layouts(
+        model=plan.model.name,
+        cluster=plan.cluster,
+        global_batch=plan.global_batch,
+        sequence=plan.model.tokens // plan.model.samples,
+        precision="float16",
+        ranked=(priced(UniformLayout(tensor=2, data=4, microbatch=2, microbatches=4), seconds=seconds),),
+    )
+
+
+def priced(layout: UniformLayout, *, seconds: float = 1.0, rate: float = 1e4, missing: float = 0.0) -> PricedLayout:
+    return PricedLayout(
+        layout=layout,
+        seconds=seconds,
+        bytes=GIB,
+        reason="needs more" if missing else "",
+        missing_bytes=missing,
+        tokens_per_second=rate,
+        mfu=0.4,
+        pipeline_seconds=seconds,
+        sync_seconds=0.0,
+        parts_bytes=(),
+    )
+
+
+SCALING = Scaling(
+    model="gpt-example",
+    global_batch=256,
+    sequence=1024,
+    precision="float16",
+    points=(
+        ScalingPoint(
+            cluster=Cluster.parse("1x8:h100"), state="does not fit", nearest=priced(UniformLayout(), missing=3 * GIB)
+        ),
+        ScalingPoint(cluster=Cluster.parse("2x8:h100"), state="priced", best=priced(UniformLayout(), rate=5e4)),
+        ScalingPoint(cluster=Cluster.parse("8x8:h100"), state="priced", best=priced(UniformLayout(), rate=1.7e5)),
+    ),
+)
 PLANS = [example_plan(), example_plan("1x1:a100"), replan(example_plan(), num_microbatches=3)]
 
 
@@ -59,7 +109,11 @@ def equation(numbers: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize(
-    "title", ["Layers", "Cluster", "Sharding", "Costs", "t_max", "Memory", "Microbatches", "Why", "Search", "Compare"]
+    "title",
+    [
+        *("Overview", "Fit & scale", "Layouts", "Layers", "Cluster", "Sharding", "Costs", "t_max", "Memory"),
+        *("Microbatches", "Why", "Search", "Compare"),
+    ],
 )
 def test_the_formula_of_a_lesson_holds_for_the_numbers_that_are_put_in(title: str, plan: Plan) -> None:
     for stage in plan.stages:
@@ -75,8 +129,24 @@ def test_a_lesson_is_about_this_plan(title: str) -> None:
     assert all("None" not in text and "nan" not in text for text in texts)
 
 
-def test_every_tab_has_a_lesson_and_the_next_ones_lead_through_all_of_them(explorer: Explorer) -> None:
-    assert {panel.title for panel in explorer.panels} == set(LESSONS)
+def test_numbers_of_layouts_and_clusters_are_those_that_are_shown() -> None:
+    plan = example_plan("1x8:h100")
+    layouts = layouts_beside(plan, seconds=0.8 * plan.predicted.iteration_seconds)
+    left, right = equation(layouts_numbers(plan, layouts))
+    assert value(left) == pytest.approx(value(right), abs=0.005)
+    assert right.startswith("−"), "the best uniform layout is faster than this plan"
+    assert "Priced here: " in lesson_html("Layouts", plan, 0, layouts=layouts)
+    assert layouts_numbers(plan, replace(layouts, model="another")) == ""
+    assert "This plan: " in lesson_html("Layouts", plan, 0, layouts=replace(layouts, global_batch=3))
+
+    left, right = equation(scaling_numbers(plan, SCALING))
+    assert value(left) == pytest.approx(value(right), rel=0.01)
+    assert "on 1x8:h100 a device lacks 3 GiB" in lesson_html("Fit & scale", plan, 0, scaling=SCALING)
+    assert scaling_numbers(plan, replace(SCALING, points=SCALING.points[:2])) == "", "one is no comparison"
+
+
+def test_every_lesson_has_a_tab_and_the_next_ones_lead_through_all_of_them(explorer: Explorer) -> None:
+    assert {panel.title for panel in explorer.panels} >= set(LESSONS)
     walked = [next(iter(LESSONS))]
     while len(walked) < len(LESSONS):
         walked.append(next_tab(walked[-1]))
@@ -87,16 +157,19 @@ def test_every_tab_has_a_lesson_and_the_next_ones_lead_through_all_of_them(explo
 def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_again(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    usual = [title for title, _ in explorer.tabs.tabs]
+    usual = [title for title, *_ in explorer.tabs.tabs]
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
 
     explorer._toolbar_pressed("teach", {}, [])
-    assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == list(LESSONS)
+    titles = [title for title, *_ in explorer.tabs.tabs]
+    assert titles == [p.title for p in explorer.panels]
+    assert titles[: len(LESSONS)] == list(LESSONS), "in the order of the lessons, before those without one"
+    assert {group for _, _, group, *_ in explorer.tabs.tabs} == {""}, "in one row"
     assert explorer.panels[explorer.tabs.selected].title == "Costs"
     assert "teach" in explorer.toolbar.widget.pressed
     before = explorer.lesson.text.value
-    assert "Step 4 of 14: Costs" in before
+    assert "Step 7 of 17: Costs" in before
     explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(5)
     assert "/ 16" in explorer.lesson.text.value != before
@@ -104,14 +177,15 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     explorer.session.select("stage:0")
     assert "layers 0–1" in explorer.lesson.text.value
     explorer.lesson.next.click()
-    assert "Step 5 of 14: t_max" in explorer.lesson.text.value
+    assert "Step 8 of 17: t_max" in explorer.lesson.text.value
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     explorer.bridge.selection = ""
-    explorer.tabs.selected = list(LESSONS).index("Sharding")
+    explorer.tabs.selected = titles.index("Sharding")
     assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
-    explorer.tabs.selected = list(LESSONS).index("t_max")
+    explorer.tabs.selected = titles.index("t_max")
 
     explorer._toolbar_pressed("teach", {}, [])
-    assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
+    assert [title for title, *_ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
+    assert any(group for _, _, group, *_ in explorer.tabs.tabs)
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     assert explorer.lesson.widget.layout.display == "none"

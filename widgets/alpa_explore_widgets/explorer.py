@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import ipywidgets as W
 from IPython.display import display, update_display
 
-from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.graph import full_precision
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CONFIG_FAMILY, entry
+from alpa_explore.plans.export.export import TARGETS, export
 from alpa_explore.plans.export.torch_code import torch_code
 from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.plan import Plan
@@ -23,7 +24,7 @@ from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.export.saved import plan_table
-from alpa_explore_widgets.export.sharing import file_name, plan_code, plan_from_text
+from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
 from alpa_explore_widgets.lessons import LESSONS
 from alpa_explore_widgets.panels.controls import ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.lesson import LessonPanel
@@ -38,26 +39,10 @@ from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import Settings, device_setting, neighbours, settings_of
+from alpa_explore_widgets.session.settings import Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
-from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
-from alpa_explore_widgets.tabs.compare import ComparePanel
-from alpa_explore_widgets.tabs.frontier import FrontierPanel
-from alpa_explore_widgets.tabs.plan_figures import (
-    ClusterPanel,
-    LayersPanel,
-    MicrobatchesPanel,
-    StageCostsPanel,
-    TMaxPanel,
-)
-from alpa_explore_widgets.tabs.run import RunPanel
-from alpa_explore_widgets.tabs.search import SearchPanel
-from alpa_explore_widgets.tabs.sharding import ShardingPanel
-from alpa_explore_widgets.tabs.solvers import SolversPanel
-from alpa_explore_widgets.tabs.timeline import TimelinePanel
-from alpa_explore_widgets.tabs.why import WhyPanel
+from alpa_explore_widgets.tab_groups import grouped_panels
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
@@ -66,6 +51,7 @@ _SETTING_OPTIONS = tuple(
     field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"
 )
 """Settings with a default, which are options of `explore`; spec constraints are given as `pin` and `forbid`."""
+_SAVED = "The file is in the browser's folder for downloads."
 
 
 class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -80,10 +66,12 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.controls, self.plan_button = ControlsPanel(session), PlanButtonPanel(session)
         self.messages, self.summary = MessagesPanel(session.take), SummaryPanel()
         self.selected = SelectedPanel(session.compute_regrets)
-        self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self._go_to_tab)
-        self.panels = self._make_tabs()
-        self._default_panels = tuple(self.panels)
-        self.tabs = TabBar(label="Figures", tabs=_tab_titles(self.panels))
+        self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self.go_to_tab)
+        self._groups = {
+            panel: group for group, panels in grouped_panels(session, self.go_to_tab).items() for panel in panels
+        }
+        self.panels = list(self._groups)
+        self.tabs = TabBar(label="Figures", tabs=self._tabs())
         self._as_table = False
         self._initial_settings = session.store.state.settings
         self.spec_constraints = ConstraintList(session)
@@ -98,7 +86,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.bridge.observe(self._views_changed, "views")
         for panel in self.panels:
             panel.lock = session.store.lock
-            panel.figure.observe(self._selection_changed, "selection")
+            for figure in panel.figures:
+                figure.observe(self._selection_changed, "selection")
         with session.store.lock:  # the planner may be running already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)
@@ -124,25 +113,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.session.close()
         super().close()
 
-    def _make_tabs(self) -> list[FigurePanel]:
-        session = self.session
-        return [
-            LayersPanel(),
-            ClusterPanel(),
-            TMaxPanel(),
-            MicrobatchesPanel(),
-            TimelinePanel(),
-            ShardingPanel(session),
-            StageCostsPanel(),
-            FrontierPanel(session.select),
-            WhyPanel(self._try_neighbours),
-            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
-            ComparePanel(),
-            SolversPanel(session.compare_formulations, session.comparisons.cancel),
-            AccuracyPanel(),
-            RunPanel(session.runs, session.attaching, session.plan_for_attached, session.show_plan),
-        ]
-
     def _body(self) -> W.Box:
         """The parts on the left, and the column on the right; `explorer.css` places them."""
         drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
@@ -161,8 +131,9 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             ]
         )
         right.add_class("alpa-main")
-        parts = [self.controls.sliders, drawer_handle(drawer), drawer, self.plan_button.widget, right]
-        body = W.Box(parts)
+        column = W.VBox([drawer, self.plan_button.widget])
+        column.add_class("alpa-column")
+        body = W.Box([self.controls.sliders, drawer_handle(drawer), column, right])
         body.add_class("alpa-body")
         return body
 
@@ -182,34 +153,66 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.selected.show(state)
         self.bridge.selection = state.selection
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"
-        model = self.session.sources.user_model
-        planned = state.plan_settings or state.settings
-        code = plan_code(
-            planned,
-            user_model=model is not None and model.name == planned.model,
-            scheduler=_scheduler_of(state, planned),
-        )
-        self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
+        code = self._code(state, state.plan_settings or state.settings)
         panel = self.panels[self.tabs.selected]
-        panel.figure.waiting = _waiting_text(state)
+        self.toolbar.show(
+            state,
+            code,
+            as_table=self._as_table,
+            teaching=self.lesson.on,
+            picture=panel.has_picture and not self._as_table,
+        )
+        for figure in panel.figures:
+            figure.waiting = _waiting_text(state)
         for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
-        if state.plan is not None:
+        if state.plan is not None or not panel.needs_plan:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
         self.lesson.show(state, panel.title, panel.stage_of_rows())
-        panel.figure.busy = panel.busy(state)
+        busy = panel.busy(state)
+        for figure in panel.figures:
+            figure.busy = busy
+        self.tabs.drawn = panel.title
 
-    def _go_to_tab(self, title: str) -> None:
+    def _code(self, state: State, settings: Settings) -> str:
+        """Python code that makes the plan for `settings`."""
+        model = self.session.sources.user_model
+        own = model is not None and model.name == settings.model
+        return plan_code(settings, user_model=own, scheduler=_scheduler_of(state, settings))
+
+    def go_to_tab(self, title: str) -> None:
+        """Select the tab with this title."""
         self.tabs.selected = [panel.title for panel in self.panels].index(title)
 
+    def opened(self, tab: str | None, *, teach: bool) -> Self:
+        """With the tab of this title selected, and the lessons on. OptionError where there is no such tab."""
+        titles = {panel.title.casefold(): panel.title for panel in self.panels}
+        if tab is not None and str(tab).casefold() not in titles:
+            remedy = nearest_names(str(tab), titles.values())
+            self.close()
+            raise OptionError("The explorer has no such tab", found=repr(tab), remedy=remedy)
+        if tab is not None:
+            self.go_to_tab(titles[str(tab).casefold()])
+        if teach:
+            self._toggle_teaching()
+        return self
+
+    def _tabs(self) -> list[list[str]]:
+        """The tabs for the bar; while lessons are on, each stands alone."""
+        grouped = not self.lesson.on
+        return [[p.title, p.question, self._groups[p] if grouped else "", p.view_name, p.css_name] for p in self.panels]
+
     def _toggle_teaching(self) -> None:
-        """Switch lessons on or off; while they are on, the tabs are in the order of the algorithm."""
+        """Switch lessons on or off; while they are on, the tabs are in the order of the lessons, before those that have
+        none."""
         panel, self.lesson.on = self.panels[self.tabs.selected], not self.lesson.on
-        titles = list(LESSONS) if self.lesson.on else [p.title for p in self._default_panels]
-        self.panels.sort(key=lambda p: titles.index(p.title))
+        self.panels = list(self._groups)
+        if self.lesson.on:
+            steps = list(LESSONS)
+            self.panels.sort(key=lambda p: steps.index(p.title) if p.title in steps else len(steps))
         with self.tabs.hold_sync():
-            self.tabs.tabs = _tab_titles(self.panels)
-            self._go_to_tab(panel.title)
+            self.tabs.tabs = self._tabs()
+            self.go_to_tab(panel.title)
         self._show(self.session.store.state)
 
     def _show_again(self, _change: dict[str, Any]) -> None:
@@ -235,11 +238,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             timer = threading.Timer(delay, stop_if_hidden)
             timer.daemon = True
             timer.start()
-
-    def _try_neighbours(self) -> None:
-        state = self.session.store.state
-        if state.plan is not None and state.plan_settings is not None:
-            self.session.try_settings(neighbours(state.plan_settings, state.plan))
 
     def _toolbar_pressed(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
         try:
@@ -280,12 +278,30 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             panel = self.panels[self.tabs.selected]
             save(file_name(plan, f"{panel.title.lower()}.csv"), table_csv(panel.rows(state)), "text/csv")
         elif name == "torch":
-            save(file_name(plan, "py"), torch_code(plan), "text/x-python")
+            save(file_name(plan, "placements.py"), torch_code(plan), "text/x-python")
+        elif name in TARGETS:
+            exported = export(plan, name)
+            kind = "text/x-python" if exported.ending == "py" else "text/x-shellscript"
+            save(file_name(plan, f"{name}.{exported.ending}"), exported.text, kind)
+            return {"activity": f"{_SAVED} {not_expressed(exported)}".strip()}
+        elif name == "report":
+            save(file_name(plan, "report.html"), self._report(state, plan), "text/html")
         elif name == "html":
             from alpa_explore.figures.page import page_html  # late: plotly takes seconds to import
 
             save(file_name(plan, "html"), page_html(plan), "text/html")
-        return {"activity": "The file is in the browser's folder for downloads."}
+        return {"activity": _SAVED}
+
+    def _report(self, state: State, plan: Plan) -> str:
+        """The page about all plans of the history."""
+        from alpa_explore.figures.report_page import Tried, report_html  # late: plotly takes seconds to import
+
+        entries = state.history.entries
+        tried = [Tried(plan=entry.plan, code=self._code(state, entry.settings)) for entry in entries]
+        places = [place for place, entry in enumerate(entries) if entry.plan is plan]
+        if not places:
+            places, tried = [len(tried)], [*tried, Tried(plan=plan)]
+        return report_html(tried, chosen=places[-1])
 
     def __repr__(self) -> str:
         # Stored in the notebook as the text of this output; the repr of ipywidgets would list every child.
@@ -339,11 +355,6 @@ def _waiting_text(state: State) -> str:
     return "The figure appears with the first plan." if state.planning else "No figure: there is no plan yet."
 
 
-def _tab_titles(panels: list[FigurePanel]) -> list[list[str]]:
-    """[title, tooltip] of each."""
-    return [[panel.title, panel.question] for panel in panels]
-
-
 def explore(
     model: TrainingGraph | Plan | str | Any,
     *,
@@ -353,6 +364,8 @@ def explore(
     num_layers: int | None = None,
     example_inputs: Any = None,
     backend: Backend | None = None,
+    tab: str | None = None,
+    teach: bool = False,
     **options: Any,
 ) -> Explorer:
     """Show the plan of `model` on `cluster` with controls for its settings. Returns at once; planning continues in the
@@ -362,7 +375,8 @@ def explore(
     `example_inputs` (one microbatch) and any option of `ax.capture`. A finished Plan is shown as it is, with its own
     settings. `num_microbatches` is B (the catalogue's for its models, else 32); with `num_layers` None the planner
     chooses. `options` may also be fields of `Settings` (solver, sequence, precision, schedule, memory_bytes, …), and
-    `pin` and `forbid` as in `ax.plan`. `backend` replaces the functions that capture, plan and run (for tests). Raises
+    `pin` and `forbid` as in `ax.plan`. `tab` is the title of the tab that is seen first ("t_max"); `teach` switches the
+    lessons on. `backend` replaces the functions that capture, plan and run (for tests). Raises
     UnknownNameError, RecipeError, ClusterError or OptionError for invalid input; errors
     while planning are shown in the explorer.
     """
@@ -371,7 +385,7 @@ def explore(
         sources = Sources(backend.capture, model_of_plan(model), model.cluster, config_of_plan(model))
         session = Session(settings_of(model), sources, backend)
         session.show_plan(model)
-        return Explorer(session)
+        return Explorer(session).opened(tab, teach=teach)
     parsed_cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     setting_options = {name: options.pop(name) for name in _SETTING_OPTIONS if name in options}
     if setting_options.get("precision"):
@@ -405,6 +419,7 @@ def explore(
         num_layers=num_layers,
         **setting_options,
     )
+    PipelineOptions(**settings.pipeline)  # OptionError for a value that a field cannot have
     session = Session(settings, sources, backend)
     session.plan()
-    return Explorer(session)
+    return Explorer(session).opened(tab, teach=teach)

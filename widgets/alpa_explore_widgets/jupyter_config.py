@@ -33,8 +33,11 @@ def without_announcements(_handler: object, page_config: dict[str, Any]) -> dict
 
 c.ServerApp.tornado_settings = {"page_config_hook": without_announcements}
 
-COURSE = re.compile(r"(^|/)\d\d_\w+\.ipynb$")
-"""The numbered notebooks of the course; a copy that Lab makes ('00_tour-Copy1') is the user's and keeps its outputs."""
+COURSE = re.compile(r"(^|/)(\d\d_\w+|index|glossary|lecturer)\.ipynb$")
+"""The notebooks of the course; a copy that Lab makes ('00_tour-Copy1') is the user's and keeps its outputs."""
+
+KEPT_METADATA = ("nbgrader", "tags")
+"""Of a cell: what people wrote, not what Jupyter notes."""
 
 
 def strip_course_notebook(model: dict[str, Any], path: str, **_: Any) -> None:
@@ -44,7 +47,8 @@ def strip_course_notebook(model: dict[str, Any], path: str, **_: Any) -> None:
     notebook = model["content"]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            cell.update(outputs=[], execution_count=None, metadata={})
+            kept = {key: cell["metadata"][key] for key in KEPT_METADATA if key in cell.get("metadata", {})}
+            cell.update(outputs=[], execution_count=None, metadata=kept)
     metadata = notebook["metadata"]
     metadata.pop("widgets", None)
     if "language_info" in metadata:

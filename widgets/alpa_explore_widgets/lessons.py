@@ -1,8 +1,8 @@
 """The lessons of teaching mode: for each tab what it shows, the formula with the numbers of the plan, the reason, an
 experiment, and a question.
 
-LESSONS is in the order of the algorithm, which is the order of the tabs in teaching mode. Equations are numbered as in
-the Alpa paper (arXiv 2201.12023).
+LESSONS begins with the questions that people ask first; then it is in the order of the algorithm. This is the order of
+the tabs in teaching mode. Equations are numbered as in the Alpa paper (arXiv 2201.12023).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from alpa_explore.plans.phrases import stage_phrase, submesh_phrase
 from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
-from alpa_explore.plans.report.text import fullest, iteration_sum
+from alpa_explore.plans.report.text import fullest, iteration_sum, pace_setter
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.records import PlanStage
+    from alpa_explore.uniform_layouts.ranking import Layouts
+    from alpa_explore.uniform_layouts.scaling import Scaling
 
 duration, size = units.seconds, units.bytes_
 
@@ -44,17 +46,127 @@ class Lesson:
     """A question that the tab answers."""
 
 
-def lesson_html(title: str, plan: Plan, stage: int) -> str:
-    """The lesson of a tab as HTML; `stage` is the example stage."""
-    lesson, step = LESSONS[title](plan, plan.stages[stage]), list(LESSONS).index(title) + 1
+def lesson_html(
+    title: str, plan: Plan, stage: int, *, layouts: Layouts | None = None, scaling: Scaling | None = None
+) -> str:
+    """The lesson of a tab as HTML; `stage` is the example stage. The numbers are those of `layouts` and `scaling` in
+    the tabs that show them, where they are known."""
+    lesson, step = LESSONS[title](plan, plan.stages[stage]), _step(title)
+    answer = ""
+    if title == "Layouts" and layouts is not None:
+        answer = layouts_numbers(plan, layouts)
+    elif title == "Fit & scale" and scaling is not None:
+        answer = scaling_numbers(plan, scaling)
+    numbers = f"Priced here: {answer}" if answer else f"This plan: {lesson.numbers}"
     parts = (("Why", lesson.why), ("Try", lesson.experiment), ("Question", lesson.question))
     return (
         f'<section class="alpa-lesson" aria-label="Lesson"><p><b>Step {step} of {len(LESSONS)}: {escape(title)}.</b> '
         f'{escape(lesson.shows)}</p><p class="alpa-formula">{escape(lesson.formula)}</p>'
-        f'<p class="alpa-formula">This plan: {escape(lesson.numbers)}</p>'
+        f'<p class="alpa-formula">{escape(numbers)}</p>'
         + "".join(f"<p><b>{name}.</b> {escape(text)}</p>" for name, text in parts)
         + "</section>"
     )
+
+
+def _step(title: str) -> int:
+    return list(LESSONS).index(title) + 1
+
+
+def _overview(plan: Plan, _stage: PlanStage) -> Lesson:
+    slowest, most, b, each = pace_setter(plan), fullest(plan), plan.options.num_microbatches, _pieces(plan)
+    also = "is the fullest too" if most is slowest else f"stage {most.index} is the fullest"
+    return Lesson(
+        shows="The plan in four figures: its layers, the devices of its stages, one iteration, where the time goes. "
+        "Each heading leads to the tab that shows more.",
+        formula="tokens/s (of images: samples/s) = B · tokens of a microbatch / T, for T seconds an iteration",
+        numbers=f"{b:,} · {each:,} / {duration(plan.predicted.iteration_seconds)} = "
+        f"{units.number(_rate(plan))} per second.",
+        why="The planner decides in this order: operators become layers, layers become stages, each stage gets devices "
+        "and a sharding, and a schedule orders the microbatches. So what looks odd in one figure is explained by those "
+        f"before it: stage {slowest.index} sets the pace with {duration(slowest.latency_seconds)} per microbatch, and "
+        f"{also}.",
+        experiment="Move B: which of the four figures change, and which stay as they are?",
+        question="What would make this plan faster: other layers, other devices for a stage, or another schedule?",
+    )
+
+
+def _fit(plan: Plan, _stage: PlanStage) -> Lesson:
+    stage, b, each, count = fullest(plan), plan.options.num_microbatches, _pieces(plan), plan.cluster.devices
+    held = f"{size(stage.peak_bytes)} of {size(plan.device_of(stage).memory_bytes)}"
+    return Lesson(
+        shows="For each device and number of nodes: how fast the fastest uniform layout is, or what a device lacks "
+        "where none fits.",
+        formula="fits: weights and state + activations + workspace ≤ memory of a device.   efficiency on n devices = "
+        "(tokens/s / n) / (tokens/s / n on the fewest devices that suffice)",
+        numbers=f"{b:,} · {each:,} / ({duration(plan.predicted.iteration_seconds)} · {count:,}) = "
+        f"{units.number(_rate(plan) / count)} per second of a device; its fullest device holds {held}.",
+        why="More devices divide weights and state further, so that a model fits, and compute more at once. But the "
+        "batch stays the same: each device gets less of it, while collectives and the bubble take a larger share of "
+        "the time, so efficiency falls.",
+        experiment="Type the price of an hour of a device: the cheapest cluster is often not the fastest.",
+        question="From how many devices on does it fit, and how much efficiency do twice as many cost?",
+    )
+
+
+def _layouts(plan: Plan, _stage: PlanStage) -> Lesson:
+    b, samples = plan.options.num_microbatches, plan.model.samples
+    return Lesson(
+        shows="Every layout that divides all stages alike, by two of its degrees: in each cell the fastest, ✕ where "
+        "none fits. A star is the plan, if it is such a layout.",
+        formula="TP · PP · DP · CP = devices,   DP · microbatch · microbatches = global batch;   gain of the plan = T "
+        "of the best uniform layout / T of the plan − 1",
+        numbers=f"a global batch of B · samples of a microbatch: {b:,} · {samples:,} = {b * samples:,}.",
+        why="Frameworks offer these layouts: the same degrees in each stage. The planner may also make unequal stages "
+        "and choose a strategy for each operator, which gains time; but it keeps the microbatch that it is given, "
+        "whereas the fastest layout is chosen among all of them.",
+        experiment="Choose microbatch under Across: how much does its size matter, beside how the devices are used?",
+        question="Which degrees does the fastest layout leave at 1, and what would they cost?",
+    )
+
+
+def layouts_numbers(plan: Plan, layouts: Layouts) -> str:
+    """The gain of the plan over the best of these layouts; '' where the two cannot be compared."""
+    from alpa_explore.uniform_layouts.of_plan import plan_beside  # late: no other tab needs the layouts
+
+    beside = plan_beside(layouts, plan)
+    same = layouts.model.partition("@")[0] == plan.model.name
+    if not same or beside.gain is None or beside.best is None:
+        return ""
+    gain = f"{'−' if beside.gain < 0 else ''}{units.percent(abs(beside.gain))}"
+    return (
+        f"{duration(beside.best.seconds)} / {duration(beside.seconds)} − 1 = {gain}; the best uniform layout is "
+        f"{beside.best.words}."
+    )
+
+
+def scaling_numbers(plan: Plan, scaling: Scaling) -> str:
+    """The efficiency on the most devices of one kind, that of the plan where it is there; '' before two are known."""
+    own = plan.cluster.device.name
+    device = own if own in scaling.devices else next(iter(scaling.devices), "")
+    known = [
+        (point.cluster, point.best.tokens_per_second)
+        for point in scaling.of(device)
+        if point.state == "priced" and point.best is not None
+    ]
+    if len(known) < 2:
+        return ""
+    (few, slow), (many, fast) = known[0], known[-1]
+    share = fast / many.devices / (slow / few.devices)
+    lacking = [point for point in scaling.of(device) if point.state == "does not fit"]
+    lacks = "".join(f"; on {p.cluster} a device lacks {size(p.missing_bytes)}" for p in lacking[-1:])
+    return (
+        f"{few} and {many}: ({fast:,.0f} / {many.devices:,}) / ({slow:,.0f} / {few.devices:,}) = "
+        f"{units.percent(share)}{lacks}."
+    )
+
+
+def _pieces(plan: Plan) -> int:
+    """Tokens of a microbatch; of images, which are one token each, its samples."""
+    return max(plan.model.tokens, plan.model.samples)
+
+
+def _rate(plan: Plan) -> float:
+    return plan.options.num_microbatches * _pieces(plan) / plan.predicted.iteration_seconds
 
 
 def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -131,7 +243,8 @@ def _costs(plan: Plan, stage: PlanStage) -> Lesson:
         f"{duration(stage.iteration_seconds)} / {b:,}{received} = {duration(stage.latency_seconds)}. "
         f"{len(plan.costs.candidates):,} pairs of layers and submesh, {plan.statistics.distinct_solves:,} distinct "
         "sharding problems.",
-        why="The pipeline is computed from this table alone. The sharding problem of step 3 is solved once for every "
+        why="The pipeline is computed from this table alone. "
+        f"The sharding problem of step {_step('Sharding')} is solved once for every "
         "cell, and not again when B changes.",
         experiment="Change B: iteration time / B changes in every cell, and other stages may be chosen.",
         question="Is a range of layers twice as fast on twice the devices? Where is it not?",
@@ -297,6 +410,9 @@ def _run(plan: Plan, _stage: PlanStage) -> Lesson:
 
 
 LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
+    "Overview": _overview,
+    "Fit & scale": _fit,
+    "Layouts": _layouts,
     "Layers": _layers,
     "Cluster": _cluster,
     "Sharding": _sharding,
@@ -312,4 +428,4 @@ LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
     "Accuracy": _accuracy,
     "Run": _run,
 }
-"""Title of a tab -> its lesson, in the order of the algorithm."""
+"""Title of a tab -> its lesson: what people ask first, then the steps of the algorithm, in its order."""

@@ -1,9 +1,16 @@
-"""Screenshots of the explorer (`make screenshots`).
+"""Screenshots of the explorer.
 
-Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
-writes every tab, light and dark; `--runs FOLDER` the Run tab during and after a small run. `--width 900` narrows the
-window. It is JupyterLab's default window, with the file browser open, as a new user sees it. The planner uses the
-user's cache; with `--plan FILE` it does not run at all.
+    make screenshots                                                         the README's picture, nothing else
+    python widgets/screenshots/take.py --out FOLDER                          every tab, light and dark, 1400 × 900
+    python widgets/screenshots/take.py --plan A --plan B --out FOLDER --width 1400 --width 900
+                                                                             the same for plan files at two widths
+    python widgets/screenshots/take.py --plan A --out FOLDER --tab Why --theme Dark --height 2000
+    python widgets/screenshots/take.py --runs FOLDER                         the Run tab during and after a small run
+
+`--out` is a folder, for every tab (or those of `--tab`) in every theme and width, or one file `*.png` for one picture.
+A picture is called PLAN/TAB_THEME_WIDTH.png. It is JupyterLab's default window, with the file browser open, as a new
+user sees it; a plan file (`alpa-explore plan … -o FILE`) saves the planner's time, which else uses the user's cache. A
+tab that computes for longer than `--patience` is taken as it is then, and named.
 """
 
 from __future__ import annotations
@@ -12,34 +19,21 @@ import argparse
 import os
 import re
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import Page
 
 from alpa_explore.store.cache import default_folder
 from tests.browser.harness.alone import page_alone
-from tests.browser.harness.explorer import type_number
+from tests.browser.harness.explorer import tab as select_tab
+from tests.browser.harness.explorer import tab_titles, type_number
 from tests.browser.harness.page import LabPage
 
 SIZE = 1400, 900
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
-TABS = (
-    "Layers",
-    "Cluster",
-    "t_max",
-    "Microbatches",
-    "Timeline",
-    "Sharding",
-    "Costs",
-    "Memory",
-    "Why",
-    "Search",
-    "Compare",
-    "Solvers",
-    "Accuracy",
-    "Run",
-)
 RUN_CELL = """import alpa_explore as ax
 
 explore(ax.baseline("gpt-tiny", "1x4:cpu", "megatron", tp=2, dp=1, pp=2, num_microbatches=4, num_layers=4, delta=1.0))
@@ -49,46 +43,79 @@ PLAN_SECONDS = 1800.0
 RUN_SECONDS = 120.0
 _THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 
+# Drawn, and in the theme of the page: a dark figure has a ground of less than half the brightness.
+_DRAWN = """(panel) => {
+  const dark = document.body.dataset.jpThemeLight === 'false';
+  const drawn = (plot) => {
+    const ground = plot.calcdata && plot._fullLayout?.paper_bgcolor;
+    return ground && isDark(ground) === dark;
+  };
+  const isDark = (text) => {
+    const context = document.createElement('canvas').getContext('2d');
+    context.fillStyle = text;
+    return parseInt(context.fillStyle.slice(1, 3), 16) < 128;
+  };
+  const plots = [...panel.querySelectorAll('.alpa-figure-graph')].filter((plot) => plot.offsetWidth);
+  return plots.length ? plots.every(drawn) : panel.offsetHeight > 40;
+}"""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pictures; returns an exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--cell", default=CELL, help="the call that is shown")
-    shown.add_argument("--plan", type=Path, metavar="FILE", help="a plan file to show instead")
-    parser.add_argument("--tab", choices=TABS, action="append", help="only this tab (may be repeated)")
-    parser.add_argument("--theme", choices=THEMES, action="append", help="only this theme")
-    parser.add_argument("--width", type=int, default=SIZE[0], help="of the window, in pixels")
-    parser.add_argument("--out", type=Path, default=PICTURE)
-    parser.add_argument("--all", type=Path, metavar="FOLDER", help="every tab, light and dark, instead")
+    shown.add_argument("--plan", type=Path, action="append", metavar="FILE", help="a plan file (may be repeated)")
+    parser.add_argument("--tab", action="append", help="only this tab (may be repeated)")
+    parser.add_argument("--theme", choices=THEMES, action="append", help="only this theme (may be repeated)")
+    parser.add_argument("--width", type=int, action="append", help="of the window, in pixels (may be repeated)")
+    parser.add_argument("--height", type=int, default=SIZE[1], help="of the window, in pixels")
+    parser.add_argument("--patience", type=float, default=PLAN_SECONDS, help="seconds that a tab may compute")
+    parser.add_argument("--out", type=Path, default=PICTURE, help="a folder, or a file *.png")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", help="the Run tab with a small run, instead")
     options = parser.parse_args(arguments)
-    cell = options.cell
-    if options.plan is not None:
-        cell = f"import alpa_explore as ax\n\nexplore(ax.load_plan({str(options.plan.resolve())!r}))"
+    widths = options.width or [SIZE[0]]
     os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server runs with an empty home folder
-    with page_alone(options.width, SIZE[1]) as lab:
+    with page_alone(widths[0], options.height) as lab:
         if options.runs is not None:
             run_pictures(lab, options.runs)
-        else:
-            _open(lab, "explorer.ipynb", cell)
-        if options.all is not None:
-            for theme in options.theme or THEMES:
-                lab.page.evaluate(_THEME, f"JupyterLab {theme}")
-                for tab in options.tab or TABS:
-                    _shoot(lab, tab, options.all / f"{tab}_{theme}.png".lower())
-        elif options.runs is None:
-            _shoot(lab, (options.tab or TABS)[0], options.out)
-        lab.shut_down()
+            lab.shut_down()
+        for name, cell in {} if options.runs is not None else _cells(options.plan, options.cell):
+            _open(lab, f"{name}.ipynb", cell)
+            if options.out.suffix == ".png":
+                _shoot(lab, (options.tab or ["Overview"])[0], options.out, options.patience)
+            else:
+                _shoot_all(lab, options, options.out / name, widths)
+            lab.shut_down()
         lab.guard.check()
     return 0
+
+
+def _cells(plans: Sequence[Path] | None, cell: str) -> list[tuple[str, str]]:
+    """Names and calls of what is shown."""
+    if plans is None:
+        return [("explorer", cell)]
+    text = "import alpa_explore as ax\n\nexplore(ax.load_plan({!r}))"
+    return [(plan.name.split(".plan")[0], text.format(str(plan.resolve()))) for plan in plans]
+
+
+def _shoot_all(lab: LabPage, options: argparse.Namespace, folder: Path, widths: Sequence[int]) -> None:
+    """Every tab at every width in every theme. The tab is the outermost loop: what it computes is computed once."""
+    for tab in options.tab or tab_titles(lab.page.locator(".alpa-explorer")):
+        slug, patience = re.sub(r"\W+", "-", tab.lower()), options.patience
+        for width in widths:
+            lab.page.set_viewport_size({"width": width, "height": options.height})
+            for theme in options.theme or THEMES:
+                lab.page.evaluate(_THEME, f"JupyterLab {theme}")
+                _shoot(lab, tab, folder / f"{slug}_{theme.lower()}_{width}.png", patience)
+                patience = 1.0  # a tab that still computes has been waited for
 
 
 def run_pictures(lab: LabPage, folder: Path) -> None:
     """The Run tab with a running run, a finished one, and a stopped one of another plan than that on screen."""
     _open(lab, "run.ipynb", RUN_CELL)
     page = lab.page
-    page.get_by_role("tab", name="Run", exact=True).click()
+    select_tab(page.locator(".alpa-explorer"), "Run").click()
     status = page.locator(".alpa-run-status")
 
     def both(name: str) -> None:
@@ -119,14 +146,21 @@ def _open(lab: LabPage, name: str, cell: str) -> None:
     lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
 
 
-def _shoot(lab: LabPage, tab: str, path: Path) -> None:
+def _shoot(lab: LabPage, tab: str, path: Path, patience: float = PLAN_SECONDS) -> None:
     page: Page = lab.page
-    page.get_by_role("tab", name=tab, exact=True).click()
-    figures = page.locator(".alpa-figure-graph:visible")
-    lab.wait_until(lambda: figures.count() == 1, "one figure is shown")
-    lab.wait_until(
-        lambda: figures.first.evaluate("(g) => Boolean(g._fullLayout && g.calcdata)"), "the figure is drawn", 60
-    )
+    select_tab(page.locator(".alpa-explorer"), tab).click()
+    # Until the kernel answers, the tab before is visible.
+    name = re.sub(r"\W+", "-", tab.lower())
+    panel = page.locator(f".alpa-panel-{name}:visible")
+    panel.wait_for()
+    lab.wait_idle()
+    deadline = time.monotonic() + patience
+    while panel.locator(".alpa-progress:visible").count():
+        if time.monotonic() > deadline:
+            print(f"{tab} still computes")
+            break
+        page.wait_for_timeout(200)
+    lab.wait_until(lambda: bool(panel.evaluate(_DRAWN)), f"{tab} is drawn", 60)
     page.locator(".alpa-explorer").evaluate("(e) => e.closest('.jp-Cell').scrollIntoView({ block: 'start' })")
     page.mouse.move(0, 0)
     page.wait_for_timeout(700)  # fading, and the resize of the figure

@@ -7,29 +7,31 @@ these hardly differ with the figures of a device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from enum import Enum
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
+from alpa_explore.uniform_layouts.pricing.layout_pricer import (
+    CapturedModel,
+    LayoutPricer,
+    division_of,
+    layout_of,
+    work_of,
+)
+from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunRequest
+from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
 from alpa_explore.validation.predict import priced_runs, refused_row, request_of
-from alpa_explore.validation.pricing import CapturedModel, LayoutPricer, division_of, layout_of, work_of
-from alpa_explore.validation.requests import ModelKey, RunRequest
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow
 
-_CODE = ("models", "graph", "tracing", "sharding", "intra_op", "cost", "baselines", "validation/pricing.py")
+_CODE = ("models", "graph", "tracing", "sharding", "intra_op", "cost", "baselines", "uniform_layouts/pricing")
 _LIBRARIES = ("torch", "numpy")
 
 
@@ -115,30 +117,8 @@ class WorkReader:
                 if model.captured is None:
                     model.captured = LayoutPricer().model(model.key)
                 work = work_of(model.captured, run)
-                model.cache.put(key, asdict(work, dict_factory=_plain))
+                model.cache.put(key, stored_work(work))
             else:
-                work = _work(stored)
+                work = work_from(stored)
             model.known[key] = work
         return model.known[key], layout
-
-
-def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Fields of a dataclass as JSON has them."""
-    return {name: value.value if isinstance(value, Enum) else value for name, value in fields}
-
-
-def _work(stored: Mapping[str, Any]) -> DecoderWork:
-    """The inverse of `asdict`."""
-    return DecoderWork(**{**stored, **{part: _part(stored[part]) for part in ("embedding", "block", "head")}})
-
-
-def _part(stored: Mapping[str, Any]) -> PartWork:
-    return PartWork(**{**stored, "forward": _pass(stored["forward"]), "backward": _pass(stored["backward"])})
-
-
-def _pass(stored: Mapping[str, Any]) -> PassWork:
-    kernels = tuple(
-        Kernel(**{**k, "kind": KernelKind(k["kind"]), "sizes": tuple(k["sizes"])}) for k in stored["kernels"]
-    )
-    calls = tuple(CollectiveCall(**{**c, "kind": StepKind(c["kind"])}) for c in stored["collectives"])
-    return PassWork(**{**stored, "kernels": kernels, "collectives": calls})

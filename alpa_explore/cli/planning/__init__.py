@@ -4,7 +4,11 @@
                 files and HTML pages (`figures.page`)
     show        print a plan file
     simulate    simulate the tasks of a plan file
+    export      write a plan in the form of another tool, by `plans.export`
+    report      several plans as one HTML page, by `figures.report_page`
     baselines   compare a plan with manual parallelism
+    layouts     every uniform layout of a model on a cluster
+    scale       where a model fits, by device and number of nodes
     baseline_option  `plan --baseline`: a plan by hand
     known_answer  what `plan` printed and wrote for the same question before
     predict     predict measured training runs, by `validation`, and score the predictions

@@ -53,8 +53,8 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the scores of every source and group, the worst rows and the refusals."""
+    from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
     from alpa_explore.validation.predict import predict_rows
-    from alpa_explore.validation.pricing import LayoutPricer
     from alpa_explore.validation.report import (
         group_records,
         groups_table,

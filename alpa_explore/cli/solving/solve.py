@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from alpa_explore import units
 from alpa_explore.cli.output import print_json
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 EVALUATION_SECONDS = 3e-6
 """Time for a node or an edge when an answer is evaluated, printed and the process ends. Set by hand."""
+MOST_SLOWDOWN = 10.0
+"""By how much that time is stretched at most on a loaded machine. Set by hand."""
+LONGEST_START_SECONDS = 30.0
+"""A process that is said to be older was not started for this command. Set by hand."""
 LEAST_LIMIT_SECONDS = 30.0
 """Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
 LEAST_REASON_SECONDS = 1.0
@@ -62,12 +67,13 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Solve, check, print; exit code 1 when the problem is infeasible."""
-    started = time.perf_counter() - time.process_time()
+    started = time.perf_counter() - _age_seconds()
     from alpa_explore.intra_op.iopddl.files import read_document, read_problem
     from alpa_explore.intra_op.problem.solution import Status
     from alpa_explore.intra_op.solve import solve
     from alpa_explore.intra_op.solve_limited import solve_limited
 
+    _check_time_to_read(options.file, options.time_limit, started)
     data = read_document(options.file)
     file = read_problem(options.file, data)
     remaining = _remaining(options.time_limit, started, file)
@@ -109,21 +115,32 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _kept_when_stopped(*, wanted: bool) -> Iterator[None]:
-    """Where `wanted`: SIGTERM is Ctrl-C in the block, and after it neither ends the process, so that the answer is
-    written whole."""
+    """Where `wanted`: SIGTERM is Ctrl-C in the block. After the first of them, and after the block, neither does
+    anything, so that the answer is found and written whole."""
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def handle(handler: Callable[[int, object], None]) -> None:
+        for number in before:
+            signal.signal(number, handler)
+
+    def nothing(_signal: int, _frame: object) -> None:
+        """In place of SIG_IGN: Python complains about a signal that is ignored only after it came."""
+
+    def stop(_signal: int, _frame: object) -> NoReturn:
+        handle(nothing)
+        raise KeyboardInterrupt
+
+    handle(stop)
     try:
         yield
     except BaseException:
         for number, handler in before.items():
             signal.signal(number, handler)
         raise
-    for number in before:
-        signal.signal(number, signal.SIG_IGN)
+    handle(nothing)
 
 
 def _reason(file: ProblemFile, time_limit: float | None, started: float) -> dict[str, Any]:
@@ -163,6 +180,35 @@ def _reason(file: ProblemFile, time_limit: float | None, started: float) -> dict
     }
 
 
+def _age_seconds() -> float:
+    """Seconds since this process was started: longer than its time of the processor where the machine is loaded.
+
+    Where the system does not say (or nonsense, as some sandboxes do), the time of the processor.
+    """
+    used = time.process_time()
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):
+        return used
+    return age if used <= age <= LONGEST_START_SECONDS else used
+
+
+def _check_time_to_read(path: str, time_limit: float | None, started: float) -> None:
+    """Raise SolverError where the time limit would pass while the file is read."""
+    from alpa_explore.errors import SolverError
+    from alpa_explore.intra_op.iopddl.files import reading_seconds
+
+    used, reading = time.perf_counter() - started, reading_seconds(path)
+    if time_limit is not None and 0 < time_limit < used + reading:
+        raise SolverError(
+            "The time limit is too short to read the file",
+            found=f"about {units.seconds(used + reading)} to start and to read it, {time_limit:g} s allowed",
+            remedy="Give it more time.",
+        )
+
+
 def _remaining(time_limit: float | None, started: float, file: ProblemFile) -> float | None:
     """Seconds left for the solver: without the start, the reading, and the evaluation of the answer.
 
@@ -175,6 +221,8 @@ def _remaining(time_limit: float | None, started: float, file: ProblemFile) -> f
     # The answer is evaluated by Python alone, entry after entry.
     closing = EVALUATION_SECONDS * (len(file.problem.node_costs) + len(file.problem.edges))
     used = time.perf_counter() - started
+    # A loaded machine is as slow at the end as it was so far.
+    closing *= min(max(used / max(time.process_time(), 1e-3), 1.0), MOST_SLOWDOWN)
     if used + closing >= time_limit:
         raise SolverError(
             "The time limit was reached before the search began",

@@ -40,6 +40,7 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(_presets()))
 
 
+@cache
 def load_preset(name: str) -> tuple[Device, Link, Link]:
     """(device, link inside a node, link between nodes) of a preset. UnknownNameError offers the nearest names."""
     body = _body(name)

@@ -7,11 +7,11 @@ from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures.placing import bar_texts, limit_label
-from alpa_explore.figures.style import OKABE_ITO, dress, hatching, ink, lines
+from alpa_explore.figures.plots import Plots
+from alpa_explore.figures.style import OKABE_ITO, hatching, ink, lines
 from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -41,7 +41,7 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
     names = [f"{t.num_microbatches:,}" for t in tried]
     texts = [_hover(t) for t in tried]
     height = sum(_PANELS) + 2 * _GAP
-    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=list(_PANELS), vertical_spacing=_GAP / height)
+    figure = Plots(_PANELS, spacing=(0.0, _GAP / height), shared_x=True)
     fitting = [t.iteration_seconds for t in tried if t.iteration_seconds is not None]
     scale, second = units.seconds_axis(max(fitting, default=1.0))
     times = [None if t.iteration_seconds is None else t.iteration_seconds / scale for t in tried]
@@ -57,14 +57,14 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
     sizes = each if one_size else f"{plan.global_batch:,} samples in all"
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
     figure.update_xaxes(title=f"B, the number of microbatches ({sizes})", row=3, col=1)
-    figure = dress(figure, microbatches_sentence(plan, tried), theme=theme, height=height, barmode="stack", bargap=0.3)
-    top, bottom = figure.layout.margin.t, 84
+    dressed = figure.dress(microbatches_sentence(plan, tried), theme=theme, height=height, barmode="stack", bargap=0.3)
+    top, bottom = dressed.layout.margin.t, 84
     below = {"x": 0, "xanchor": "left", "y": -48 / height, "yanchor": "top", "traceorder": "normal"}
-    return figure.update_layout(height=height + top + bottom, margin={"b": bottom}, legend=below)
+    return dressed.update_layout(height=height + top + bottom, margin={"b": bottom}, legend=below)
 
 
 def _line(
-    figure: go.Figure,
+    figure: Plots,
     row: int,
     name: str,
     values: Sequence[float | None],
@@ -102,7 +102,7 @@ def _line(
     )
 
 
-def _axis(figure: go.Figure, row: int, title: str, values: Sequence[float | None], *, logarithmic: bool) -> None:
+def _axis(figure: Plots, row: int, title: str, values: Sequence[float | None], *, logarithmic: bool) -> None:
     """From 0, or logarithmic, with room for the values above the marks."""
     known = [value for value in values if value is not None] or [1.0]
     if logarithmic:
@@ -115,7 +115,7 @@ def _axis(figure: go.Figure, row: int, title: str, values: Sequence[float | None
 
 
 def _memory(
-    figure: go.Figure,
+    figure: Plots,
     plan: Plan,
     tried: Sequence[TriedMicrobatches],
     names: Sequence[str],

@@ -22,6 +22,7 @@ from alpa_explore.plans.report.text import fullest
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 
+_STAR_PIXELS = 20
 _LISTED = 4
 """Plans of one point that its hover text lists."""
 
@@ -45,22 +46,23 @@ def search_figure(
     _frontier_line(figure, [p for _, p in shown], x_scale, x, theme)
     texts = [_label(plan, point) for point in points]
     places = [(point.peak_bytes / x_scale, point.samples_per_second) for point in points]
-    positions = label_positions(places, texts, x, y)
+    radii = [_STAR_PIXELS / 2 if p.holds(plan) else 0.0 for p in points]
+    positions = label_positions(places, texts, x, y, radii=radii)
     for name, symbol, size, color, chosen in (
         ("plans of the planner", "circle", 11, OKABE_ITO[0], [not p.kind for p in points]),
         ("baselines", "diamond", 12, OKABE_ITO[1], [bool(p.kind) for p in points]),
-        ("this plan", "star", 20, OKABE_ITO[5], [p.holds(plan) for p in points]),
+        ("this plan", "star", _STAR_PIXELS, OKABE_ITO[5], [p.holds(plan) for p in points]),
     ):
         own = [i for i, wanted in enumerate(chosen) if wanted]
         if own:
-            labelled = symbol != "star"  # the star covers a mark that has the label
+            labelled = symbol != "star"  # its label is further away than plotly would write it
             figure.add_trace(
                 go.Scatter(
                     x=[places[i][0] for i in own],
                     y=[places[i][1] for i in own],
                     mode="markers+text" if labelled else "markers",
                     name=name,
-                    text=[texts[i] for i in own] if labelled else None,
+                    text=["" if points[i].holds(plan) else texts[i] for i in own] if labelled else None,
                     textposition=[positions[i] for i in own] if labelled else None,
                     textfont={"color": ink(theme), "size": 12},
                     cliponaxis=False,
@@ -70,6 +72,8 @@ def search_figure(
                     hovertemplate=HOVER_TEXT,
                 )
             )
+    here = next(i for i, p in enumerate(points) if p.holds(plan))
+    figure.add_trace(_star_label(places[here], texts[here], positions[here], theme))
     _memory_line(figure, capacity / x_scale, x, y, units.bytes_(capacity), theme)
     for attempt in failed:
         figure.add_trace(_no_plan_entry(attempt))
@@ -159,6 +163,24 @@ def _frontier_line(figure: go.Figure, plans: Sequence[Plan], scale: float, x: Ax
             line={"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
             name="Pareto frontier: none is faster with less memory",
         )
+    )
+
+
+def _star_label(place: tuple[float, float], text: str, position: str, theme: str) -> go.Scatter:
+    """The label of the star, beside an unseen mark that is wider than the star: plotly keeps a label as far from a mark
+    as a circle of its size reaches, and the tips of a star reach further."""
+    return go.Scatter(
+        x=[place[0]],
+        y=[place[1]],
+        mode="markers+text",
+        text=[text],
+        textposition=position,
+        textfont={"color": ink(theme), "size": 12},
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+        name="label of this plan",
+        marker={"size": 1.4 * _STAR_PIXELS, "opacity": 0},
     )
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.placing import bar_texts
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, lines, safe
+from alpa_explore.figures.plots import Plots
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, lines, safe
 from alpa_explore.figures.time_bars import time_bars
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -50,29 +50,29 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     above = _STAGE * len(explanation.times)
     below = _BAR * max(3, min(tuning.WHY_BARS, max(len(shown), len(explanation.changes))))
     height = above + below + _GAP
-    figure = make_subplots(
-        rows=2,
-        cols=2,
-        row_heights=[above, below],
-        column_widths=[0.42, 0.58],
-        vertical_spacing=_GAP / height,
-        horizontal_spacing=0.2,
-        subplot_titles=(
+    figure = Plots(
+        [above, below],
+        [0.42, 0.58],
+        spacing=(0.2, _GAP / height),
+        titles=(
             "the whole iteration",
             "all but computing",
             "T would be shorter without",
             "less time a sample with",
         ),
     )
-    figure.update_annotations(font_size=13)
     _times(figure, plan, explanation.times, theme)
     _limits(figure, shown, theme)
     _changes(figure, explanation.changes, tried, theme)
-    figure = dress(figure, _sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
-    top = figure.layout.margin.t + 14
-    figure.update_layout(height=height + top + 112, margin={"t": top, "l": 160, "r": 16, "b": 112})
+    dressed = figure.dress(_sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
+    top = dressed.layout.margin.t + 14
     below_all = {"x": 0, "xanchor": "left", "y": -46 / height, "yanchor": "top", "traceorder": "normal"}
-    return figure.update_layout(legend=below_all, meta={"least_width": tuning.LABELLED_PIXELS})
+    return dressed.update_layout(
+        height=height + top + 112,
+        margin={"t": top, "l": 160, "r": 16, "b": 112},
+        legend=below_all,
+        meta={"least_width": tuning.LABELLED_PIXELS},
+    )
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
@@ -180,7 +180,7 @@ def _advice(plan: Plan, tried_changes: Sequence[Change]) -> str:
     return f"The best single change tried: {best.name}, {units.percent(best.gain)} less time a sample{batch}."
 
 
-def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str) -> None:
+def _times(figure: Plots, plan: Plan, times: Sequence[StageTime], theme: str) -> None:
     """The parts of each stage, and beside them all but computing, in percent of T and with their sum."""
     total = plan.predicted.iteration_seconds
     scale, unit = units.seconds_axis(total)
@@ -191,7 +191,7 @@ def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str
         figure.add_trace(bar, row=1, col=1)
     rest = [bar for bar in bars if bar.name not in (COMPUTE, UNKNOWN)]
     for bar in rest:
-        share = go.Bar(bar).update(x=[100 * x * scale / total for x in bar.x], showlegend=False)
+        share = bar.to_plotly_json() | {"x": [100 * x * scale / total for x in bar.x], "showlegend": False}
         figure.add_trace(share, row=1, col=2)
     sums = [sum(of) for of in zip(*(bar.x for bar in rest), strict=True)]
     shares = [100 * x * scale / total for x in sums]
@@ -205,7 +205,7 @@ def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str
     figure.update_yaxes(autorange="reversed", row=1)
 
 
-def _limits(figure: go.Figure, shown: Sequence[Limit], theme: str) -> None:
+def _limits(figure: Plots, shown: Sequence[Limit], theme: str) -> None:
     _bars(
         figure,
         theme,
@@ -221,7 +221,7 @@ def _limits(figure: go.Figure, shown: Sequence[Limit], theme: str) -> None:
     )
 
 
-def _changes(figure: go.Figure, all_changes: Sequence[Change], tried: Sequence[Plan], theme: str) -> None:
+def _changes(figure: Plots, all_changes: Sequence[Change], tried: Sequence[Plan], theme: str) -> None:
     """A click on the bar of a plan of the history shows that plan."""
     shown = all_changes[: tuning.WHY_BARS]
     number = {id(plan): place for place, plan in enumerate(tried)}
@@ -251,7 +251,7 @@ def _gain_text(gain: float) -> str:
 
 
 def _bars(
-    figure: go.Figure,
+    figure: Plots,
     theme: str,
     column: int,
     names: Sequence[str],

@@ -129,9 +129,9 @@ def _named(row: OperatorRow) -> str:
 
 
 def kind(operator: PlanOperator) -> str:
-    """'aten.addmm.default' -> 'addmm'."""
+    """'aten.addmm.default' -> 'addmm'; the same for operators of another library."""
     parts = operator.op.split(".")
-    return parts[1] if len(parts) > 1 and parts[0] == "aten" else operator.op
+    return parts[1] if len(parts) > 2 or (parts[0] == "aten" and len(parts) > 1) else operator.op
 
 
 def _any_block(module: str) -> str:

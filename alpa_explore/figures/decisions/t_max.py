@@ -268,7 +268,8 @@ def _marks(values: list[float], points: list[_Point], view: _View, color: str) -
 def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: str) -> dict[str, Any]:
     """The plan, with its numbers; a click selects its slowest stage."""
     best, terms = min(points, key=lambda p: (p.total, p.t_max)), plan.terms
-    sums = f"= {units.seconds(best.first)} + {terms.rounds_text} × {units.seconds(best.t_max)}"
+    # In lines of their own: on a narrow page the right edge is near.
+    sums = f"= {units.seconds(best.first)}<br>   + {terms.rounds_text} × {units.seconds(best.t_max)}"
     return _marks([best.total / scale], [best], view, ink(theme)) | {
         "name": "the plan",
         "mode": "markers+text",

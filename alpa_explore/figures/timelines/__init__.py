@@ -5,6 +5,9 @@ frame      the heights and axes of a figure, its legend, the names of the parts
 overview   a strip of the whole iteration, on which the parts that are shown are framed
 tasks      the tasks of one timeline as a Gantt chart: idle time, sends, critical path
 memory     what devices hold, below the tasks and on the same axis of time
+stage_memory   what fills a device of one stage over time, by part
+held           the same as a value: weights, gradients, each microbatch in flight, workspace, reserve
+playback       the tasks as numbers, for the page to walk through them
 chart      where one timeline is drawn: its axes, and the place of a moment on them
 parts      which parts of an iteration are shown: warm-up, some steady microbatches, drain
 sampling   many tasks reduced to a fixed number of intervals

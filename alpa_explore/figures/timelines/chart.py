@@ -87,6 +87,11 @@ def axis(letter: str, index: int) -> str:
     return letter if index == 0 else f"{letter}{index + 1}"
 
 
+def axis_name(letter_and_number: str) -> str:
+    """plotly's name of an axis in the layout: x2 -> xaxis2."""
+    return f"{letter_and_number[0]}axis{letter_and_number[1:]}"
+
+
 def mixed(color: str, with_color: str, share: float) -> str:
     """'#rrggbb' of a colour mixed with a share of another one."""
     if not share:

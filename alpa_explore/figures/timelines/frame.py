@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import faint, ink
-from alpa_explore.figures.timelines.chart import TimelineChart, axis
+from alpa_explore.figures.timelines.chart import TimelineChart, axis, axis_name
 
 Pixels: TypeAlias = tuple[float, float]
 
@@ -48,12 +48,12 @@ class Frame:
         for chart, (byte_unit, end) in zip(self.charts, byte_axes, strict=True):
             bottom = top - self._height(chart) + _TICKS_PIXELS
             rows = (bottom + _MEMORY_PIXELS + _GAP_PIXELS, top - _LABEL_PIXELS)
-            layout[_name(chart.x_axis)] = _time_axis(chart, unit)
-            layout[_name(chart.task_axis)] = _row_axis(chart) | {"domain": self._domain(rows)}
-            layout[_name(chart.memory_axis)] = _byte_axis(chart, byte_unit, end) | {
+            layout[axis_name(chart.x_axis)] = time_axis(chart, unit)
+            layout[axis_name(chart.task_axis)] = _row_axis(chart) | {"domain": self._domain(rows)}
+            layout[axis_name(chart.memory_axis)] = _byte_axis(chart, byte_unit, end) | {
                 "domain": self._domain((bottom, bottom + _MEMORY_PIXELS))
             }
-            layout["annotations"] += _part_labels(chart, top - _LABEL_PIXELS, (bottom + top) / 2, self.height)
+            layout["annotations"] += part_labels(chart, rows[1], (rows[0] + rows[1]) / 2, self.height)
             if len(self.charts) > 1:
                 layout["annotations"].append(_schedule_label(chart, (top - _LABEL_PIXELS) / self.height))
             top -= self._height(chart)
@@ -121,7 +121,7 @@ class Frame:
         x_axis, y_axis = self.overview_axes
         rows = chart.timeline.schedule.num_submeshes
         end = max(c.timeline.makespan_seconds for c in self.charts) / chart.scale
-        layout[_name(x_axis)] = {
+        layout[axis_name(x_axis)] = {
             "anchor": y_axis,
             "range": [0, end],
             "ticksuffix": f" {unit}",
@@ -129,7 +129,7 @@ class Frame:
             "zeroline": False,
             **_tick_marks(chart),
         }
-        layout[_name(y_axis)] = {
+        layout[axis_name(y_axis)] = {
             "anchor": x_axis,
             "domain": self._domain((0, self._strip_pixels)),
             "range": [rows - 0.5, -0.5],
@@ -154,10 +154,11 @@ class Frame:
             }
         )
         if brush:
-            layout["meta"] = {"brush": {"axis": _name(x_axis), "range": [0, end]}}
+            layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}}
 
 
-def _time_axis(chart: TimelineChart, unit: str) -> dict[str, Any]:
+def time_axis(chart: TimelineChart, unit: str) -> dict[str, Any]:
+    """The axis of time of a chart, in plotly's form."""
     first = chart.parts[0].at
     return {
         "anchor": chart.memory_axis,
@@ -219,8 +220,11 @@ def _ticks(chart: TimelineChart, unit: str) -> dict[str, Any]:
     return {"tickvals": values, "ticktext": texts}
 
 
-def _part_labels(chart: TimelineChart, top: float, middle: float, height: float) -> list[dict[str, Any]]:
-    """The name of each part above it, and in the gaps the seconds that are left out."""
+def part_labels(chart: TimelineChart, top: float, middle: float, height: float) -> list[dict[str, Any]]:
+    """The name of each part above it at `top`, and in the gaps, around `middle`, the seconds that are left out.
+
+    Both are pixels of a plot of `height`. The middle is beside the tasks: below, a line of memory would cross the text.
+    """
     if len(chart.parts) == 1:
         return []
     common = {"showarrow": False, "xref": chart.x_axis, "yref": "paper"}
@@ -264,8 +268,3 @@ def _schedule_label(chart: TimelineChart, y: float) -> dict[str, Any]:
         "yanchor": "bottom",
         "font": {"size": 12, "color": ink(chart.theme)},
     }
-
-
-def _name(axis_name: str) -> str:
-    """plotly's name of an axis in the layout: x2 -> xaxis2."""
-    return f"{axis_name[0]}axis{axis_name[1:]}"

@@ -31,7 +31,7 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
     scale, unit = units.bytes_axis(max(capacity, fullest.peak_bytes))
     _contents(chart, fullest, chart.row_names[by_peak[0]], stage_color(by_peak[0], chart.theme), scale, unit)
     for p in by_peak[: tuning.TIMELINE_MEMORY_CURVES]:
-        x, y = _sampled(chart, curves[p].seconds, curves[p].total_bytes)
+        x, y = sampled_steps(chart, curves[p].seconds, curves[p].total_bytes)
         name = chart.row_names[p]
         chart.add(
             {
@@ -53,11 +53,11 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
         )
     named = {kind.memory_bytes: safe(kind.name) if len(kinds) > 1 else "device" for kind in kinds}
     for limit, name in named.items():
-        _limit(chart, limit, scale, name)
+        draw_limit(chart, limit, scale, name)
     return unit, _HEADROOM * max(capacity, fullest.peak_bytes) / scale
 
 
-def _limit(chart: TimelineChart, limit: int, scale: float, name: str) -> None:
+def draw_limit(chart: TimelineChart, limit: int, scale: float, name: str) -> None:
     """The memory of a device as a line; `name` is that of its kind."""
     chart.add(
         {
@@ -65,7 +65,7 @@ def _limit(chart: TimelineChart, limit: int, scale: float, name: str) -> None:
             "mode": "lines+text",
             "x": [chart.parts[0].at / chart.scale, (chart.parts[0].at + chart.length) / chart.scale],
             "y": [limit / scale] * 2,
-            "text": [f"a {name} has {units.bytes_(limit)}"],
+            "text": [f"\u00a0a {name} has {units.bytes_(limit)}", ""],
             "textposition": "top right",
             "textfont": {"size": 11},
             "name": "memory of a device",
@@ -83,7 +83,7 @@ def _contents(chart: TimelineChart, curve: MemoryCurve, name: str, color: str, s
     for place, (part, values) in enumerate(
         zip(_PARTS, (resident, curve.activation_bytes, curve.workspace_bytes), strict=True)
     ):
-        x, y = _sampled(chart, curve.seconds, values)
+        x, y = sampled_steps(chart, curve.seconds, values)
         chart.add(
             {
                 "type": "scatter",
@@ -101,7 +101,7 @@ def _contents(chart: TimelineChart, curve: MemoryCurve, name: str, color: str, s
         )
 
 
-def _sampled(chart: TimelineChart, moments: Floats, values: Floats) -> tuple[list[float], Floats]:
+def sampled_steps(chart: TimelineChart, moments: Floats, values: Floats) -> tuple[list[float], Floats]:
     """A step curve in the parts that are shown; between them it is NaN."""
     columns: list[tuple[Floats, Floats]] = []
     for part in chart.parts:

@@ -72,7 +72,7 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     if not len(tasks):
         return
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]].tolist()
-    colors = [_color(chart, stage, action) for stage in range(schedule.num_stages)]
+    colors = [task_color(chart, stage, action) for stage in range(schedule.num_stages)]
     texts = [_task_text(chart, stage, action) for stage in range(schedule.num_stages)]
     keys = [key(stage=p) for p in range(schedule.num_submeshes)]
     numbers = zip(schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist(), rows, strict=True)
@@ -103,7 +103,7 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     )
 
 
-def _color(chart: TimelineChart, stage: int, action: Action) -> str:
+def task_color(chart: TimelineChart, stage: int, action: Action) -> str:
     """The colour of the submesh, darker at each further turn and paler by the action."""
     own = stage_color(chart.timeline.schedule.submesh_of_stage[stage], chart.theme)
     turn = _turns(chart)[stage]
@@ -145,7 +145,7 @@ def _numbers(chart: TimelineChart) -> None:
     tasks, middle, texts = tasks[fits], (left + right)[fits] / 2, texts[fits]
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]]
     shown = list(zip(schedule.stages[tasks].tolist(), schedule.actions[tasks].tolist(), strict=True))
-    inks = {(stage, action): ink_on(_color(chart, stage, Action(action))) for stage, action in set(shown)}
+    inks = {(stage, action): ink_on(task_color(chart, stage, Action(action))) for stage, action in set(shown)}
     colors = [inks[of_task] for of_task in shown]
     chart.add(
         {

@@ -7,9 +7,15 @@
 3. Repaired: nodes give way at the fullest time, the cheapest a byte first, until all fits.
 4. Limited: annealing at a falling temperature in which no move exceeds the limit, while the prices fall to zero.
 
-Steps 2 to 4 are one round; the next begins with the prices of the last and lasts longer. Every choice that is kept is
-legal and within the limit. The moves are those of `anneal_kernels` and of `tree_kernels`, equally many nodes each.
+Steps 2 to 4 are one round. How good its answer can become is decided while it is hot, by the nodes with most edges, and
+luck has a part in it: several rounds are made, each from the best choice so far and its prices, and the last ones begin
+less hot. The first gives an answer early. Every choice that is kept is legal and within the limit. The moves are those
+of `anneal_kernels` and of `tree_kernels`.
 Temperatures are relative to the mean cost of a node of the best choice.
+
+Two threads share the moves where a partner is there. In step 2 both move nodes of the same choice: each draws a node
+by what it sees of the others, and where two neighbours move at once the field is off until the next slice begins, in
+which it is summed up anew. In step 4 each has a choice of its own.
 """
 
 from __future__ import annotations
@@ -18,16 +24,15 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from alpa_explore.intra_op.anytime import tuning
-from alpa_explore.intra_op.anytime.anneal_kernels import BLOCK_BITS, Profile, anneal, fullest, give_way, put
-from alpa_explore.intra_op.anytime.segments import Segments, segments
-from alpa_explore.intra_op.anytime.tree_kernels import anneal_trees
-from alpa_explore.intra_op.bounds.messages import flatten
+from alpa_explore.intra_op.anytime.partner import Partner
+from alpa_explore.intra_op.anytime.walk import Ground, Walk
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -50,21 +55,25 @@ def anneal_within(
     start: Choices | None = None,
     improved: Callable[[Annealed], None] = lambda annealed: None,
     check: Callable[[], None] = lambda: None,
+    partner: Partner | None = None,
 ) -> Annealed:
     """Search until `deadline` (of time.perf_counter).
 
     `improved` is called with every better answer, or nearer to the limit where none is within it yet; `check` after
-    every slice of moves. Either may end the search by an exception.
+    every slice of moves. Either may end the search by an exception. The thread of `partner` takes part in it as soon
+    as it is ready.
 
     The choice begins at `start` where it is given. Raises nothing where no choice fits: see `Annealed.overflow`.
     """
-    search = _Search(problem, memory, deadline, seed, improved, check)
+    search = _Search(Ground.of(problem, memory), deadline, seed, improved, check, partner)
     search.begin(start)
-    if search.free.size:
-        share, hot = tuning.FIRST_ROUND_SHARE, tuning.HOT
-        while search.left() > 0:
-            search.round(time.perf_counter() + max(share * search.left(), tuning.SHORTEST_ROUND_SECONDS), hot)
-            share, hot = 1.0, tuning.REHEATED
+    if search.ground.free.size:
+        whole = search.left()
+        while (left := search.left()) > 0:
+            if left > tuning.LAST_SHARE * whole:
+                search.round(tuning.ROUND_SHARE * whole, tuning.HOT)
+            else:
+                search.round(left, tuning.REHEATED)
     return search.answer()
 
 
@@ -73,34 +82,24 @@ class _Search:
 
     def __init__(
         self,
-        problem: ShardingProblem,
-        memory: MemoryLimit,
+        ground: Ground,
         deadline: float,
         seed: int,
         improved: Callable[[Annealed], None],
         check: Callable[[], None],
+        partner: Partner | None,
     ) -> None:
-        self.deadline, self.improved, self.check = deadline, improved, check
-        self.state = np.array([0x9E3779B97F4A7C15 * (2 * seed + 1) % 2**64], dtype=np.uint64)
-        self.sizes = np.array([len(costs) for costs in problem.node_costs], dtype=np.int64)
-        self.free = np.flatnonzero(self.sizes > 1)
-        self.segments: Segments = segments(memory, self.sizes.tolist())
-        self.flat = flatten(problem, math.inf)
-        legal = [array[array < FORBIDDEN] for array in (self.flat[1], self.flat[3])]
-        self.ceiling = tuning.FORBIDDEN_FACTOR * max(float(a.max(initial=0.0)) for a in legal)
-        self.edges = np.array(problem.edges, dtype=np.int64).reshape(-1, 2)
-        self.capped = (*self.flat[:3], np.minimum(self.flat[3], self.ceiling), *self.flat[4:])
-        self.node_costs = np.minimum(self.flat[1], self.ceiling)
-        _, _, _, first, amounts, _, _, owner = self.segments.usage
-        counts = np.diff(np.append(first, len(amounts)))
-        self.segment_of = np.repeat(np.arange(len(first)), counts)
-        self.entry = self.flat[0][owner][self.segment_of] + np.arange(len(amounts)) - first[self.segment_of]
-        self.choices: Ints = np.zeros(len(self.sizes), dtype=np.int64)
-        self.prices: Floats = np.zeros(len(self.segments.room))
+        self.ground, self.deadline, self.improved, self.check = ground, deadline, improved, check
+        self.partner, self.seed = partner, seed
+        self.walk = Walk(ground, np.zeros(len(ground.graph[0]) - 1, dtype=np.int64), seed)
+        self.twin = self.walk.beside(seed + 1)
+        self.prices: Floats = np.zeros(len(ground.segments.room))
         self.best: Ints | None = None
+        self.best_prices: Floats = self.prices
         self.best_cost, self.overflow = math.inf, math.inf
         self.moves = tuning.FIRST_MOVES
-        self.profile: Profile = self.segments.profile(self.choices)
+        self.speed = 0.0
+        """Moves a second in the last slice."""
 
     def left(self) -> float:
         """Seconds until the deadline."""
@@ -116,150 +115,117 @@ class _Search:
 
     def begin(self, start: Choices | None) -> None:
         """Take the strategies that hold least, and `start` where it is given."""
-        held = self.priced(np.ones(len(self.prices))) - self.node_costs
+        ground = self.ground
+        nodes, costs = ground.graph[0], ground.graph[1]
+        held = ground.memory_costs(np.ones(len(self.prices)))
         # Of strategies that hold equally much the cheapest.
-        order = np.lexsort((self.node_costs, held, np.repeat(np.arange(len(self.sizes)), self.sizes)))
-        self.choices = (order[self.flat[0][:-1]] - self.flat[0][:-1]).astype(np.int64)
-        self.profile = self.segments.profile(self.choices)
-        self.record()
-        scale = float(np.maximum(self.segments.room, 0.0).sum())
-        self.prices[:] = tuning.FIRST_PRICE_SHARE * self.cost(capped=True) / max(scale, 1.0)
+        order = np.lexsort((costs, held, np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))))
+        self.walk.choices[:] = order[nodes[:-1]] - nodes[:-1]
+        scale = float(np.maximum(ground.segments.room, 0.0).sum())
+        self.prices[:] = tuning.FIRST_PRICE_SHARE * self.walk.cost()[0] / max(scale, 1.0)
+        self.record(self.walk)
         if start is not None:
-            self.choices = np.array(start, dtype=np.int64)
-            self.profile = self.segments.profile(self.choices)
-            self.record()
+            self.walk.choices[:] = start
+            self.record(self.walk)
 
-    def round(self, until: float, hot: float) -> None:
-        """Steps 2 to 4 from the temperature `hot`, until the time `until`."""
+    def round(self, seconds: float, hot: float) -> None:
+        """Steps 2 to 4 from the temperature `hot`, in so many seconds, or fewer where the nodes are few."""
+        if self.best is not None:
+            self.walk.choices[:] = self.best
+            self.prices[:] = self.best_prices
         began = time.perf_counter()
-        until = min(until, self.deadline)
-        priced_until = began + tuning.PRICED_SHARE * (until - began)
+        if self.speed > 0:
+            seconds = min(seconds, tuning.MOST_SWEEPS * len(self.ground.free) / self.speed)
+        seconds = min(max(seconds, tuning.SHORTEST_ROUND_SECONDS), self.left())
+        priced_until, until = began + tuning.PRICED_SHARE * seconds, began + seconds
+        room = self.ground.segments.room
+        room = np.maximum(room, tuning.LEAST_ROOM_SHARE * max(room.max(), 1.0))
         cold, coldest = tuning.COLD, tuning.COLDEST
-        room = np.maximum(self.segments.room, tuning.LEAST_ROOM_SHARE * max(self.segments.room.max(), 1.0))
         while (now := time.perf_counter()) < priced_until:
             x = (now - began) / (priced_until - began)
-            self.slice(self.prices, self.unit() * hot * (cold / hot) ** x, math.inf)
-            self.record()
+            self.priced_slice(self.unit() * hot * (cold / hot) ** x)
+            self.record(self.walk)
             rate = tuning.PRICE_RATE * (1 - tuning.PRICE_RATE_FALL * x)
             fall = tuning.SETTLING_FALL if x > tuning.SETTLING else 1.0
-            self.prices *= np.exp(rate * np.clip(self.above() / room, -fall, 1.0))
+            self.prices *= np.exp(rate * np.clip(self.walk.profile[0] / room, -fall, 1.0))
             np.maximum(self.prices, tuning.LEAST_PRICE_SHARE * self.prices.max(), out=self.prices)
         if not self.repair():
             if self.best is None:
                 return
-            self.choices = self.best.copy()
-            self.profile = self.segments.profile(self.choices)
-        self.record()
+            self.walk.choices[:] = self.best
+        self.record(self.walk)
+        walks = [self.walk, Walk(self.ground, self.walk.choices.copy(), self.seed + 2)]
         began = time.perf_counter()
         while (now := time.perf_counter()) < until:
             x = (now - began) / (until - began)
-            self.slice(self.prices * (1 - x), self.unit() * cold * (coldest / cold) ** x, 0.0)
-            self.record()
+            self.limited_slice(walks, self.prices * (1 - x), self.unit() * cold * (coldest / cold) ** x)
+            for walk in walks:
+                self.record(walk)
 
-    def slice(self, prices: Floats, temperature: float, tolerance: float) -> None:
-        """Some moves at these prices, of trees and of single nodes; their number follows from the time that the last
-        ones took."""
-        flat = (self.capped[0], self.priced(prices), *self.capped[2:])
+    def priced_slice(self, temperature: float) -> None:
+        """Moves of both threads on the same choice, without the limit."""
+        self.walk.price(self.prices)
+        job = None
+        if self.helped:
+            job = partial(self.twin.move, 4 * self.moves, temperature, math.inf, singles_first=True)
+        self.timed(job, partial(self.walk.move, self.moves, temperature, math.inf))
+
+    def limited_slice(self, walks: list[Walk], prices: Floats, temperature: float) -> None:
+        """Moves of each thread on a choice of its own, none beyond the limit."""
+        for walk in walks if self.helped else walks[:1]:
+            walk.price(prices)
+            walk.weigh()
+            walk.halt = self.walk.halt
+        job = partial(walks[1].move, 4 * self.moves, temperature, 0.0, singles_first=True) if self.helped else None
+        self.timed(job, partial(walks[0].move, self.moves, temperature, 0.0))
+
+    @property
+    def helped(self) -> bool:
+        """Whether there is another thread for the moves."""
+        return self.partner is not None and self.partner.ready
+
+    def timed(self, job: Callable[[], None] | None, own: Callable[[], None]) -> None:
+        """Do `own` and beside it `job`; the moves of the next slice follow from the time that it takes."""
         began = time.perf_counter()
-        anneal_trees(
-            flat,
-            self.segments.usage,
-            self.profile,
-            self.choices,
-            self.free,
-            max(temperature, 1e-300),
-            tolerance,
-            self.moves,
-            tuning.LARGEST_TREE,
-            tuning.LONGEST_TREE_REPAIR,
-            tuning.SAMPLES,
-            self.state,
-        )
-        anneal(
-            flat,
-            self.segments.usage,
-            self.profile,
-            self.choices,
-            self.choices.copy(),
-            self.free,
-            np.zeros(2),
-            max(temperature, 1e-300),
-            tolerance,
-            self.moves,
-            tuning.CHAIN_SHARE,
-            tuning.LONGEST_CHAIN,
-            tuning.SAMPLES,
-            self.state,
-        )
+        self.walk.halt[0] = 0
+        if job is None or self.partner is None:
+            own()
+        else:
+            with self.partner.beside(job):
+                own()
+                self.walk.halt[0] = 1
+        seconds = max(time.perf_counter() - began, 1e-6)
         self.check()
-        seconds = time.perf_counter() - began
+        self.speed = self.moves / seconds
         wished = min(tuning.SLICE_SECONDS, max(self.left(), 0.0) / 2)
-        factor = min(2.0, wished / max(seconds, 1e-6))
+        factor = min(2.0, wished / seconds)
         self.moves = max(tuning.LEAST_MOVES, int(self.moves * factor))
 
     def repair(self) -> bool:
         """Let nodes give way until the limit is kept; False where that fails."""
-        flat = (self.capped[0], self.priced(self.prices), *self.capped[2:])
-        total = np.empty(int(self.sizes.max()))
+        walk = self.walk
+        walk.price(self.prices)
         for _ in range(tuning.MOST_REPAIRS):
-            if fullest(self.profile)[1] <= 0:
+            if walk.above() <= 0:
                 return True
-            if self.left() <= 0:
+            if self.left() <= 0 or not walk.let_way():
                 return False
-            node, strategy, _ = give_way(
-                flat,
-                self.segments.usage,
-                self.profile,
-                self.choices,
-                -1,
-                tuning.REPAIR_SAMPLES,
-                self.state,
-                total,
-            )
-            if node < 0:
-                return False
-            put(self.segments.usage, self.profile, self.choices, node, strategy)
         return False
 
-    def record(self) -> None:
-        """Keep the current choice where it is legal, fits and costs least so far."""
-        overflow = float(fullest(self.profile)[1])
-        cost = self.cost(capped=False)
-        if cost < FORBIDDEN:
+    def record(self, walk: Walk) -> None:
+        """Weigh the choice of a walk, and keep it where it is legal, fits and costs least so far."""
+        overflow = walk.weigh()
+        cost, legal = walk.cost()
+        if legal:
             nearer = self.best is None and overflow < self.overflow
             self.overflow = min(self.overflow, overflow)
             if nearer and overflow > 0:
                 self.improved(self.answer())
             if overflow <= 0 and cost < self.best_cost:
-                # The running sums have the rounding of all moves: sum up anew.
-                self.profile = self.segments.profile(self.choices)
-                if fullest(self.profile)[1] <= 0:
-                    self.best, self.best_cost = self.choices.copy(), cost
-                    self.improved(self.answer())
-
-    def cost(self, *, capped: bool) -> float:
-        """Cost of the current choice; with `capped`, forbidden entries count as the ceiling."""
-        nodes, costs, tables, matrices = self.flat[:4]
-        at_nodes = costs[nodes[:-1] + self.choices]
-        a, b = self.edges[:, 0], self.edges[:, 1]
-        at_edges = matrices[tables[:-1] + self.choices[a] * self.sizes[b] + self.choices[b]]
-        if capped:
-            at_nodes, at_edges = np.minimum(at_nodes, self.ceiling), np.minimum(at_edges, self.ceiling)
-        return float(at_nodes.sum() + at_edges.sum())
+                self.best, self.best_cost = walk.choices.copy(), cost
+                self.best_prices = self.prices.copy()
+                self.improved(self.answer())
 
     def unit(self) -> float:
         """The mean cost of a node, of the best choice or of the current one."""
-        return min(self.best_cost, self.cost(capped=True)) / len(self.free)
-
-    def above(self) -> Floats:
-        """Bytes above the limit at each time."""
-        above, shift, _ = self.profile
-        return np.asarray(above + np.repeat(shift, 1 << BLOCK_BITS)[: len(above)])
-
-    def priced(self, prices: Floats) -> Floats:
-        """The cost of every strategy with the price of its memory."""
-        _, begin, end, _, amounts, _, _, _ = self.segments.usage
-        until = np.concatenate([[0.0], np.cumsum(prices)])
-        charged = amounts * (until[end] - until[begin])[self.segment_of]
-        summed = np.bincount(self.entry, weights=charged, minlength=len(self.node_costs))
-        return np.asarray(self.node_costs + summed)
+        return min(self.best_cost, self.walk.cost()[0]) / len(self.ground.free)

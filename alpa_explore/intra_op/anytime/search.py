@@ -1,15 +1,17 @@
 """`anytime_search`: the best choice within a memory limit that is found by a deadline, and a lower bound.
 
 1. `condense`: nodes that follow from a neighbour become part of it.
-2. Two searches at a time, as many as the two cores of a small machine: annealing (`anneal_within`) in one thread; in
-   another one prices and messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on
-   the strategies that the bounds leave where these are few, else annealing with another seed.
+2. Two threads, as many as a small machine has cores: annealing (`anneal_within`) in one; in the other one prices and
+   messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on the strategies that the
+   bounds leave where these are few; after that it takes part in the annealing of the first.
 
-The answer does not wait for these threads, which end after their current step; what they found before counts.
+The answer does not wait for these threads, which end after their current step; what they found before counts. The end
+of Python waits for that step where it is compiled code, which Python's end would crash.
 """
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
 import time
@@ -24,6 +26,7 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.anytime import tuning
 from alpa_explore.intra_op.anytime.anneal import Annealed, anneal_within
 from alpa_explore.intra_op.anytime.condense import Condensed, condense
+from alpa_explore.intra_op.anytime.partner import Partner
 from alpa_explore.intra_op.bounds.descend import is_legal, simple_bound
 from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.memory.price_search import price_search
@@ -66,7 +69,10 @@ def anytime_search(
     interrupted = False
     try:
         search.start()
-        search.ended.wait(max(search.deadline - time.perf_counter(), 0.0))
+        # The system may hand a signal to another thread, which does not wake this one: look at times.
+        while (left := search.deadline - time.perf_counter()) > 0:
+            if search.ended.wait(min(left, tuning.WAKE_SECONDS)):
+                break
     except KeyboardInterrupt:
         if not keep_when_interrupted or search.found is None or search.found.choices is None:
             raise
@@ -129,6 +135,7 @@ class _Search:
         self.fault: Exception | None = None
         self.ended = threading.Event()
         self.stopped = False
+        self.threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Begin; `ended` is set when there is nothing left to do, or a fault to raise."""
@@ -139,6 +146,13 @@ class _Search:
         self.stopped = True
         if self.found is not None:
             self.found.over = True
+        if not self.ended.is_set():
+            atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        """At the end of Python, wait for threads that may be in compiled code."""
+        for thread in self.threads if self.found is not None else ():
+            thread.join(tuning.LEAVING_SECONDS)
 
     def _begin(self, work: Callable[[], None], name: str) -> threading.Thread:
         def guarded() -> None:
@@ -147,8 +161,12 @@ class _Search:
             except Exception as fault:
                 self.fault = fault
                 self.ended.set()
+            finally:
+                if not any(other.is_alive() for other in self.threads if other is not threading.current_thread()):
+                    atexit.unregister(self._leave)
 
         thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self.threads.append(thread)
         thread.start()
         return thread
 
@@ -161,9 +179,10 @@ class _Search:
         if self.stopped:
             return
         self.found = _Found(self.condensed.problem, self.bound)
-        bound = partial(_bound_then_anneal, self.condensed, self.found, self.deadline)
+        partner = Partner()
+        bound = partial(_bound_then_help, self.condensed, self.found, self.deadline, partner)
         helper = self._begin(bound, "alpa-explore bound")
-        _annealing(self.condensed, self.found, self.deadline, seed=1)
+        _annealing(self.condensed, self.found, self.deadline, partner)
         helper.join()
         self.ended.set()
 
@@ -197,21 +216,24 @@ class _Found:
             raise _Closed
 
 
-def _annealing(condensed: Condensed, found: _Found, deadline: float, seed: int, start: Choices | None = None) -> None:
+def _annealing(condensed: Condensed, found: _Found, deadline: float, partner: Partner) -> None:
     try:
         result = anneal_within(
-            condensed.problem, condensed.memory, deadline, seed, start, improved=found.add, check=found.check
+            condensed.problem, condensed.memory, deadline, improved=found.add, check=found.check, partner=partner
         )
         found.add(result)
     except _Closed:
         return
+    finally:
+        partner.dismiss()
 
 
-def _bound_then_anneal(condensed: Condensed, found: _Found, deadline: float) -> None:
+def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, partner: Partner) -> None:
     problem, memory = condensed.problem, condensed.memory
     now = time.perf_counter()
-    result = price_search(problem, memory, now + tuning.BOUND_SHARE * (deadline - now))
+    share = tuning.BOUND_SHARE if problem.variables <= tuning.BOUNDED_VARIABLES else tuning.LARGE_BOUND_SHARE
     try:
+        result = price_search(problem, memory, now + share * (deadline - now), check=found.check)
         with found.lock:
             found.bound = max(found.bound, result.bound)
         if result.choices is not None and is_legal(problem, result.choices) and memory.allows(result.choices):
@@ -230,7 +252,7 @@ def _bound_then_anneal(condensed: Condensed, found: _Found, deadline: float) -> 
             found.check()
     except _Closed:
         return
-    _annealing(condensed, found, deadline, 2, result.choices)
+    partner.serve()
 
 
 def _proof(

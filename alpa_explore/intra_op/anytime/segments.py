@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.anytime.anneal_kernels import BLOCK_BITS, Profile, Usage
+from alpa_explore.intra_op.anytime.profile_kernels import BLOCK_BITS, Profile, Usage
 from alpa_explore.intra_op.ilp.memory_rows import fullest_times
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.numerics.arrays import Floats, Ints

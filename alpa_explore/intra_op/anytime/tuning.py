@@ -11,17 +11,24 @@ DOMINANCE_AMOUNTS = 16
 DOMINANCE_ROUNDS = 4
 """Passes over the nodes that changed. Set by hand."""
 
-FIRST_ROUND_SHARE = 1.0
-"""Share of the time that the first round takes; the second takes what is left. Set by hand."""
+ROUND_SHARE = 0.1
+"""Share of the time that a round takes. Set by hand: on the widest public problem of the contest rounds of 5, 10 and
+20 s end at 2.18e9 to 2.31e9, the long ones no better than the short ones."""
+LAST_SHARE = 0.2
+"""Share of the time at its end in which rounds begin less hot, from the best choice. Set by hand."""
+MOST_SWEEPS = 10_000
+"""A round is not longer than so many moves of every node in trees: small problems gain more by another round. Set by
+hand."""
 SHORTEST_ROUND_SECONDS = 0.2
 """A round is not shorter than this. Set by hand."""
 PRICED_SHARE = 0.9
 """Share of a round without the limit, at rising prices. Set by hand."""
-HOT, COLD, COLDEST = 0.3, 0.003, 0.0003
-"""Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by
-hand."""
-REHEATED = 0.05
-"""Temperature at the beginning of a later round. Set by hand."""
+REHEATED = 1.0
+"""Temperature at the beginning of the last rounds. Set by hand."""
+HOT, COLD, COLDEST = 8.0, 0.003, 0.0003
+"""Temperatures at the beginning, the change to the limit and the end of a round, in mean costs of a node. Set by hand:
+on the widest public problem of the contest, in 20 s on one core, 0.3 ends at 2.50e9, 3 at 2.41e9, 8 at 2.21e9 and 30 at
+2.31e9."""
 PRICE_RATE = 2.0
 """By how much the logarithm of a price grows in a slice at most. Set by hand."""
 PRICE_RATE_FALL = 0.5
@@ -37,8 +44,15 @@ LEAST_ROOM_SHARE = 1e-3
 """Room below this share of the largest counts as this much where an overflow is compared with it. Set by hand."""
 FORBIDDEN_FACTOR = 10.0
 """What a forbidden entry counts in the annealing, in the largest legal entries. Set by hand."""
-CHAIN_SHARE = 0.05
-"""Share of the moves that are chains. Set by hand."""
+SINGLES = 3.0
+"""Moves of single nodes for every node that was in a tree. Set by hand."""
+NOISE_QUANTILES = 8192
+"""Values of the noise on the strategies of trees; a power of two."""
+LEAST_CEILING = 1.0
+"""A forbidden entry counts FORBIDDEN_FACTOR times this at the least. Set by hand."""
+CHAIN_SHARE = 0.3
+"""Chains for every node that was in a tree. Set by hand: without them the widest public problem ends 15 % dearer, with
+0.05 and 1.0 some per cent."""
 LONGEST_CHAIN = 40
 """Changes of a chain at most. Set by hand."""
 LARGEST_TREE = 60
@@ -56,8 +70,15 @@ SLICE_SECONDS = 0.04
 
 CONDENSE_SHARE = 0.25
 """Share of the time that condensing may take. Set by hand."""
-BOUND_SHARE = 0.3
-"""Share of the time after it that the bound may take, in a thread of its own. Set by hand."""
+BOUND_SHARE, LARGE_BOUND_SHARE = 0.3, 0.15
+"""Share of the time after it that the bound may take, in a thread of its own; the second where the bound is unlikely to
+be reached, and the thread serves better in the annealing. Set by hand."""
+BOUNDED_VARIABLES = 500_000
+"""Variables of the condensed problem up to which the first is given. Set by hand."""
+LEAVING_SECONDS = 5.0
+"""The end of Python waits this long for the current step of a search that is over. Set by hand."""
+WAKE_SECONDS = 0.2
+"""How long Ctrl-C may wait where the system hands it to a thread that computes."""
 CLOSING_FACTOR = 8.0
 """The answer is restored and checked in this many times the time of one evaluation of the condensed problem. Set by
 hand."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,8 +32,15 @@ class BlockChoice(NamedTuple):
     """Bytes on one device of every output of every operator."""
 
 
-State = tuple[int, int, int]
-"""Of the shared nodes (0 where a block has none), of the separator on the left, of that on the right."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlockChoices:
+    """The best choices of a block in some states: as BlockChoice, one after the other."""
+
+    choices: list[tuple[int, ...]]
+    totals: Floats
+    """[rows, 7]"""
+    output_bytes: Floats
+    """[rows, outputs]"""
 
 
 class BlockTable:
@@ -50,8 +57,6 @@ class BlockTable:
             table = _with_repeated_nodes(table, dict(zip(contraction.keep, sizes, strict=True)), sides, self._states)
         self.shared_costs: Floats = table.reshape(-1, *shape)
         """[prices, shared states, left, right]; inf where no choice is legal."""
-        self._requested: dict[tuple[int, State], int] = {}
-        self._choices: list[BlockChoice] = []
 
     @property
     def costs(self) -> Floats:
@@ -64,18 +69,14 @@ class BlockTable:
         """[prices, right, left]: a chain that is extended to the left reads it row by row."""
         return np.ascontiguousarray(self.costs.transpose(0, 2, 1))
 
-    def request(self, price: int, state: State) -> None:
-        """Announce a call of `choice`, so that all requested choices are computed in one go."""
-        self._requested.setdefault((price, state), len(self._requested))
-
-    def choice(self, price: int, state: State) -> BlockChoice:
-        """The best choice of the block in a state that was requested."""
-        place = self._requested[price, state]
-        if place >= len(self._choices):
-            new = list(self._requested)[len(self._choices) :]
-            prices, states = np.array([price for price, _ in new]), np.array([state for _, state in new])
-            self._choices += self._block_choices(self._complete(prices, states))
-        return self._choices[place]
+    def choices_at(self, codes: Ints, interned: dict[tuple[int, ...], tuple[int, ...]]) -> BlockChoices:
+        """The best choices at some entries of `shared_costs`, given by their places in C order; equal choices are one
+        value in `interned`."""
+        prices, *states = np.unravel_index(codes, self.shared_costs.shape)
+        choices = self._complete(np.asarray(prices, dtype=np.int64), np.column_stack(states))
+        totals, sizes = self.block.totals(choices)
+        owned = [tuple(row) for row in choices[:, list(self.block.owned)].tolist()]
+        return BlockChoices(choices=[interned.setdefault(row, row) for row in owned], totals=totals, output_bytes=sizes)
 
     def choices(self, prices: Ints, left: Ints, right: Ints) -> list[BlockChoice]:
         """The best choice of a block without shared nodes in each of some states."""

@@ -14,17 +14,17 @@ contract, and ranges that are not chains for other reasons, are left out and sol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from alpa_explore.cost.memory import peak_bytes
+from alpa_explore.cost.memory import peak_bytes_of_rows
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition import tuning
+from alpa_explore.intra_op.composition.block_order import BlockOrder
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockTable, BlockTables, State
+from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockChoices, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter, Range, replicated_strategy
 from alpa_explore.intra_op.composition.min_plus_products import (
@@ -35,7 +35,7 @@ from alpa_explore.intra_op.composition.min_plus_products import (
 from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import legal_specs, local_share
 
 
@@ -79,25 +79,18 @@ class Composer:
         best = self._best(ranges, tables or self.tables(prices, len(ranges)))
         if best is None:
             return tuple({} for _ in prices)
-        # The states of every block, for each range and price that has a choice: all are requested before any choice is
-        # computed.
-        states = {
-            (r, p): _block_states(of_range, p)
-            for r, of_range in best.items()
-            for p in range(len(prices))
-            if of_range.costs[p] < np.inf and (not requested or r in requested[p])
+        wanted = {
+            r: np.array(
+                [p for p, of_price in enumerate(requested or (best,) * len(prices)) if r in of_price], dtype=np.int64
+            )
+            for r in best
         }
-        for (r, p), block_states in states.items():
-            for table, state in zip(best[r].tables, block_states, strict=True):
-                table.request(p, state)
-        return tuple(
-            {
-                r: self._composed(r, of_range, p, states.get((r, p)))
-                for r, of_range in best.items()
-                if not requested or r in requested[p]
-            }
-            for p in range(len(prices))
-        )
+        choices = self._composed(best, {r: at[best[r].costs[at] < np.inf] for r, at in wanted.items()})
+        composed: tuple[dict[Range, ComposedChoice | None], ...] = tuple({} for _ in prices)
+        for r, at in wanted.items():
+            for p in at.tolist():
+                composed[p][r] = choices.get((r, p))
+        return composed
 
     def least_costs(self, ranges: Collection[Range], price: Price) -> dict[Range, float]:
         """The least cost of every range that can be composed, as of the choices of `solve`; inf where none is legal."""
@@ -119,7 +112,9 @@ class Composer:
 
     def least_workspace(self, first: int, last: int) -> float:
         """Lower bound on the workspace of every choice of a range that can be cut into blocks."""
-        return self._workspace(first, last, [b.least_bytes for b in self.cutter.of_range(first, last) or ()])
+        blocks = self.cutter.of_range(first, last) or ()
+        least = np.concatenate([np.zeros(0), *(block.least_bytes for block in blocks)])
+        return float(self._workspace(first, last, least[None])[0])
 
     def size(self, first: int, last: int) -> tuple[int, int]:
         """Variables and constraints of Eq. 1 for a range that is a chain, without those of its constants."""
@@ -174,21 +169,71 @@ class Composer:
 
     def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
         """The choices of the blocks of a range as one choice."""
-        sums = np.sum([choice.totals for choice in choices], axis=0)
+        return self._choice(
+            layers,
+            cost,
+            tuple(self._interned.setdefault(c.choices, c.choices) for c in choices),
+            np.sum([choice.totals for choice in choices], axis=0).tolist(),
+            self.constant_bytes(*layers),
+            float(self._workspace(*layers, np.concatenate([choice.output_bytes for choice in choices])[None])[0]),
+        )
+
+    def _composed(
+        self, best: Mapping[Range, BestStates], wanted: Mapping[Range, Ints]
+    ) -> dict[tuple[Range, int], ComposedChoice]:
+        """The choices of ranges at the prices with these numbers, from the states of their blocks. Every distinct state
+        of a block is completed once."""
+        wanted = {r: prices for r, prices in wanted.items() if len(prices)}  # a range may have no solution at any price
+        orders = {r: BlockOrder(best[r].tables) for r in wanted}
+        codes: dict[BlockTable, list[Ints]] = {}
+        for r, prices in wanted.items():
+            of_range = orders[r].codes(prices, best[r].shared_states[prices], best[r].states[prices])
+            for table, places in orders[r].places.items():
+                codes.setdefault(table, []).append(of_range[:, places].ravel())
+        choices: dict[BlockTable, BlockChoices] = {}
+        rows_of: dict[BlockTable, Ints] = {}
+        for table, parts in codes.items():
+            distinct, rows_of[table] = np.unique(np.concatenate(parts), return_inverse=True)
+            choices[table] = table.choices_at(distinct, self._interned)
+        begins = dict.fromkeys(codes, 0)
+        composed = {}
+        for r, prices in wanted.items():
+            rows: dict[BlockTable, Ints] = {}
+            for table, places in orders[r].places.items():
+                begin = begins[table]
+                begins[table] = end = begin + len(prices) * len(places)
+                rows[table] = rows_of[table][begin:end].reshape(len(prices), -1)
+            sums = orders[r].totals(choices, rows).tolist()
+            workspace = self._workspace(*r, orders[r].output_bytes(choices, rows)).tolist()
+            constants, parts_of = self.constant_bytes(*r), orders[r].choices(choices, rows)
+            for p, chosen, totals, peak in zip(prices.tolist(), parts_of, sums, workspace, strict=True):
+                composed[r, p] = self._choice(r, float(best[r].costs[p]), chosen, totals, constants, peak)
+        return composed
+
+    def _choice(
+        self,
+        layers: Range,
+        cost: float,
+        block_choices: tuple[tuple[int, ...], ...],
+        totals: Sequence[float],
+        constant_bytes: int,
+        workspace: float,
+    ) -> ComposedChoice:
+        seconds, iteration, weights, activations, forward, launching, launching_backward = totals
         return ComposedChoice(
             cost=cost,
-            block_choices=tuple(self._interned.setdefault(c.choices, c.choices) for c in choices),
+            block_choices=block_choices,
             totals=StageTotals(
-                microbatch_seconds=float(sums[0]),
-                iteration_seconds=float(sums[1]),
-                weight_bytes=float(sums[2]),
-                activation_bytes=float(sums[3]) + self.constant_bytes(*layers),
-                workspace_bytes=self._workspace(*layers, [choice.output_bytes for choice in choices]),
+                microbatch_seconds=seconds,
+                iteration_seconds=iteration,
+                weight_bytes=weights,
+                activation_bytes=activations + constant_bytes,
+                workspace_bytes=workspace,
                 paced_seconds=paced_seconds(
                     self.stage_of(*layers),
                     self.cutter.model,
-                    PassSeconds(forward=float(sums[4]), backward=float(sums[0] - sums[4])),
-                    PassSeconds(forward=float(sums[5]), backward=float(sums[6])),
+                    PassSeconds(forward=forward, backward=seconds - forward),
+                    PassSeconds(forward=launching, backward=launching_backward),
                 ),
             ),
         )
@@ -197,15 +242,6 @@ class Composer:
         """Bytes of the constants that a range holds for each microbatch; they are replicated."""
         tensors = self.chain.layered.graph.tensors
         return sum(tensors[t].bytes for t in self._held_constants(first, last))
-
-    def _composed(
-        self, layers: Range, best: BestStates, price: int, states: Sequence[State] | None
-    ) -> ComposedChoice | None:
-        """The choice at one price, from the states of its blocks."""
-        if states is None:
-            return None
-        choices = [table.choice(price, state) for table, state in zip(best.tables, states, strict=True)]
-        return self.joined(layers, float(best.costs[price]), choices)
 
     def _held_constants(self, first: int, last: int) -> set[int]:
         stage = self.stage_of(first, last)
@@ -217,12 +253,12 @@ class Composer:
         specs = legal_specs(whole.shape, model.mesh.shape, partial=False)
         return whole.bytes * min(local_share(spec, model.mesh.shape) for spec in specs)
 
-    def _workspace(self, first: int, last: int, local_bytes: Sequence[Floats]) -> float:
-        """Workspace of a range whose operators' outputs have these sizes, one array a block."""
+    def _workspace(self, first: int, last: int, local_bytes: Floats) -> Floats:
+        """Workspace of a range whose operators' outputs have these sizes [rows, outputs], block after block."""
         stage = self.stage_of(first, last)
         starts, ends, outputs = self.chain.workspace(stage)
         reserved = self.cutter.model.device.reserved_bytes
-        return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs]) + reserved
+        return peak_bytes_of_rows(starts, ends, local_bytes[:, outputs]) + reserved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,16 +276,6 @@ class _OrderedTables:
         following = self.parts[i + 1] if i + 1 < len(self.parts) else None
         before, after = (previous, following) if self.direction > 0 else (following, previous)
         return self.tables.table(before, self.parts[i], after)
-
-
-def _block_states(best: BestStates, price: int) -> list[State]:
-    """The state of every block at one price."""
-    separators = best.states[price].tolist()
-    shared = int(best.shared_states[price])
-    return [
-        (shared if table.block.shared else 0, left, right)
-        for table, (left, right) in zip(best.tables, pairwise(separators), strict=True)
-    ]
 
 
 def whole_choice(chain: Chain, problem: StageProblem, block_choices: Iterable[Sequence[int]]) -> tuple[int, ...]:

@@ -18,8 +18,9 @@ import numpy as np
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
 from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
+from alpa_explore.intra_op.stage.edge import Edge, Pairs
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem, zeros
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem, zeros
 from alpa_explore.sharding.spec import REPLICATE
 
 Separators = tuple[tuple[int, ...], tuple[int, ...]]
@@ -291,19 +292,20 @@ def _without_costs(node: Node, constant: bool) -> Node:
 
 def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edge:
     """An edge between the nodes of a subproblem; of a constant only the row of its strategy."""
-    seconds, sources, launching = edge.seconds, edge.source_specs, edge.launching
+    exposed, sources, launches = edge.exposed, edge.source_specs, edge.launches
     if strategy is not None:
         kept = slice(strategy, strategy + 1)
-        seconds, sources, launching = seconds[kept], sources[kept], None if launching is None else launching[kept]
+        exposed, sources = Pairs.of(edge.seconds[kept]), sources[kept]
+        launches = None if edge.launching is None else Pairs.of(edge.launching[kept])
     return Edge(
         a=number[edge.a],
         b=number[edge.b],
         tensor=edge.tensor,
-        seconds=seconds,
+        exposed=exposed,
         source_specs=sources,
         target_specs=edge.target_specs,
         times=edge.times,
         each_iteration=edge.each_iteration,
         stored=edge.stored,
-        launching=launching,
+        launches=launches,
     )

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
-from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem
+from alpa_explore.intra_op.stage.edge import Edge
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Ints
 from alpa_explore.sharding.spec import PARTIAL, Spec
 
@@ -37,13 +38,20 @@ class NodeOptions:
 
 def node_options(problem: StageProblem) -> tuple[NodeOptions, ...]:
     """The options of every node of `problem`."""
-    return tuple(_options([_columns(specs) for specs in _specs(problem, node)]) for node in problem.nodes)
+    # Equal nodes share what they choose from.
+    found: dict[tuple[int, bool], NodeOptions] = {}
+    options = []
+    for node in problem.nodes:
+        partial = node.kind is NodeKind.ACCUMULATOR
+        key = (id(node.priced if node.priced is not None else _table_specs(problem, node)), partial)
+        if key not in found:
+            found[key] = _options([_columns(specs) for specs in _specs(problem, node)])
+        options.append(found[key])
+    return tuple(options)
 
 
-def _specs(problem: StageProblem, node: Node) -> list[tuple[Spec, ...]]:
-    """For each strategy of `node` the specs of all its tensors."""
-    if node.priced is not None:
-        return [(*s.inputs, *s.outputs) for s in node.priced.strategies]
+def _table_specs(problem: StageProblem, node: Node) -> tuple[Spec, ...]:
+    """The legal specs of the tensor of a node that is no operator."""
     graph = problem.stage.layered.graph
     if node.kind is NodeKind.SOURCE:
         tensor = node.subject
@@ -51,9 +59,15 @@ def _specs(problem: StageProblem, node: Node) -> list[tuple[Spec, ...]]:
         tensor = graph.parameters[node.subject].tensor
     else:
         tensor = graph.parameters[node.subject].gradient
+    return problem.model.reshard(graph.tensors[tensor]).specs
+
+
+def _specs(problem: StageProblem, node: Node) -> list[tuple[Spec, ...]]:
+    """For each strategy of `node` the specs of all its tensors."""
+    if node.priced is not None:
+        return [(*s.inputs, *s.outputs) for s in node.priced.strategies]
     partial = node.kind is NodeKind.ACCUMULATOR
-    specs = problem.model.reshard(graph.tensors[tensor]).specs
-    return [(spec,) for spec in specs if partial or PARTIAL not in spec]
+    return [(spec,) for spec in _table_specs(problem, node) if partial or PARTIAL not in spec]
 
 
 def _columns(specs: Sequence[Spec]) -> tuple[Option, ...]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pulp
 
 from alpa_explore.intra_op.formulations import tuning
+from alpa_explore.intra_op.ilp.quiet_highs import PulpHighs
 
 Expression: TypeAlias = pulp.LpAffineExpression
 
@@ -53,7 +54,7 @@ class AxisProgram:
     def solve(self, time_limit_seconds: float | None) -> bool:
         """Minimise the cost; False when the time limit ended the search."""
         self.model += Expression([(x, value * self.scale) for x, value in _sum_terms(self.cost).items()])
-        self.model.solve(pulp.HiGHS(msg=False, gapRel=tuning.FACTOR_GAP, gapAbs=0.0, timeLimit=time_limit_seconds))
+        self.model.solve(PulpHighs(msg=False, gapRel=tuning.FACTOR_GAP, gapAbs=0.0, timeLimit=time_limit_seconds))
         return bool(self.model.sol_status == pulp.LpSolutionOptimal)
 
 

@@ -63,7 +63,8 @@ from alpa_explore.intra_op.formulations.axis_options import NodeOptions, nearest
 from alpa_explore.intra_op.formulations.axis_program import AxisProgram, EdgeEnd, Expression, linear_sum
 from alpa_explore.intra_op.ilp.ilp_answer import cost_scale
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
-from alpa_explore.intra_op.stage.stage_problem import Edge, StageProblem
+from alpa_explore.intra_op.stage.edge import Edge
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.spec import PARTIAL
 

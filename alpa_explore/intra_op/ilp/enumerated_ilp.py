@@ -24,6 +24,7 @@ import os
 import re
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,11 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
+from alpa_explore.intra_op.ilp.quiet_highs import PulpHighs
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
+from alpa_explore.numerics.arrays import Floats
 
 Strategies = list[dict[int, pulp.LpVariable]]
 """For each node: strategy → s variable."""
@@ -94,9 +97,57 @@ def solve_enumerated(
     )
 
 
-def _strategies(model: pulp.LpProblem, problem: ShardingProblem) -> Strategies:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Relaxation:
+    """An optimum of the LP relaxation: strategies may be chosen in part."""
+
+    objective: float
+    """A lower bound on the cost of every choice; the optimum where the nodes form a tree."""
+    node_shares: tuple[Floats, ...]
+    """s: for each node the share of each strategy."""
+    edge_shares: tuple[Floats, ...]
+    """e: for each edge the share of each pair, shape [strategies of a, strategies of b]."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every strategy is chosen whole or not at all."""
+        return all(bool(np.isclose(shares, shares.round()).all()) for shares in self.node_shares)
+
+
+def relax(problem: ShardingProblem) -> Relaxation:
+    """The LP relaxation of Eq. 1: the same program with 0 ≤ s ≤ 1. SolverError where it has no solution."""
+    scale = cost_scale(problem)
+    model = pulp.LpProblem("relaxed", pulp.LpMinimize)
+    s = _strategies(model, problem, pulp.LpContinuous)
+    e = _pairs(model, problem, pulp.LpContinuous)
+    model += _objective(problem, s, e, scale)
+    for constraint in (
+        *_one_strategy_a_node(s),
+        *_rows_agree(problem, s, e, pulp.LpConstraintEQ),
+        *_columns_agree(problem, s, e, pulp.LpConstraintEQ),
+    ):
+        model += constraint
+    finished, has_solution, _ = _run_highs(model, None)
+    if not (finished and has_solution):
+        raise SolverError(
+            "The relaxation has no solution", found=problem.name, remedy="Allow a legal strategy for every node."
+        )
+    nodes = [np.zeros(len(costs)) for costs in problem.node_costs]
+    edges = [np.zeros(costs.shape) for costs in problem.edge_costs]
+    for node, of_strategy in zip(nodes, s, strict=True):
+        for k, variable in of_strategy.items():
+            node[k] = variable.varValue
+    for edge, of_pair in zip(edges, e, strict=True):
+        for pair, variable in of_pair.items():
+            edge[pair] = variable.varValue
+    return Relaxation(
+        objective=float(pulp.value(model.objective)) / scale, node_shares=tuple(nodes), edge_shares=tuple(edges)
+    )
+
+
+def _strategies(model: pulp.LpProblem, problem: ShardingProblem, kind: str = pulp.LpBinary) -> Strategies:
     return [
-        {int(k): model.add_variable(f"s_{v}_{k}", cat=pulp.LpBinary) for k in np.flatnonzero(costs < FORBIDDEN)}
+        {int(k): model.add_variable(f"s_{v}_{k}", 0, 1, kind) for k in np.flatnonzero(costs < FORBIDDEN)}
         for v, costs in enumerate(problem.node_costs)
     ]
 
@@ -168,7 +219,7 @@ def _chosen(s: Strategies) -> tuple[int, ...]:
 
 def _run_highs(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, float]:
     """(finished, a choice was found, scaled lower bound)."""
-    model.solve(pulp.HiGHS(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=seconds))
+    model.solve(PulpHighs(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=seconds))
     info = model.solverModel.getInfo()
     if model.sol_status == pulp.LpSolutionInfeasible:
         return True, False, np.inf

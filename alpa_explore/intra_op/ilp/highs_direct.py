@@ -18,6 +18,7 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
+from alpa_explore.intra_op.ilp.quiet_highs import quiet_highs
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.restriction import legality
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
@@ -57,7 +58,7 @@ def solve_highs_direct(
         return answer
     scale = cost_scale(problem)
     program = _program(problem, scale)
-    highs = _quiet_highs()
+    highs = quiet_highs()
     highs.setOptionValue("mip_rel_gap", gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
     if time_limit_seconds is not None:
@@ -94,12 +95,6 @@ def solve_highs_direct(
         constraints=len(program.right),
         improve_by_descent=memory is None,
     )
-
-
-def _quiet_highs() -> highspy.Highs:
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has no annotations
-    highs.setOptionValue("output_flag", False)
-    return highs
 
 
 def _program(problem: ShardingProblem, scale: float) -> _Program:
@@ -160,7 +155,7 @@ def least_limit(problem: ShardingProblem, memory: MemoryLimit, time_limit_second
     a lower bound. Every node must have a legal strategy."""
     least = memory.least_peak()
     program = _program(legality(problem), 1.0)
-    highs = _quiet_highs()
+    highs = quiet_highs()
     highs.setOptionValue("mip_rel_gap", 0.0)
     highs.setOptionValue("time_limit", time_limit_seconds)
     highs.passModel(_model(program))

@@ -18,7 +18,9 @@ import zlib
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import psutil
 
+from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.intra_op.iopddl import tuning
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
@@ -27,6 +29,7 @@ from alpa_explore.numerics.arrays import Floats
 
 _Known = dict[tuple[float, ...], Floats]
 _NUMBERS = frozenset((int, float))
+_LEAST_GZIP_BYTES = 18
 
 
 def parse_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -139,6 +142,32 @@ def _memory(
     return MemoryLimit.of(items, limit_bytes)
 
 
+def reading_seconds(path: str | os.PathLike[str]) -> float:
+    """About how long it takes to read the file, from its length alone; 0 where it cannot be opened."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            end = file.seek(0, os.SEEK_END)
+            if packed and end >= _LEAST_GZIP_BYTES:
+                # The last four bytes are the length of the text, modulo 2³².
+                file.seek(end - 4)
+                end = int.from_bytes(file.read(4), "little")
+    except OSError:
+        return 0.0
+    return end / tuning.READ_BYTES_A_SECOND
+
+
+def _check_memory(path: str | os.PathLike[str], text_bytes: int) -> None:
+    """Raise AlpaExploreError where the problem would not fit in the memory that is free."""
+    needed, free = tuning.MEMORY_FACTOR * text_bytes, psutil.virtual_memory().available
+    if needed > free:
+        raise AlpaExploreError(
+            f"{os.fspath(path)} is too large for the memory of this machine",
+            found=f"{units.bytes_(text_bytes)} of JSON may need {units.bytes_(needed)}, {units.bytes_(free)} are free",
+            remedy="End other programs, or take a machine with more memory or a smaller problem.",
+        )
+
+
 def _parse(path: str | os.PathLike[str]) -> object:
     try:
         with open(path, "rb") as file:
@@ -150,6 +179,7 @@ def _parse(path: str | os.PathLike[str]) -> object:
         _damaged(path, f"cannot be read ({error})")
     if len(text) > tuning.MAX_JSON_BYTES:
         _damaged(path, f"more than {tuning.MAX_JSON_BYTES // 2**20} MiB of JSON")
+    _check_memory(path, len(text))
     try:
         parsed: object = json.loads(text, parse_constant=lambda name: _damaged(path, f"a cost is {name}"))
     except (ValueError, RecursionError) as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +41,16 @@ class PriceSearchResult:
 
 
 def price_search(
-    problem: ShardingProblem, memory: MemoryLimit, deadline: float, gap: float = 1e-9
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    deadline: float,
+    gap: float = 1e-9,
+    check: Callable[[], None] = lambda: None,
 ) -> PriceSearchResult:
-    """Search until `deadline` (of time.perf_counter), a relative `gap`, or until nothing improves."""
+    """Search until `deadline` (of time.perf_counter), a relative `gap`, or until nothing improves.
+
+    `check` is called in every step, and may end the search by an exception.
+    """
     timeline = _Timeline(problem, memory)
     flat = flatten(problem, math.inf)
     start = descend(problem, None, flat)
@@ -58,6 +65,7 @@ def price_search(
     strategy_bounds: Floats = np.full(timeline.entries, -math.inf)
     length, idle, step = 1.0, 0, 0
     while length > tuning.SHORTEST_STEP and time.perf_counter() < deadline:
+        check()
         messages.flat[1][:] = free_costs + timeline.memory_costs(prices)
         for _ in range(tuning.MESSAGE_ROUNDS if step else tuning.FIRST_MESSAGE_ROUNDS):
             messages.sweep(forward=True)

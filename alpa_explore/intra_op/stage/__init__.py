@@ -6,6 +6,7 @@
     tables          what the forward pass computes from numbers alone, whole on every device
     layered_graph   LayeredGraph: the layer of every operator, what is held, what is recomputed
     stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
+    edge            edges of the sharding problem, and figures of pairs of strategies
     stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
     host_time       the seconds of a microbatch at the pace of the slower of host and device
     liveness        when the tensors of a stage are alive: its workspace

@@ -46,10 +46,15 @@ class Resharding:
     sources: Ints
     """Specs of the strategies at its first end."""
     targets: Ints
-    seconds: Floats
-    """[source, target]: with nothing hidden."""
-    of_weight: bool
-    """Whether it gathers a stored weight, or scatters the gradient of one."""
+    stored: bool
+    """Whether it is of a stored weight, its gradient or its update."""
+    rows: Ints | None = None
+    """The strategies at its first end; None for all."""
+    columns: Ints | None = None
+
+    def between(self, rows: Ints, columns: Ints) -> Resharding:
+        """That of some of its strategies."""
+        return Resharding(self.tensor, self.sources[rows], self.targets[columns], self.stored, rows, columns)
 
 
 class Overlap:
@@ -70,26 +75,32 @@ class Overlap:
         )
         """False when nothing overlaps on this device."""
 
-    def beside(self, edge: Resharding, operators: Sequence[int | None], times: int) -> Floats:
+    def beside(
+        self, edge: Resharding, seconds: Floats, operators: Sequence[int | None], times: int, model: CostModel
+    ) -> Floats:
         """Exposed seconds of an edge, shape [strategies of a, strategies of b], that is paid `times` per microbatch.
 
-        `operators` are those at its ends, None for an end that is not an operator.
+        `seconds` are those with nothing hidden, `operators` those at its ends, None for an end that is not an operator;
+        `model` keeps what is computed.
         """
         device = self.model.device
         if device.collective_overlap:
-            first, second = (np.zeros(1) if o is None else self._edge_share(o) for o in operators)
-            return _exposed(edge.seconds, (first[:, None] + second[None, :]) / times, device.collective_overlap)
+            first, second = (
+                np.zeros(1) if o is None else self._edge_share(o) if kept is None else self._edge_share(o)[kept]
+                for o, kept in zip(operators, (edge.rows, edge.columns), strict=True)
+            )
+            return _exposed(seconds, (first[:, None] + second[None, :]) / times, device.collective_overlap)
         product = self._product(operators)
         if product is None:
-            return edge.seconds
+            return seconds
         least = float(self.model.operator(self.graph, product).seconds.min())
-        if edge.of_weight:
+        if edge.stored:
             hides = device.software.gradient_sync == "overlapped"
-            return _exposed(edge.seconds, np.asarray(least), max(0.0, 1.0 - device.software.contention) * hides)
+            return _exposed(seconds, np.asarray(least), max(0.0, 1.0 - device.software.contention) * hides)
         # No framework's grouped products hide the gathering of the tokens that they route.
         if not device.software.tensor_overlap or packet(self.graph.operators[product].kind) in ROUTED:
-            return edge.seconds
-        return self.model.beside_product(edge.tensor, edge.sources, edge.targets, least)
+            return seconds
+        return model.beside_product(edge.tensor, edge.sources, edge.targets, least)
 
     def _product(self, operators: Sequence[int | None]) -> int | None:
         """The matrix product at one end of an edge, views in between not counted; else None."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.stage.edge import Edge, Pairs
 from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.overlap import Overlap, Resharding
@@ -63,28 +64,6 @@ class Node:
     weight_bytes: Floats
     activation_bytes: Floats
     priced: PricedOperator | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Edge:
-    """Resharding of `tensor` from node a to node b."""
-
-    a: int
-    b: int
-    tensor: int
-    seconds: Floats
-    """Exposed seconds, shape [strategies of a, strategies of b]."""
-    source_specs: Ints
-    """For each strategy of a the spec that it produces, as a position in the ReshardTable of the tensor."""
-    target_specs: Ints
-    """For each strategy of b the spec that it reads."""
-    times: int
-    """How often per microbatch (2 where recomputation reads it again) or per iteration (1)."""
-    each_iteration: bool
-    stored: bool
-    """Whether it is a stored weight, its gradient or its update, which buckets gather and sum."""
-    launching: Floats | None = None
-    """Host seconds to launch its collectives in a microbatch, shape as `seconds`; None where launches take none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,22 +120,32 @@ class StageProblem:
         """When the tensors that the operators of the stage produce are alive."""
         return workspace_intervals(self.stage)
 
-    def at(self, *, inverse_b: float, memory_price: float, microbatches_held: int) -> ShardingProblem:
-        """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes)."""
+    def at(
+        self, *, inverse_b: float, memory_price: float, microbatches_held: int, kept: Sequence[Ints] | None = None
+    ) -> ShardingProblem:
+        """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes).
+
+        With `kept`, which has one entry for each node, only these strategies of it are in the problem.
+        """
 
         def scaled(edge: Edge) -> Floats:
-            costs = edge.seconds * (inverse_b if edge.each_iteration else edge.times)
-            costs[edge.seconds >= FORBIDDEN] = FORBIDDEN
+            seconds = edge.seconds if kept is None else edge.exposed.between(kept[edge.a], kept[edge.b])
+            costs = seconds * (inverse_b if edge.each_iteration else edge.times)
+            costs[seconds >= FORBIDDEN] = FORBIDDEN
             return costs
+
+        def priced(node: Node) -> Floats:
+            return (
+                node.microbatch_seconds
+                + inverse_b * node.iteration_seconds
+                + memory_price * (node.weight_bytes + microbatches_held * node.activation_bytes)
+            )
+
+        costs = [priced(n) for n in self.nodes]
 
         return ShardingProblem(
             name=f"layers {self.stage.first}–{self.stage.last} on {self.model.mesh}",
-            node_costs=tuple(
-                n.microbatch_seconds
-                + inverse_b * n.iteration_seconds
-                + memory_price * (n.weight_bytes + microbatches_held * n.activation_bytes)
-                for n in self.nodes
-            ),
+            node_costs=tuple(costs if kept is None else (c[k] for c, k in zip(costs, kept, strict=True))),
             edges=tuple((e.a, e.b) for e in self.edges),
             edge_costs=tuple(scaled(e) for e in self.edges),
         )
@@ -186,11 +175,11 @@ class StageProblem:
             float(n.microbatch_seconds[c]) for n, c in zip(self.nodes, choices, strict=True) if self.is_forward(n)
         )
         for e in self.edges:
-            seconds, in_forward = float(e.seconds[choices[e.a], choices[e.b]]) * e.times, self.is_forward_edge(e)
+            seconds, in_forward = e.exposed.at(choices[e.a], choices[e.b]) * e.times, self.is_forward_edge(e)
             edge_sum[e.each_iteration] += seconds
             forward += seconds * in_forward
-            if e.launching is not None:
-                launching[in_forward] += float(e.launching[choices[e.a], choices[e.b]])
+            if e.launches is not None:
+                launching[in_forward] += e.launches.at(choices[e.a], choices[e.b])
         for n, c in zip(self.nodes, choices, strict=True):
             if n.kind is NodeKind.OPERATOR and n.priced is not None and n.priced.launching is not None:
                 launching[self.is_forward(n)] += float(n.priced.launching[c])
@@ -239,7 +228,7 @@ class StageProblem:
     def leaving_seconds(self, tensor: int, spec: Spec) -> float:
         """Seconds to complete the pending sum of a tensor that leaves the stage in `spec`."""
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
-        return float(table.completion[table.index[spec]])
+        return float(table.completion(np.array([table.index[spec]]))[0])
 
     def _workspace(self, choices: tuple[int, ...]) -> float:
         graph = self.stage.layered.graph
@@ -293,6 +282,8 @@ class _Builder:
         """Tensor -> the node that produces it, and for each strategy of that node the spec of the tensor."""
         self.held = set(stage.held)
         self.overlap = Overlap(stage, model)
+        self.scaled: dict[tuple[int, float], Floats] = {}
+        """(id of seconds that the model keeps, factor) -> their product."""
 
     def add_node(
         self,
@@ -322,39 +313,73 @@ class _Builder:
         a, specs = self.producer[tensor]
         ends, subject = (self.nodes[a], self.nodes[b]), self.graph.tensors[tensor]
         stored = each_iteration or ends[0].kind is NodeKind.WEIGHT or ends[1].kind is NodeKind.ACCUMULATOR
-        priced = self.model.stored_resharding if stored else self.model.resharding
-        seconds = priced(subject, specs, targets)
-        if each_iteration and self.model.copies > 1:
-            seconds = seconds * self.model.copies
-        if self.overlap.hides:
-            edge = Resharding(subject, specs, targets, seconds, stored)
-            seconds = self.exposed_seconds(edge, ends, times, each_iteration)
+        edge = Resharding(subject, specs, targets, stored)
+        exposed = partial(self.exposed_seconds, edge, ends, times, each_iteration)
+        launching = None
+        if self.model.mesh.call_seconds and not each_iteration:
+            launching = partial(self.launching, edge, times / self.model.in_bucket(subject) if stored else times)
+        shape = len(specs), len(targets)
+        many = Pairs.are_many(shape)
         self.edges.append(
             Edge(
                 a=a,
                 b=b,
                 tensor=tensor,
-                seconds=seconds,
+                exposed=Pairs(shape, None, exposed) if many else Pairs.of(exposed()),
                 source_specs=specs,
                 target_specs=targets,
                 times=times,
                 each_iteration=each_iteration,
                 stored=stored,
-                launching=self.model.launching(subject, specs, targets)
-                * (times / self.model.in_bucket(subject) if stored else times)
-                if self.model.mesh.call_seconds and not each_iteration
-                else None,
+                launches=None
+                if launching is None
+                else Pairs(shape, None, launching)
+                if many
+                else Pairs.of(launching()),
             )
         )
 
-    def exposed_seconds(self, edge: Resharding, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
-        """The seconds of an edge that do not hide behind computation."""
+    def exposed_seconds(
+        self,
+        edge: Resharding,
+        ends: tuple[Node, Node],
+        times: int,
+        each_iteration: bool,
+        rows: Ints | None = None,
+        columns: Ints | None = None,
+    ) -> Floats:
+        """The seconds of an edge that do not hide behind computation: of all pairs of strategies, or of some."""
+        model = self.model
+        if rows is not None and columns is not None:
+            edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
+        priced = model.stored_resharding if edge.stored else model.resharding
+        seconds = priced(edge.tensor, edge.sources, edge.targets)
+        if each_iteration and model.copies > 1:
+            seconds = seconds * model.copies
+        if not self.overlap.hides:
+            return seconds
         if not each_iteration:
             operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
-            return self.overlap.beside(edge, operators, times)
+            return self.overlap.beside(edge, seconds, operators, times, model)
         if ends[0].kind is NodeKind.ACCUMULATOR:
-            return self.overlap.behind_backward(edge.seconds, ends[0].subject)
-        return edge.seconds
+            return self.overlap.behind_backward(seconds, ends[0].subject)
+        return seconds
+
+    def launching(
+        self, edge: Resharding, times: float, rows: Ints | None = None, columns: Ints | None = None
+    ) -> Floats:
+        """Host seconds to launch the collectives of an edge, as `exposed_seconds`."""
+        model = self.model
+        if rows is not None and columns is not None:
+            edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
+        seconds = model.launching(edge.tensor, edge.sources, edge.targets)
+        if rows is not None or times == 1:
+            return seconds * times if times != 1 else seconds
+        # Many edges share the seconds of their pairs, which the model keeps.
+        key = id(seconds), times
+        if key not in self.scaled:
+            self.scaled[key] = seconds * times
+        return self.scaled[key]
 
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
         """The legal specs of a tensor, as positions in its ReshardTable, and the bytes per device under each."""
@@ -413,8 +438,8 @@ class _Builder:
         activation = zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
-                leaving = self.model.reshard(self.graph.tensors[tensor]).completion
-                seconds = seconds + leaving[priced.output_specs[place]]
+                table = self.model.reshard(self.graph.tensors[tensor])
+                seconds = seconds + table.completion(priced.output_specs[place])
             if tensor in self.held:
                 activation = activation + priced.output_bytes[place]
         node = self.add_node(NodeKind.OPERATOR, index, seconds, activation=activation, priced=priced)

@@ -34,8 +34,8 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
             precision=tensors_of(request.precision),
             store=resources.store,
         )
-        # The batches have the requested precision and rematerialisation.
-        request = replace(request, model=batches)
+        # The batches have the requested precision, rematerialisation and sequence.
+        request = replace(request, model=batches, sequence=None)
     if request.global_batch is None:
         return _best_of_one_size(request, resources)
     return _best_of_one_batch(request, request.global_batch, resources)

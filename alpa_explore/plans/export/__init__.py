@@ -1,4 +1,14 @@
-"""A plan in the form of other tools: `torch_code` writes it as PyTorch DTensor placements.
+"""A plan in the form of other tools. `export(plan, target)` is the verb; a target is one file.
 
-An export reads a `PlanValue` and returns text. It imports `report` for names and phrases, never `file`.
+    degrees             plan -> degrees, batch, recomputation, …, and the limits of such a form; the first step of all
+    exported            what an export is: text, degrees and limits; the comment at the top of the text
+    megatron            a shell script for Megatron-LM (megatron_settings, megatron_model)
+    nemo                a Python config for Megatron-Bridge (megatron_settings)
+    torchtitan          a Python config (torch_schedules)
+    fsdp2               PyTorch code that trains (fsdp2_parts, fsdp2_code.txt, torch_schedules)
+    torch_code          the DTensor placements of all tensors, as the plan has them
+
+An export reads a `PlanValue` and returns text. It imports `report` for names and phrases, never `file`. The names of
+other tools are checked against tests/plans/export/names/, which says their versions. To add a target: a file with one
+function `PlanValue -> Exported`, its name in `export`, its names of arguments in the tests.
 """

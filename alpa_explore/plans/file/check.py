@@ -104,6 +104,9 @@ def _interleaved(runs: list[Any], stages: list[Any], num_layers: int, schedule: 
     yield from _layer_ranges("interleaved", runs, num_layers)
 
 
+_OF_EACH_LINE = ("collective_tensors", "collective_kinds", "collective_seconds")
+
+
 def _layer_ranges(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
     """Faults of stages whose layers should follow each other from the first layer to the last."""
     expected = 0
@@ -121,6 +124,9 @@ def _layer_ranges(name: str, stages: list[Any], num_layers: int) -> Iterator[str
                 yield f"{at}.operators[{place}].layer: {operator['layer']} is not in the stage"
             if operator.get("axis_seconds") and len(operator["axis_seconds"]) != axes:
                 yield f"{at}.operators[{place}].axis_seconds: logical mesh {mesh} has {axes} axes to share out"
+            for field in _OF_EACH_LINE:
+                if operator.get(field) and len(operator[field]) != len(operator["communication"]):
+                    yield f"{at}.operators[{place}].{field}: not one for each line of communication"
             for spec in (*operator["inputs"], operator["output"], *operator["outputs"]):
                 if any(letter.isdecimal() and int(letter) >= axes for letter in spec):
                     yield f"{at}.operators[{place}]: {spec} names an axis that logical mesh {mesh} has not"

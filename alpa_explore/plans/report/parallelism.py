@@ -1,14 +1,16 @@
-"""What a stage uses its mesh axes for, in the field's words: 'FSDP over axis 0 (8), tensor parallel over axis 1 (4)'.
+"""What a stage uses its mesh axes for: as values (`axis_uses`), and in words, as in 'FSDP over axis 0 (8)'.
 
 The search chooses a strategy for every operator and knows no such names. They are read from what it chose: the factor
 that most FLOPs of the forward products with weights divide along an axis, what attention divides there, and what of
-weights, gradients and optimizer state is stored in shards.
+weights, gradients and optimizer state is stored in shards. The exports make degrees of them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from alpa_explore import units
 from alpa_explore.plans.phrases import ranges
@@ -34,12 +36,44 @@ the products, heads and positions change places around it, outside the operator 
 _NORMS = ("norm",)
 _MOST = 0.95
 """Where a use has a smaller share of the FLOPs, the share is said."""
+_ZERO = {
+    0: "data parallel",
+    1: "data parallel (ZeRO-1)",
+    2: "data parallel (ZeRO-2)",
+    3: "FSDP (ZeRO-3)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisUse:
+    """What one mesh axis of more than one device is used for."""
+
+    axis: int
+    size: int
+    kind: Literal["data", "tensor", "context", "replicated"]
+    share: float
+    """Of the FLOPs of the forward products that divide the axis as its kind says, routed experts aside."""
+    zero: int = 0
+    """Of a data or context parallel axis the ZeRO stage: 1 optimizer state, 2 gradients too, 3 weights too."""
+    sequence: bool = False
+    """Whether norms divide the sequence over a tensor parallel axis (sequence parallelism)."""
+    experts: bool = False
+    """Whether its devices hold different experts (expert parallelism)."""
+    exchange: str = ""
+    """How the devices of a context parallel axis exchange keys and values: 'ring', 'all-gather' or 'Ulysses'."""
+    zigzag: bool = False
+
+
+def axis_uses(stage: PlanStage) -> tuple[AxisUse, ...]:
+    """The use of each mesh axis of more than one device, in order; empty for a plan without strategies."""
+    forward = [o for o in stage.operators if o.phase == "forward"]
+    sizes = axis_sizes(stage.logical_mesh)
+    return tuple(_use(stage, forward, axis, size) for axis, size in enumerate(sizes)) if forward else ()
 
 
 def parallelism(stage: PlanStage) -> tuple[str, ...]:
     """For each mesh axis of more than one device what it is used for; empty for a plan without strategies."""
-    forward = [o for o in stage.operators if o.phase == "forward"]
-    return tuple(_use(stage, forward, axis) for axis in range(len(axis_sizes(stage.logical_mesh)))) if forward else ()
+    return tuple(map(use_phrase, axis_uses(stage)))
 
 
 def parallelism_lines(plan: PlanValue) -> tuple[str, ...]:
@@ -60,22 +94,50 @@ def parallelism_lines(plan: PlanValue) -> tuple[str, ...]:
     return tuple(f"stage{'s' * (len(s) > 1)} {ranges(s)}: {text}" for text, s in stages_of.items())
 
 
-def _use(stage: PlanStage, forward: Sequence[PlanOperator], axis: int) -> str:
+def use_phrase(use: AxisUse) -> str:
+    """'tensor parallel with sequence', 'FSDP (ZeRO-3) and expert parallel', 'data parallel (80 % of the FLOPs)'."""
+    if use.kind == "context":
+        text = f"context parallel ({use.exchange}{', zig-zag' * use.zigzag})"
+        text += " and FSDP (ZeRO-3)" * (use.zero == 3)
+    elif use.kind == "data":
+        text = _ZERO[use.zero]
+    elif use.kind == "tensor":
+        text = "tensor parallel" + " with sequence" * use.sequence
+    else:
+        text = "replicated"
+    if use.experts:
+        return f"{text} and expert parallel"
+    return text if use.share >= _MOST else f"{text} ({units.percent(use.share)} of the FLOPs)"
+
+
+def _axes(axes: Sequence[int]) -> str:
+    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {' and '.join(map(str, axes))}"
+
+
+def _use(stage: PlanStage, forward: Sequence[PlanOperator], axis: int, size: int) -> AxisUse:
     shares = _shares([o for o in forward if o.op.startswith(_PRODUCTS)], axis)
     dense = {use: share for use, share in shares.items() if use != _EXPERTS}
     use = max(dense or {_NOTHING: 1.0}, key=lambda name: dense.get(name, 0.0))
+    share, experts = shares.get(use, 1.0), bool(shares.get(_EXPERTS))
+    if experts:
+        share /= sum(dense.values()) or 1.0
     if use == _TOKENS:
-        text = _of_tokens(stage, forward, axis)
-    elif use == _WEIGHTS:
+        exchange, zigzag = _exchange(forward, axis)
+        return AxisUse(
+            axis=axis,
+            size=size,
+            kind="context" if exchange else "data",
+            share=share,
+            zero=_zero_stage(stage, axis),
+            experts=experts,
+            exchange=exchange,
+            zigzag=zigzag,
+        )
+    if use == _WEIGHTS:
         norms = _shares([o for o in forward if any(word in o.op for word in _NORMS)], axis)
-        text = "tensor parallel" + (" with sequence" if norms.get(_NOTHING, 0.0) < 0.5 and norms else "")
-    else:
-        text = "replicated"
-    if shares.get(_EXPERTS):
-        text += " and expert parallel"
-    elif shares.get(use, 1.0) < _MOST:
-        text += f" ({units.percent(shares[use])} of the FLOPs)"
-    return text
+        sequence = bool(norms) and norms.get(_NOTHING, 0.0) < 0.5
+        return AxisUse(axis=axis, size=size, kind="tensor", share=share, sequence=sequence, experts=experts)
+    return AxisUse(axis=axis, size=size, kind="replicated", share=share, experts=experts)
 
 
 def _shares(operators: Iterable[PlanOperator], axis: int) -> dict[str, float]:
@@ -93,32 +155,30 @@ def _factor(operator: PlanOperator, axis: int) -> str:
     return factors[axis] if axis < len(factors) else "-"
 
 
-def _of_tokens(stage: PlanStage, forward: Sequence[PlanOperator], axis: int) -> str:
-    """The name of an axis along which tokens are divided: those of a sample among devices, or samples."""
-    factors = {_factor(o, axis) for o in forward if o.op.startswith("alpa_explore.attention.")}
-    stored = {role: _stored_share(stage, role, axis) for role in ("weight", "accumulator")}
-    for factor in sorted(factors):
+def _exchange(forward: Sequence[PlanOperator], axis: int) -> tuple[str, bool]:
+    """How attention divides the tokens of a sample along an axis, and whether in zig-zag order; '' where it divides
+    samples."""
+    for factor in sorted({_factor(o, axis) for o in forward if o.op.startswith("alpa_explore.attention.")}):
         for start, name in _CONTEXT.items():
             if factor.startswith(start):
-                text = f"context parallel ({name}{', zig-zag' if factor.endswith('zigzag') else ''})"
-                return text + (" and FSDP (ZeRO-3)" if stored["weight"] > 0.5 else "")
-    if stored["weight"] > 0.5:
-        return "FSDP (ZeRO-3)"
-    if stored["accumulator"] > 0.5:
-        return "data parallel (ZeRO-2)"
+                return name, factor.endswith("zigzag")
+    return "", False
+
+
+def _zero_stage(stage: PlanStage, axis: int) -> int:
+    if _stored_share(stage, "weight", axis) > 0.5:
+        return 3
+    if _stored_share(stage, "accumulator", axis) > 0.5:
+        return 2
     updates = [o for o in stage.operators if o.phase == "update"]
     divided = sum(o.optimizer_bytes for o in updates if _divides(o.output, axis))
-    return "data parallel" + (" (ZeRO-1)" if divided > 0.5 * sum(o.optimizer_bytes for o in updates) else "")
+    return int(divided > 0.5 * sum(o.optimizer_bytes for o in updates))
 
 
 def _stored_share(stage: PlanStage, role: str, axis: int) -> float:
     """The share of the weights that are stored in shards along an axis, by number: a file has no sizes of them."""
     specs = [t.spec for t in stage.tensors if t.role == role and read_spec(t.spec).dims]
     return sum(_divides(spec, axis) for spec in specs) / len(specs) if specs else 0.0
-
-
-def _axes(axes: Sequence[int]) -> str:
-    return f"axis {axes[0]}" if len(axes) == 1 else f"axes {' and '.join(map(str, axes))}"
 
 
 def _divides(spec: str, axis: int) -> bool:

@@ -30,6 +30,8 @@ _HEADINGS = {
     "waiting_seconds": "(B−1)·t_max",
     "memory_fraction": "of memory",
     "with_enough_mfu": "MFU ≥ 15 %",
+    "place": "cluster",
+    "mfu_fraction": "MFU",
     "their_error_fraction": "error of these",
 }
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}

@@ -61,6 +61,7 @@ class LocalRanks:
 
     def __init__(self, folder: Path, world: int) -> None:
         self.folder = folder
+        self._killed = False
         meet = f"file:{folder / 'job' / 'store'}"
         with (folder / "agent-0.log").open("wb") as log:
             self._agent = subprocess.Popen(
@@ -78,6 +79,8 @@ class LocalRanks:
             return None
         if self._agent.stdin is not None:
             self._agent.stdin.close()
+        if self._killed:
+            return {"state": "stopped"}
         return agent_outcome(self.folder, 0, self._agent.returncode)
 
     def stop(self) -> None:
@@ -86,7 +89,8 @@ class LocalRanks:
             self._agent.stdin.close()
             try:
                 self._agent.wait(tuning.STOP_SECONDS)
-            except subprocess.TimeoutExpired:
+            except subprocess.TimeoutExpired:  # the agent does not read its standard input yet
+                self._killed = True
                 os.killpg(self._agent.pid, signal.SIGKILL)
                 self._agent.wait()
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import torch
 
@@ -40,34 +41,60 @@ def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGr
     assert 0 < low.samples < high.samples, "two captures at different sizes, the smaller one first"
     if samples in (low.samples, high.samples):
         return low if samples == low.samples else high
-    line = _Line(low.samples, high.samples, samples)
-    _check_structure(low, high)
-    tensors = tuple(_tensor(line, a, b) for a, b in zip(low.tensors, high.tensors, strict=True))
-    moved = {t.index for t, a in zip(tensors, low.tensors, strict=True) if t.shape != a.shape}
+    return resized((low, high), _Line(low.samples, high.samples, samples), samples)
+
+
+OPTIMIZER = "optimizer."
+"""How the kinds of update operators begin (`tracing.optimizers`)."""
+
+
+class SizeRule(Protocol):
+    """How a size follows from those of some captures."""
+
+    def at(self, sizes: tuple[int, ...], where: str) -> int:
+        """The size, from that of each capture. BatchError where it does not follow."""
+
+    def error(self, reason: str) -> BatchError:
+        """Why the graph does not follow from the captures."""
+
+
+def resized(captures: Sequence[TrainingGraph], rule: SizeRule, samples: int) -> TrainingGraph:
+    """The graph whose every size follows by `rule` from those of `captures`, which differ in sizes alone."""
+    first = captures[0]
+    for other in captures[1:]:
+        _check_structure(first, other)
+    tensors = tuple(_tensor(rule, alike) for alike in zip(*(graph.tensors for graph in captures), strict=True))
+    moved = {t.index for t, a in zip(tensors, first.tensors, strict=True) if t.shape != a.shape}
     counter = _Counter(tensors)
     operators = []
-    for a, b in zip(low.operators, high.operators, strict=True):
-        if a.arguments == b.arguments and a.keywords == b.keywords and moved.isdisjoint((*a.inputs, *a.outputs)):
+    for alike in zip(*(graph.operators for graph in captures), strict=True):
+        a = alike[0]
+        same = all(o.arguments == a.arguments and o.keywords == a.keywords for o in alike)
+        if same and moved.isdisjoint((*a.inputs, *a.outputs)):
             operators.append(a)
             continue
-        pairs = zip(a.keywords, b.keywords, strict=True)
-        resized = replace(
+        keywords = zip(*(o.keywords for o in alike), strict=True)
+        operator = replace(
             a,
-            arguments=tuple(_argument(line, x, y, a) for x, y in zip(a.arguments, b.arguments, strict=True)),
-            keywords=tuple((name, _argument(line, x, y, a)) for (name, x), (_, y) in pairs),
+            arguments=tuple(_argument(rule, x, a) for x in zip(*(o.arguments for o in alike), strict=True)),
+            keywords=tuple((same[0][0], _argument(rule, tuple(x for _, x in same), a)) for same in keywords),
         )
         if a.kind in SAME_IF_SAME_SHAPE:
-            kept = [t[a.inputs[0]].shape == t[a.outputs[0]].shape for t in (low.tensors, tensors)]
+            kept = [t[a.inputs[0]].shape == t[a.outputs[0]].shape for t in (first.tensors, tensors)]
             if kept[0] != kept[1]:
-                raise _batch_error(line, f"{a.name} ({a.kind}) would change nothing, or no longer do so")
-        flops, size = counter(resized, line)
-        operators.append(replace(resized, flops=flops, bytes_accessed=size))
+                raise rule.error(f"{a.name} ({a.kind}) would change nothing, or no longer do so")
+        if a.kind.startswith(OPTIMIZER):  # keeps state between steps, and costs the same for every element
+            old, new = first.tensors[a.outputs[0]].elements, tensors[a.outputs[0]].elements
+            flops, size = a.flops * new // old, a.bytes_accessed * new // old
+        else:
+            flops, size = counter(operator, rule)
+        operators.append(replace(operator, flops=flops, bytes_accessed=size))
     graph = replace(
-        low,
+        first,
         tensors=tensors,
         operators=tuple(operators),
         samples=samples,
-        tokens=line.at(low.tokens, high.tokens, "the number of tokens"),
+        tokens=rule.at(tuple(graph.tokens for graph in captures), "the number of tokens"),
     )
     return verify(graph)
 
@@ -80,23 +107,23 @@ class _Line:
     high: int
     samples: int
 
-    def at(self, a: int, b: int, where: str) -> int:
+    def at(self, sizes: tuple[int, ...], where: str) -> int:
+        a, b = sizes
         if a == b:
             return a
         value = a + Fraction(b - a, self.high - self.low) * (self.samples - self.low)
         if value.denominator != 1 or value < 1:
-            raise _batch_error(self, f"{where} is {a} and {b} there, and would be {float(value):g}")
+            raise self.error(f"{where} is {a} and {b} there, and would be {float(value):g}")
         if value == 1:
-            raise _batch_error(self, f"{where} would be 1, which torch treats specially")
+            raise self.error(f"{where} would be 1, which torch treats specially")
         return int(value)
 
-
-def _batch_error(line: _Line, reason: str) -> BatchError:
-    return BatchError(
-        f"The graph at {line.samples} samples does not follow from captures at {line.low} and {line.high}",
-        found=reason,
-        remedy=f"Capture the model at {line.samples} samples.",
-    )
+    def error(self, reason: str) -> BatchError:
+        return BatchError(
+            f"The graph at {self.samples} samples does not follow from captures at {self.low} and {self.high}",
+            found=reason,
+            remedy=f"Capture the model at {self.samples} samples.",
+        )
 
 
 def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
@@ -129,22 +156,25 @@ def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
         )
 
 
-def _tensor(line: _Line, a: Tensor, b: Tensor) -> Tensor:
-    if a.shape == b.shape:
-        return a
-    where = f"a dim of {a.name}"
-    return replace(a, shape=tuple(line.at(x, y, where) for x, y in zip(a.shape, b.shape, strict=True)))
+def _tensor(rule: SizeRule, alike: tuple[Tensor, ...]) -> Tensor:
+    first = alike[0]
+    if all(tensor.shape == first.shape for tensor in alike):
+        return first
+    where = f"a dim of {first.name}"
+    return replace(first, shape=tuple(rule.at(sizes, where) for sizes in zip(*(t.shape for t in alike), strict=True)))
 
 
-def _argument(line: _Line, a: Argument, b: Argument, operator: Operator) -> Argument:
-    where = f"an argument of {operator.name} ({operator.kind})"
-    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return tuple(_argument(line, x, y, operator) for x, y in zip(a, b, strict=True))
-    if type(a) is type(b) and (a == b or (a != a and b != b)):
-        return a
-    if type(a) is int and type(b) is int:
-        return line.at(a, b, where)
-    raise _batch_error(line, f"{where} is {a!r:.40} and {b!r:.40} there, and is not a size")
+def _argument(rule: SizeRule, values: tuple[Argument, ...], operator: Operator) -> Argument:
+    first, where = values[0], f"an argument of {operator.name} ({operator.kind})"
+    parts = [value for value in values if isinstance(value, tuple)]
+    if len(parts) == len(values) and len({len(part) for part in parts}) == 1:
+        return tuple(_argument(rule, alike, operator) for alike in zip(*parts, strict=True))
+    if all(type(value) is type(first) and (value == first or (value != value and first != first)) for value in values):
+        return first
+    sizes = tuple(value for value in values if type(value) is int)
+    if len(sizes) == len(values):
+        return rule.at(sizes, where)
+    raise rule.error(f"{where} is {' and '.join(f'{value!r:.40}' for value in values)} there, and is not a size")
 
 
 class _Counter:
@@ -154,14 +184,14 @@ class _Counter:
         self.tensors = tensors
         self._counts: dict[object, tuple[int, int]] = {}
 
-    def __call__(self, operator: Operator, line: _Line) -> tuple[int, int]:
+    def __call__(self, operator: Operator, rule: SizeRule) -> tuple[int, int]:
         """(FLOPs, bytes); BatchError when the operator does not return the assumed shapes."""
         key = operator_signature(operator, self.tensors)
         if key not in self._counts:
-            self._counts[key] = self._run(operator, line)
+            self._counts[key] = self._run(operator, rule)
         return self._counts[key]
 
-    def _run(self, operator: Operator, line: _Line) -> tuple[int, int]:
+    def _run(self, operator: Operator, rule: SizeRule) -> tuple[int, int]:
         read, made = [[self.tensors[t] for t in side] for side in (operator.inputs, operator.outputs)]
         assert not any(isinstance(a, Ref) and a.tensor not in operator.inputs for a in operator.arguments)
         values = {
@@ -171,10 +201,10 @@ class _Counter:
         try:
             outputs = run_operator(operator, values, "meta")
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-            raise _batch_error(line, f"{where} rejects its arguments: {str(error).splitlines()[0]}") from error
+            raise rule.error(f"{where} rejects its arguments: {str(error).splitlines()[0]}") from error
         for tensor, output in zip(made, outputs, strict=True):
             if tuple(output.shape) != tensor.shape:
-                raise _batch_error(line, f"{where} returns {list(output.shape)}, not {list(tensor.shape)}")
+                raise rule.error(f"{where} returns {list(output.shape)}, not {list(tensor.shape)}")
         flops = operator_flops(
             operator.kind, read, made, operator.arguments, [to_torch(a, values) for a in operator.arguments], outputs
         )

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
-from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
+from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+from alpa_explore.validation.runs.architecture import decoder_of, kind_of
 from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
 from alpa_explore.validation.runs.known_models import known_model
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults

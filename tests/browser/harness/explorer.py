@@ -17,11 +17,21 @@ explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
 
 
 def first_explorer(page: GuardedPage) -> Locator:
-    """The first explorer of the page, once it has a plan and its visible figure is drawn."""
+    """The first explorer of the page, once it has a plan and its visible figure is drawn: that of the tab that was
+    chosen, in place of the overview that of Layers."""
     explorer = page.page.locator(".alpa-explorer").first
     explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
+    leave_overview(explorer)
     page.figure(explorer.locator(".alpa-panel:visible"))
     return explorer
+
+
+def leave_overview(explorer: Locator, title: str = "Layers") -> None:
+    """Select a tab with a figure of plotly in place of the overview, if that is what is shown."""
+    explorer.locator('[role="tab"]').first.wait_for()
+    if is_chosen(explorer, "Overview"):
+        tab(explorer, title).click()
+        explorer.locator(f".alpa-panel-{title.lower()}:visible").wait_for()
 
 
 def type_number(explorer: Locator, name: str, text: str, key: str = "Enter") -> Locator:
@@ -48,7 +58,42 @@ def slider(explorer: Locator, name: str) -> Locator:
 
 
 def tab(explorer: Locator, title: str) -> Locator:
-    return explorer.get_by_role("tab", name=title, exact=True)
+    """The tab with this title. One in a group is there once its group was selected, which this does."""
+    group = explorer.locator(".alpa-tabs-groups").get_by_role("tab").and_(_standing_for(explorer, title))
+    in_group = explorer.locator(".alpa-tabs-views").get_by_role("tab").and_(_standing_for(explorer, title))
+    group.wait_for()
+    if group.get_attribute("data-titles") == title:
+        return group
+    if group.get_attribute("aria-selected") != "true":
+        group.click()
+    return in_group
+
+
+def tab_titles(explorer: Locator) -> list[str]:
+    """The titles of all tabs, in order."""
+    listed = (
+        explorer.locator(".alpa-tabs-groups")
+        .get_by_role("tab")
+        .evaluate_all("(tabs) => tabs.map((t) => t.dataset.titles)")
+    )
+    return [title for titles in listed for title in titles.split("|")]
+
+
+def figure_tabs(explorer: Locator) -> list[str]:
+    """Those with a figure of plotly."""
+    return [title for title in tab_titles(explorer) if title not in ("Overview", "What-ifs")]
+
+
+def is_chosen(explorer: Locator, title: str) -> bool:
+    """Whether the tab with this title is selected; selects nothing."""
+    chosen = explorer.locator('[role="tab"][aria-selected="true"]:visible').and_(_standing_for(explorer, title))
+    return chosen.count() > 0 and chosen.last.get_attribute("data-titles") == title
+
+
+def _standing_for(explorer: Locator, title: str) -> Locator:
+    """Tabs that stand for this title, alone or with others."""
+    forms = (f'="{title}"', f'^="{title}|"', f'$="|{title}"', f'*="|{title}|"')
+    return explorer.locator(", ".join(f"[data-titles{form}]" for form in forms))
 
 
 def seen_figure(page: GuardedPage, explorer: Locator) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def is_local(url: str) -> bool:
     if parts.scheme in LOCAL_SCHEMES:
         return True
     host = parts.hostname or ""
-    if host == "localhost":
+    if host == "localhost" or (parts.scheme == "file" and not host):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

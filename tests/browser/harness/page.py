@@ -11,9 +11,11 @@ from playwright.sync_api import Locator, Page
 from tests.browser.harness.guard import Guard
 from tests.browser.harness.server import AppServer, LabServer
 
-START_SECONDS = 60.0
-RUN_SECONDS = 120.0
-FIGURE_SECONDS = 60.0
+START_SECONDS = 120.0
+RUN_SECONDS = 240.0
+FIGURE_SECONDS = 120.0
+WAIT_SECONDS = 60.0
+"""Limits for a slow machine; a test that passes waits for none of them."""
 PLOT = ".js-plotly-plot"
 
 # Cells are read from Lab's own model: the DOM holds only the cells on screen.
@@ -58,7 +60,7 @@ class GuardedPage:
         figure: dict[str, Any] = plot.evaluate(_FIGURE)
         return figure
 
-    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
         """Poll until `holds()`; AssertionError with `what` on a timeout."""
         deadline = time.monotonic() + seconds
         while not holds():

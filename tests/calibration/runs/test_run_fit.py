@@ -23,8 +23,8 @@ from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cluster.software_profiles import software_names
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import predict_rows
-from alpa_explore.validation.pricing import LayoutPricer
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
@@ -194,7 +194,7 @@ def test_values_are_written_into_files_that_keep_everything_else(tmp_path: Path)
     presets, profiles = tmp_path / "presets", tmp_path / "profiles"
     for folder, package in ((presets, "presets"), (profiles, "software_profiles")):
         folder.mkdir()
-        for path in (Path(load_preset.__code__.co_filename).parents[1] / package).glob("*.json"):
+        for path in (Path(load_preset.__wrapped__.__code__.co_filename).parents[1] / package).glob("*.json"):
             (folder / path.name).write_bytes(path.read_bytes())
     before = json.loads((presets / "gb300.json").read_text())
     values = {"b300.matmul_efficiency": 0.612345, "b300.low_precision_share": 0.5, "megatron.exposed_share": 0.25}

@@ -44,12 +44,21 @@ def test_each_mark_is_at_the_figures_of_its_plan_and_has_its_index() -> None:
     assert (list(star.y), list(star.customdata)) == ([PLAN.samples_per_second], ["plan:2"])
 
 
+def test_the_label_of_the_star_begins_where_its_tips_end() -> None:
+    figure = search_figure(PLAN, tried=[PLAN])
+    star, label = trace_of(figure, "this plan"), trace_of(figure, "label of this plan")
+    assert (list(label.x), list(label.y), list(label.text)) == (list(star.x), list(star.y), ["this plan"])
+    tips, written = 1.4 * star.marker.size / 2, label.marker.size / 2 / 0.8 + 1  # as plotly draws and writes
+    assert written > tips + 2
+
+
 def test_nearly_equal_plans_are_one_mark_with_their_number() -> None:
     near = [with_figures(1000, 4_000_000), with_figures(1001, 4_001_000), with_figures(1002, 4_000_500)]
     far = with_figures(700, 9_000_000)
     figure = search_figure(near[1], tried=[*near, far])
     marks = trace_of(figure, "plans of the planner")
-    assert list(marks.text) == ["this plan and 2 more", ""]
+    assert list(trace_of(figure, "label of this plan").text) == ["this plan and 2 more"]
+    assert list(marks.text) == ["", ""]
     assert list(marks.customdata) == ["plan:1", "plan:3"], "the plan on screen keeps its own place"
     assert "within" not in marks.hovertext[0]
     assert "nearly equal to it" in marks.hovertext[0]

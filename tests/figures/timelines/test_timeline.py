@@ -131,6 +131,17 @@ def test_the_parts_have_one_scale_and_the_overview_frames_them() -> None:
     assert last - first == pytest.approx(shown * (1 + 2 * tuning.TIMELINE_GAP_SHARE), rel=1e-4)
 
 
+def test_what_is_left_out_is_written_beside_the_tasks_and_not_across_the_memory() -> None:
+    layout = timeline_figure(example_plan(num_microbatches=128)).layout
+    gaps = [note for note in layout.annotations if note.text.startswith("…")]
+    assert len(gaps) == 2
+    low, high = layout.yaxis.domain
+    plot = layout.height - layout.margin.t - layout.margin.b
+    for note in gaps:
+        half = 3.5 * len(note.text) / plot  # of letters of 12 pixels, turned
+        assert low < note.y - half < note.y + half < high, note.text
+
+
 def test_a_short_iteration_is_shown_whole_and_without_an_overview() -> None:
     figure = timeline_figure(example_plan(num_microbatches=8))
     assert traces(figure, "overview") == []

@@ -8,8 +8,8 @@ import pytest
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.anytime.anneal import anneal_within
-from alpa_explore.intra_op.anytime.anneal_kernels import put
 from alpa_explore.intra_op.anytime.condense import condense
+from alpa_explore.intra_op.anytime.profile_kernels import hold
 from alpa_explore.intra_op.anytime.segments import segments
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.memory.price_search import price_search
@@ -103,12 +103,15 @@ def test_the_profile_of_the_kernels_is_what_the_limit_says():
         choices = np.zeros(5, dtype=np.int64)
         profile = held.profile(choices)
         for v in [*range(5), *range(5)]:
-            put(held.usage, profile, choices, v, int(rng.integers(sizes[v])))
+            new = int(rng.integers(sizes[v]))
+            hold(held.usage, profile, v, int(choices[v]), new)
+            choices[v] = new
             assert (profile[2].max() <= 0) == (peak(items, choices) <= memory.limit)
             if profile[2].max() > 0:
                 assert profile[2].max() == pytest.approx(peak(items, choices) - memory.limit)
 
 
+@pytest.mark.slow
 def test_annealing_finds_the_optimum_of_brute_force():
     rng = np.random.default_rng(8)
     found = 0
@@ -170,9 +173,11 @@ def load_kernels(problem, memory):
     price_search(problem, memory, time.perf_counter())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, 4.0])
 def test_the_time_limit_is_kept_on_a_large_problem(seconds):
-    problem, items = large_case(1)
+    # In one second under load, less can be prepared.
+    problem, items = large_case(1, nodes=1500 if seconds > 1 else 400)
     free = MemoryLimit.of(items, 1e12)
     limit = 1.1 * free.least_peak() + 3000.0
     memory = MemoryLimit.of(items, limit)
@@ -185,6 +190,7 @@ def test_the_time_limit_is_kept_on_a_large_problem(seconds):
     assert 0 <= solution.bound <= solution.objective == problem.evaluate(solution.choices)
 
 
+@pytest.mark.slow
 def test_a_limit_that_was_not_reached_names_the_least_usage_found():
     # Two strategies of every node hold 1 at either of two times: each half of the nodes fits, all of them cannot.
     problem, _ = large_case(2, nodes=400)

@@ -13,9 +13,7 @@ from tests.intra_op.stages import block_of, chain, on_mesh, whole
     ("stage", "shape", "share"),
     [
         pytest.param(lambda: whole(chain(3)), (2, 2), 0.15, id="chain, little"),
-        pytest.param(lambda: whole(chain(3)), (2, 2), 0.6, id="chain"),
         pytest.param(lambda: block_of("gpt-tiny", 4), (2, 4), 0.15, id="gpt-tiny, little"),
-        pytest.param(lambda: block_of("gpt-tiny", 4), (2, 4), 0.6, id="gpt-tiny"),
         # With 0.15, HiGHS takes minutes.
         pytest.param(lambda: block_of("moe-tiny", 4), (2, 2), 0.6, id="moe-tiny"),
     ],

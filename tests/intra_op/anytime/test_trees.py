@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.anytime.segments import segments
-from alpa_explore.intra_op.anytime.tree_kernels import anneal_trees, grow
-from alpa_explore.intra_op.bounds.messages import flatten
+from alpa_explore.intra_op.anytime.graph import graph_of
+from alpa_explore.intra_op.anytime.tree_kernels import grow
+from alpa_explore.intra_op.anytime.walk import Ground, Walk
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from tests.intra_op.anytime.test_anytime import legal_choices, random_case
@@ -27,15 +27,16 @@ def test_what_grows_is_a_tree_that_the_graph_has_no_other_edge_in():
         movable[0] = True
         tree, link, parent = (np.zeros(9, dtype=np.int64) for _ in range(3))
         touching, ends, ends_of = (np.zeros(n, dtype=np.int64) for n in (12, 72, 72))
-        flat = flatten(problem, math.inf)
-        count = grow(flat, movable, 0, 9, tree, link, parent, touching, ends, ends_of, state(seed))
+        graph = graph_of(problem, math.inf)
+        count = grow(graph, movable, 0, 9, tree, link, parent, touching, ends, ends_of, state(seed))
         nodes = tree[:count].tolist()
         assert len(set(nodes)) == count
         assert movable[nodes].all()
-        inside = [e for e, (a, b) in enumerate(problem.edges) if a in nodes and b in nodes]
-        linked = [int(flat[7][q]) for q in link[1:count]]
-        assert sorted(linked) == inside
-        assert all({nodes[k], nodes[parent[k]]} == set(problem.edges[flat[7][link[k]]]) for k in range(1, count))
+        inside = [{a, b} for a, b in problem.edges if a in nodes and b in nodes]
+        assert len(inside) == count - 1
+        assert all({nodes[k], nodes[parent[k]]} in inside for k in range(1, count))
+        assert all(graph[3][link[k]] == nodes[k] for k in range(1, count))
+        assert all(graph[2][nodes[parent[k]]] <= link[k] < graph[2][nodes[parent[k]] + 1] for k in range(1, count))
         assert not touching.any()
         sizes.add(count)
     assert max(sizes) > 4
@@ -64,27 +65,15 @@ def test_without_noise_a_tree_takes_its_best_choice_or_one_that_keeps_the_limit(
         items = [Item(node=v, start=v // 2, end=v // 2 + 2, usage=rng.integers(0, 9, sizes[v]) * 1.0) for v in range(7)]
         peaks = {c: MemoryLimit.of(items, 1.0).peak(c) for c in legal_choices(problem)}
         memory = MemoryLimit.of(items, sorted(peaks.values())[len(peaks) // 4])
-        within = segments(memory, sizes)
         start = min(peaks, key=peaks.__getitem__)
-        choices = np.array(start, dtype=np.int64)
-        profile = within.profile(choices)
-        anneal_trees(
-            flatten(problem, math.inf),
-            within.usage,
-            profile,
-            choices,
-            np.arange(7),
-            1e-12,
-            0.0 if limited else math.inf,
-            600,
-            7,
-            3,
-            20,
-            state(case),
-        )
-        found = tuple(choices.tolist())
-        assert profile[2].max() == pytest.approx(within.profile(choices)[2].max())
+        walk = Walk(Ground.of(problem, memory), np.array(start, dtype=np.int64), seed=case)
+        walk.price(np.zeros(len(walk.rooms)))
+        walk.weigh()
+        walk.trees(600, 1e-12, 0.0 if limited else math.inf)
+        found = tuple(walk.choices.tolist())
         if limited:
+            kept_up = walk.above()
+            assert kept_up == pytest.approx(walk.weigh())
             assert memory.allows(found)
             assert problem.evaluate(found) <= problem.evaluate(start)
             moved += found != start

@@ -185,6 +185,17 @@ def test_ranges_with_too_wide_a_block_are_left_out_and_the_others_are_composed()
         assert best.cost == pytest.approx(solve(problem).objective, rel=1e-9)
 
 
+def test_a_range_in_which_no_choice_is_legal_has_none_and_hinders_no_other() -> None:
+    graph: TrainingGraph = microbatch_graph("mlp-tiny", 4)
+    pinned = next(o.name for o in graph.forward_operators if "mm" in o.kind)
+    layers = cluster_operators(graph, 2, delta=2.0).layer_of_forward
+    chain = chain_of(assign_layers(graph, layers, None, constraints_of({pinned: "S1R"}, None)))
+    composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))  # a mesh without a second axis
+    ranges = [(0, 0), (0, 1), (1, 1)]
+    for solved in composer.solve(ranges, [Price(0.25, 0.0, 1), Price(0.5, 0.0, 1)]):
+        assert [r for r in ranges if solved[r] is not None] == [(1, 1)]
+
+
 def test_where_a_layer_ends_inside_a_block_the_chain_is_still_cut_where_one_tensor_passes() -> None:
     graph: TrainingGraph = microbatch_graph("gpt-tiny", 4)
     inside = [i for i, operator in enumerate(graph.forward_operators) if "gelu" in operator.kind]
@@ -229,6 +240,7 @@ def rotary(folder: Path) -> Chain:
     return chain_of(assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward))
 
 
+@pytest.mark.slow
 def test_rotary_tables_neither_break_a_chain_nor_hinder_cuts_inside_layers(tmp_path: Path) -> None:
     chain = rotary(tmp_path)
     names = {chain.layered.graph.operators[o].name.split("_")[0] for o in chain.layered.tables}
@@ -237,6 +249,7 @@ def test_rotary_tables_neither_break_a_chain_nor_hinder_cuts_inside_layers(tmp_p
     assert len(chain.parts(2, 2)) >= 4, "two blocks of attention and two MLPs"
 
 
+@pytest.mark.slow
 def test_ranges_with_the_layer_that_computes_rotary_tables_cost_what_a_separate_solve_finds(tmp_path: Path) -> None:
     chain, model, price = rotary(tmp_path), on((2, 2)), Price(0.25, 0.0, 1)
     stage_of = slice_stages(chain.layered)

@@ -28,6 +28,7 @@ CASES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "share", "most_ranges"), CASES, ids=str)
 def test_the_optimum_within_memory_lies_between_the_bound_and_the_choice(
     name: str, share: float, most_ranges: int

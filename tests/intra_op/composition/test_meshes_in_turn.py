@@ -38,7 +38,7 @@ def run(*meshes):
 
 @pytest.mark.slow
 def test_the_order_of_meshes_does_not_matter():
-    alone = [line for mesh in ("2x4", "1x4", "2x2") for line in run(mesh)]
-    assert len(set(alone)) == 3
-    assert run("2x4", "1x4", "2x2") == alone
-    assert run("2x2", "1x4", "2x4") == alone[::-1]
+    alone = [line for mesh in ("2x4", "1x4") for line in run(mesh)]
+    assert len(set(alone)) == 2
+    assert run("2x4", "1x4") == alone
+    assert run("1x4", "2x4") == alone[::-1]

@@ -25,6 +25,7 @@ def comparison(instance):
     return compare_solvers(instance)
 
 
+@pytest.mark.slow
 def test_every_formulation_has_a_row_priced_by_the_exact_costs(comparison):
     assert [row.solver for row in comparison.rows] == list(FORMULATIONS)
     assert comparison.proven
@@ -71,6 +72,7 @@ def test_bad_requests_are_refused(instance):
         compare_solvers(dataclasses.replace(instance, mesh=LogicalMesh((), (), ())))
 
 
+@pytest.mark.slow
 def test_the_rows_so_far_are_reported_and_kept_when_it_is_cancelled(instance):
     cancel, parts = threading.Event(), []
 

@@ -56,6 +56,7 @@ def test_on_one_axis_the_linear_costs_are_the_exact_ones(chains, seed):
     assert solve(problem).objective <= exact <= (1 + 2 * FACTOR_GAP) * solve(problem).objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 2), (8, 8)])
 def test_a_transformer_block_is_near_the_optimum_with_an_eighth_of_the_variables(tiny_block, shape):
     answer, problem = check(tiny_block, shape, 1 / 8)
@@ -96,22 +97,22 @@ def test_a_time_limit_that_is_too_short_still_gives_every_node_a_strategy(tiny_b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1])
 def test_three_equal_axes_are_solved_too(chains, seed):
     # Equal axes may be exchanged, which makes the search long.
     check(chains[seed], (2, 2, 2), 1 / 8, unpolished_gap=0.25)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_microbatches", [8, 32, 128])
-@pytest.mark.parametrize("shape", [(16, 8), (8, 8), (4, 2), (8, 4, 4)])
+@pytest.mark.parametrize(("shape", "num_microbatches"), [((16, 8), 8), ((8, 8), 32), ((4, 2), 128), ((8, 4, 4), 32)])
 def test_a_block_of_gpt_is_within_5_percent_by_the_linear_costs_alone(shape, num_microbatches):
     answer, problem = check(block_of("gpt-1.3b", num_microbatches), shape, 1 / num_microbatches)
     assert answer.variables < problem.variables / (60 if len(shape) == 3 else 7)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["moe-1.3b", "wide-resnet-1b", "mlp-tiny"])
-@pytest.mark.parametrize("shape", [(4, 2), (8, 8)])
+@pytest.mark.parametrize(
+    ("model", "shape"), [("moe-1.3b", (4, 2)), ("wide-resnet-1b", (8, 8)), ("mlp-tiny", (4, 2)), ("mlp-tiny", (8, 8))]
+)
 def test_a_block_of_other_families_is_within_5_percent(model, shape):
     check(block_of(model, 8), shape, 1 / 8)

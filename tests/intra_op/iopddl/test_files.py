@@ -9,7 +9,7 @@ import pytest
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.intra_op.iopddl import tuning
-from alpa_explore.intra_op.iopddl.files import read_problem
+from alpa_explore.intra_op.iopddl.files import read_problem, reading_seconds
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -110,6 +110,25 @@ def test_a_missing_file_a_cut_off_one_and_one_too_large_are_refused(
     monkeypatch.setattr(tuning, "MAX_JSON_BYTES", 50)
     with pytest.raises(AlpaExploreError, match="more than"):
         read_problem(write(tmp_path / "large.json", document()))
+
+
+def test_a_file_that_needs_more_memory_than_is_free_is_refused_before_it_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "problem.json", document())
+    monkeypatch.setattr(tuning, "MEMORY_FACTOR", 10**12)
+    with pytest.raises(AlpaExploreError, match="too large for the memory") as raised:
+        read_problem(path)
+    assert "free" in str(raised.value)
+
+
+def test_the_time_to_read_follows_from_the_length_of_the_text_packed_or_not(tmp_path: Path) -> None:
+    text = json.dumps(document()).encode() * 100
+    (tmp_path / "plain.json").write_bytes(text)
+    (tmp_path / "packed.json.gz").write_bytes(gzip.compress(text))
+    expected = len(text) / tuning.READ_BYTES_A_SECOND
+    assert reading_seconds(tmp_path / "plain.json") == reading_seconds(tmp_path / "packed.json.gz") == expected
+    assert reading_seconds(tmp_path / "none.json") == 0.0
 
 
 def limited(**changes: Any) -> dict[str, Any]:

@@ -133,6 +133,7 @@ def test_the_bounds_leave_the_frontier_as_it_is_and_the_sets_smaller(monkeypatch
     assert kept[0] < kept[1] / 2
 
 
+@pytest.mark.slow
 def test_every_context_is_the_least_cost_outside_its_table():
     rng = np.random.default_rng(24)
     checked = 0

@@ -61,6 +61,7 @@ def test_a_large_batch_is_divided_and_the_optimizer_with_it():
     assert shares[NodeKind.UPDATE] == pytest.approx(0.25), "ZeRO-1: each device updates its quarter"
 
 
+@pytest.mark.slow
 def test_large_weights_are_divided_by_columns_then_by_rows():
     products, shares, communication = best(mlp(8192), torch.empty(64, 8192, device="meta"))
     assert [o.strategy for o in products] == ["n", "k"]

@@ -76,6 +76,10 @@ def test_a_second_copy_of_the_model_doubles_weights_and_updates_and_sums_the_gra
             assert getattr(both, part) == getattr(alone, part)
     updates = [o for o in describe_stage(two, cheapest) if o.phase == "update"]
     assert sum("both copies" in line for o in updates for line in o.communication) == len(tiny_gpt.parameters)
+    for o in describe_stage(two, cheapest):
+        assert len(o.communication) == len(o.collective_tensors) == len(o.collective_kinds)
+        assert all(line.startswith(f"{name}") for line, name in zip(o.communication, o.collective_tensors, strict=True))
+        assert sum(o.collective_seconds) == o.communication_seconds
 
 
 def random_choices(problem, rng):

@@ -205,6 +205,7 @@ def put(*keys: str | int, value: Any) -> Change:
         (put("stages", 0, "layers", value=[1, 1]), "a run that begins with layer 0 is due"),
         (lambda d: d["stages"].pop(), "they end with layer 4"),
         (put("stages", 1, "devices", value=[0]), "another stage has 0"),
+        (put("stages", 0, "operators", 0, "collective_seconds", value=[1.0, 2.0]), "not one for each line of"),
         (put("stages", 0, "devices", value=[9]), "9 is not one of the 8 devices"),
         (put("stages", 0, "devices", value=[0, 1]), "do not agree"),
         (put("stages", 0, "submesh", value=[1, 8]), "no submesh of a cluster"),

@@ -42,6 +42,7 @@ def test_one_device_has_no_axes_and_the_summary_says_what_several_do() -> None:
     assert "\ndata parallel over axis 0 (2)\n" in plan_report(plan)
 
 
+@pytest.mark.slow
 def test_heads_of_attention_beside_positions_of_products_are_ulysses() -> None:
     """One long sequence on 4 devices: the products divide its positions, attention its heads."""
     plan = ax.plan(

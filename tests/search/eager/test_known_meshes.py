@@ -15,6 +15,7 @@ from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.pricing import tuning
 from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TIE_SECONDS, TOLERANCE
@@ -57,6 +58,7 @@ def test_a_chord_is_below_every_concave_function_and_known_nowhere_else():
     assert chord((), 0.5) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [1_700_000])
 def test_bounds_at_another_b_are_below_the_exact_optimum_and_choices_cost_what_they_say(graph, memory):
     layered, cluster = _layered(graph), ax.Cluster.parse(CLUSTER, memory_bytes=memory)
@@ -124,17 +126,24 @@ def _answer(graph, memory, b, **options):
     return plan.predicted.iteration_seconds, stages, plan.warnings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{}, {"rematerialization": "auto"}, {"pipeline": PipelineOptions(schedule="gpipe")}]
+    ("options", "asked"),
+    [
+        ({}, [(2**34, 7), (2_400_000, 64), (1_900_000, 200), (900_000, 64)]),
+        ({"rematerialization": "auto"}, [(2_400_000, 7), (900_000, 64)]),
+        ({"pipeline": PipelineOptions(schedule="gpipe")}, [(2_400_000, 7), (900_000, 64)]),
+    ],
 )
 def test_plans_from_a_cache_of_another_b_and_memory_are_those_without_a_cache(
-    graph, tmp_path_factory, monkeypatch, options
+    graph, tmp_path_factory, monkeypatch, options, asked
 ):
     monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr(tuning, "FITTING_SECONDS", 1000.0)  # else a busy machine may stop one of two equal solves
     _answer(graph, 2**34, 64, **options)
     feasible = 0
-    for memory, b in [(2**34, 7), (2_400_000, 64), (1_900_000, 200), (900_000, 64)]:
+    for memory, b in asked:
         warm, cold = _answer(graph, memory, b, **options), _answer(graph, memory, b, cache=False, **options)
         assert warm == cold
         feasible += not isinstance(cold, str)
-    assert 1 <= feasible < 4, "some fit, some do not"
+    assert 1 <= feasible < len(asked), "some fit, some do not"

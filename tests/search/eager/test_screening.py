@@ -27,10 +27,11 @@ CASES = (
     ("gpt-tiny", "6x1:v100", {"pipeline": ax.PipelineOptions(schedule="interleaved-1f1b")}),
     ("mlp-tiny", "5x2:a100", {"delta": 0.6}),
     ("gpt-tiny", "3x2:v100", {"rematerialization": "auto"}),
-    ("moe-tiny", "4x2:v100", {}),
+    ("moe-tiny", "3x2:v100", {}),
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "options"),
     CASES,
@@ -50,6 +51,7 @@ def test_the_plan_is_as_fast_as_with_everything_priced_and_no_bound_is_above_a_s
             assert bound.seconds <= candidate.latency_seconds(1024) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(monkeypatch: pytest.MonkeyPatch) -> None:
     flops: dict[RangeKey, Screened] = {}
     raise_bounds = EagerPricing._raise_bounds
@@ -88,6 +90,7 @@ def test_a_submesh_that_every_pipeline_needs_is_priced() -> None:
     assert not plan.costs.screened
 
 
+@pytest.mark.slow
 def test_another_b_warns_where_bounds_no_longer_exclude_what_was_not_priced() -> None:
     plan = planned("gpt-tiny", "4x2:v100")
     assert plan.costs.screened
@@ -109,6 +112,7 @@ def test_options_that_only_stages_without_a_price_can_meet_are_planned_anew() ->
     assert found.predicted.iteration_seconds == pytest.approx(expected.predicted.iteration_seconds, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_file_keeps_what_was_not_priced(tmp_path: Path) -> None:
     plan = planned("gpt-tiny", "4x2:v100")
     plan.save(tmp_path / "plan.json")

@@ -167,6 +167,7 @@ def test_tied_weights_are_those_whose_gradient_is_made_in_several_layers():
     assert len(sums) == 1, "one weight has two uses"
 
 
+@pytest.mark.slow
 def test_kinds_of_recomputation_are_known_or_refused(capsys):
     assert kinds_of(None, 4) == kinds_of(False, 4) == (None,)
     assert kinds_of(True, 4) == kinds_of("full", 4) == (Recomputation("full"),)

@@ -74,6 +74,7 @@ def rediscover(call):
         assert ours <= {(s.inputs, s.outputs, s.divides) for s in result.splits}, result.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", QUICK, ids=str)
 def test_the_splits_of_a_rule_are_rediscovered(call):
     rediscover(call)

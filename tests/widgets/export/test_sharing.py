@@ -126,15 +126,23 @@ def test_a_table_is_text_and_its_file_has_every_row() -> None:
     assert read[0]["inputs"] == "S0R RR"
 
 
+@pytest.mark.slow
 def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[tuple[str, str]] = []
     monkeypatch.setattr(type(explorer.toolbar.widget), "save", lambda _, name, text, kind: saved.append((name, kind)))
     plan = example_plan()
     explorer.session.show_plan(plan)
-    for name in ("plan", "csv", "html"):
+    for name in ("plan", "csv", "html", "report", "fsdp2", "megatron"):
         explorer._toolbar_pressed(name, {}, [])
         assert explorer.session.wait(20)
-    assert [kind for _, kind in saved] == ["application/json", "text/csv", "text/html"]
+    kinds = ["application/json", "text/csv", "text/html", "text/html", "text/x-python", "text/x-shellscript"]
+    assert [kind for _, kind in saved] == kinds
+    assert [name for name, _ in saved[3:]] == [
+        "gpt-example_2x4_B32.report.html",
+        "gpt-example_2x4_B32.fsdp2.py",
+        "gpt-example_2x4_B32.megatron.sh",
+    ]
+    assert "It does not express: Stages on unequal submeshes" in explorer.session.store.state.activity
     assert saved[0][0] == file_name(plan, "plan.json") == "gpt-example_2x4_B32.plan.json"
 
 

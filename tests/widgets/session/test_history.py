@@ -148,28 +148,25 @@ def test_every_neighbour_differs_in_one_setting() -> None:
         assert len(names) == 1
 
 
-def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explorer: Explorer) -> None:
+def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explorer: Explorer, show_tab: Any) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    figure = explorer.panels[0].figure
-    figure.selection = key(stage=1, layer=2)  # as a click does
+    show_tab("Layers").figure.selection = key(stage=1, layer=2)  # as a click does
     assert explorer.session.store.state.selection == "stage:1/layer:2"
     assert explorer.bridge.selection == "stage:1/layer:2"
     assert "layer 2" in explorer.selected.line.value
-    explorer.tabs.selected = 1
-    assert explorer.panels[1].figure.selection == "stage:1/layer:2"
-    explorer.tabs.selected = 5
-    assert explorer.panels[5].stage.value == "1", "a tab about one stage shows the selected one"
+    assert show_tab("Cluster").figure.selection == "stage:1/layer:2"
+    sharding = show_tab("Sharding")
+    assert sharding.stage.value == "1", "a tab about one stage shows the selected one"
     explorer.bridge.selection = ""  # as Escape does
-    assert explorer.session.store.state.selection == explorer.panels[5].figure.selection == ""
+    assert explorer.session.store.state.selection == sharding.figure.selection == ""
     assert explorer.selected.line.value == ""
 
 
-def test_the_choice_of_a_stage_in_a_tab_selects_it_everywhere(explorer: Explorer) -> None:
+def test_the_choice_of_a_stage_in_a_tab_selects_it_everywhere(explorer: Explorer, show_tab: Any) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    explorer.tabs.selected = 5
-    explorer.panels[5].stage.value = "1"
+    show_tab("Sharding").stage.value = "1"
     assert explorer.session.store.state.selection == "stage:1"
 
 
@@ -203,16 +200,16 @@ def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(se
     assert state.fault is None
 
 
-def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer) -> None:
+def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer, show_tab: Any) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     explorer.session.try_baselines(("zero-3",))
     assert explorer.wait(5)
-    explorer.tabs.selected = 9
-    explorer.panels[9].figure.selection = "plan:1"  # as a click does
+    search = show_tab("Search")
+    search.figure.selection = "plan:1"  # as a click does
     assert explorer.plan is not None
     assert explorer.plan.options.baseline == "zero-3"
-    assert explorer.panels[9].figure.selection == ""
+    assert search.figure.selection == ""
 
 
 def test_an_impossible_comparison_says_why(session: Session, planner: Any) -> None:

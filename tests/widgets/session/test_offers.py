@@ -10,9 +10,11 @@ import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.panels.messages import message_html
 from alpa_explore_widgets.session.backend import Backend
+from alpa_explore_widgets.session.fault import Offer
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import State
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
@@ -34,6 +36,8 @@ class Search:
         self.gate.set()
         self.larger: FittingCluster | None = LARGER
         self.cancelled = False
+        self.both_needed = False
+        """Whether only recomputation with microbatches of one sample fits."""
 
     def fitting_cluster(self, _graph: object, _cluster: object, *, cancel: threading.Event, **options: Any) -> Any:
         self.asked.append(options["num_microbatches"])
@@ -44,7 +48,8 @@ class Search:
         return self.larger
 
     def fits(self, _graph: object, _cluster: object, *, cancel: threading.Event, **options: Any) -> bool:
-        return bool(options.get("rematerialization") or options["num_microbatches"] == 16)
+        recomputes, count = bool(options.get("rematerialization")), options["num_microbatches"]
+        return (recomputes and count == 64) if self.both_needed else (recomputes or count == 16)
 
 
 @pytest.fixture
@@ -64,19 +69,37 @@ def session(planner: Any, search: Search, with_settings: Callable[..., Settings]
     return Session(with_settings(), Sources(functions.capture), functions)
 
 
-def test_more_devices_recomputation_and_smaller_microbatches_are_offered(session: Session, planner: Any) -> None:
+def refused(session: Session, planner: Any) -> tuple[State, tuple[Offer, ...]]:
+    """The state after planning what is too large, and what is offered instead."""
     planner.error = TOO_LARGE
     session.plan()
     assert session.wait(5)
     state = session.store.state
     assert state.offers is not None
-    assert [o.button for o in state.offers.offers] == [
+    return state, state.offers.offers
+
+
+def test_more_devices_recomputation_and_smaller_microbatches_are_offered(session: Session, planner: Any) -> None:
+    state, offers = refused(session, planner)
+    assert [o.button for o in offers] == [
         "Plan on 2 × 8",
         "Plan with recomputation",
         "Plan with microbatches of 4",
     ]
     html = message_html(state)
     assert "Needs 16 × v100: 2 nodes of 8; Fits with recomputation; Fits with microbatches of 4, B = 16." in html
+
+
+def test_recomputation_with_the_smallest_microbatches_is_offered_where_neither_alone_fits(
+    session: Session, planner: Any, search: Search
+) -> None:
+    search.both_needed = True
+    _, offers = refused(session, planner)
+    assert [o.button for o in offers] == [
+        "Plan on 2 × 8",
+        "Plan with recomputation, microbatches of 1",
+    ]
+    assert dict(offers[-1].changes) == {"rematerialization": True, "microbatch": 1, "num_microbatches": 64}
 
 
 def test_a_press_sets_the_cluster_and_plans(session: Session, planner: Any, drawn: object) -> None:

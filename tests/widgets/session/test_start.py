@@ -34,6 +34,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_known_plan_in_a_new_process_needs_neither_torch_nor_workers_and_is_the_same(own_cache: Path) -> None:
     first, second = (
         subprocess.run([sys.executable, "-c", KNOWN_PLAN], capture_output=True, text=True, check=True).stdout

@@ -32,3 +32,15 @@ def test_a_selected_stage_comes_first() -> None:
     panel = FrontierPanel(lambda key: None)
     panel.show(State(settings=SETTINGS, plan=PLAN, selection="stage:1"), "light")
     assert panel.stage_of_rows() == 1
+
+
+def test_it_shows_the_memory_over_time_and_the_choices_beside_it() -> None:
+    panel = FrontierPanel(lambda key: None)
+    state = State(settings=SETTINGS, plan=EXAMPLE, selection="stage:1")
+    panel.show(state, "light")
+    assert panel.finding.value.startswith('<p class="alpa-finding">Stage 1: ')
+    assert "a device holds at most" in panel.finding.value
+    assert [row["part"] for row in panel.rows(state)][-1] == "the device has"
+    panel.view.value = "choices"
+    assert "choices fit in" in panel.finding.value or "a single choice is known" in panel.finding.value
+    assert "choice" in panel.rows(state)[0]

@@ -258,6 +258,7 @@ def test_a_run_ends_when_its_explorer_is_removed_but_not_when_the_cell_is_moved(
     assert tab.handle.ended.wait(10)
 
 
+@pytest.mark.slow
 def test_a_run_survives_a_reload_of_its_page_and_ends_when_the_page_stays_away(
     tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

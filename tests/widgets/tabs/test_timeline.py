@@ -86,3 +86,17 @@ def test_a_choice_is_drawn_under_the_lock_of_the_state() -> None:
     panel.figure.observe(drawn, "packed")
     panel.window.value = "end"
     assert free == [False]
+
+
+def test_the_playback_has_the_tasks_and_the_parts_of_the_figure(eight_layers: Plan) -> None:
+    panel = TimelinePanel()
+    panel.show(state(eight_layers), "light")
+    assert [len(chart["rows"]) for chart in panel.player.document["charts"]] == [len(eight_layers.stages)]
+    panel.beside.value = "gpipe"
+    assert [chart["name"] for chart in panel.player.document["charts"]] == ["1f1b", "gpipe"]
+    panel.window.value = "end"
+    (part,) = panel.player.document["charts"][0]["parts"]
+    assert part["end"] == pytest.approx(panel.player.document["end"])
+    assert part["start"] > 0
+    panel.show(state(eight_layers), "light", as_table=True)
+    assert panel.player.layout.display == "none"

@@ -120,16 +120,20 @@ class Button(anywidget.AnyWidget):
 
 
 class TabBar(anywidget.AnyWidget):
-    """A row of tabs; showing the contents of the selected one is left to the owner."""
+    """A row of groups of tabs, and a second row where the selected group has several tabs; bringing the contents of the
+    selected tab up to date is left to the owner."""
 
     _esm = module_with_helpers("tab_bar.js")
 
     label = traitlets.Unicode().tag(sync=True)
-    """Accessible name of the row."""
+    """Accessible name of the first row."""
     tabs = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
-    """[title, tooltip] of each."""
+    """[title, tooltip, group, text in the row of its group if that is not the title, panel] of each; tabs of one group
+    follow each other. A tab of the group '' stands alone. The contents have the class 'alpa-panel-' + panel."""
     selected = traitlets.Int(0).tag(sync=True)
-    """Index of the selected tab."""
+    """Index of the selected tab. The page shows its contents at once."""
+    drawn = traitlets.Unicode().tag(sync=True)
+    """Title of the tab whose contents are up to date; those of another one that is selected are faded until then."""
 
 
 class Fold(anywidget.AnyWidget):

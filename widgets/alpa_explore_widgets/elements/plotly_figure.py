@@ -9,6 +9,7 @@ that figures stay pure functions of the plan. Figures are sent gzipped: hover te
 from __future__ import annotations
 
 import gzip
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import anywidget
 import traitlets
 
 from alpa_explore.figures.style import CONFIG
-from alpa_explore_widgets.elements.static_files import STATIC
+from alpa_explore_widgets.elements.static_files import module_with_helpers
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -30,10 +31,15 @@ def _plotly_js() -> bytes:
     return gzip.compress(get_plotlyjs().encode(), 5)
 
 
+def _import_plotly() -> None:
+    import plotly.graph_objects
+    import plotly.subplots  # noqa: F401  # so that it is loaded
+
+
 class PlotlyFigure(anywidget.AnyWidget):
     """Shows a figure; assign with `draw`."""
 
-    _esm = STATIC / "plotly_figure.js"
+    _esm = module_with_helpers("keys.js", "unpack.js", "plotly_figure.js")
 
     packed = traitlets.Bytes(b"").tag(sync=True)
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""
@@ -74,3 +80,5 @@ class PlotlyFigure(anywidget.AnyWidget):
     def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "request plotly":
             self.send({"kind": "plotly"}, buffers=[_plotly_js()])
+            # The page has its overview by now; the first figure does not wait for these imports, which take seconds.
+            threading.Thread(target=_import_plotly, name="alpa-explore plotly", daemon=True).start()

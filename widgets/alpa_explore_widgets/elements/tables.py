@@ -19,7 +19,7 @@ MAX_ROWS = 400
 """Rows shown on the page, set by hand; the CSV file has all."""
 
 
-def table_html(rows: Sequence[Row], plan: Plan, stage: int | None = None) -> str:
+def table_html(rows: Sequence[Row], plan: Plan | None, stage: int | None = None) -> str:
     """The rows as an HTML table; `stage` is the one that all rows are about, if there is one."""
     if not rows:
         return '<p class="alpa-question">Nothing to list.</p>'
@@ -48,14 +48,16 @@ def table_csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def row_key(row: Row, plan: Plan, stage: int | None = None) -> str:
+def row_key(row: Row, plan: Plan | None, stage: int | None = None) -> str:
     """The key of what a row is about; '' if it is about nothing that can be selected."""
     parts: dict[str, int | str] = {}
     row_stage = row.get("stage", row.get("submesh") if isinstance(row.get("submesh"), int) else stage)
     layer = row.get("layer")
+    if "place" in row:
+        return key(place=row["place"])
     if "plan_number" in row:
         return "" if row["plan_number"] is None else key(plan=row["plan_number"])
-    if isinstance(layer, int):
+    if isinstance(layer, int) and plan is not None:
         layer_stage = next((s.index for s in plan.stages if s.layers[0] <= layer <= s.layers[1]), stage)
         parts = {"layer": layer} if layer_stage is None else {"stage": layer_stage, "layer": layer}
         if "operator" in row:
@@ -65,7 +67,7 @@ def row_key(row: Row, plan: Plan, stage: int | None = None) -> str:
     return key(**parts)
 
 
-def _key_attributes(row: Row, plan: Plan, stage: int | None) -> str:
+def _key_attributes(row: Row, plan: Plan | None, stage: int | None) -> str:
     """The HTML attributes that make a row selectable."""
     selected = row_key(row, plan, stage)
     return f' data-alpa-key="{escape(selected)}" tabindex="0" aria-selected="false"' if selected else ""

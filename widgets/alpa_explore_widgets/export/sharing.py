@@ -12,6 +12,7 @@ from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore_widgets.session.settings import cluster_text
 
 if TYPE_CHECKING:
+    from alpa_explore.plans.export.exported import Exported
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.settings import Settings
 
@@ -51,6 +52,7 @@ def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = 
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
         options.append(f"pipeline=ax.PipelineOptions({fields})")
+    options += [f"boundaries={s.boundaries!r}"] if s.boundaries else []
     options += [f"{name}={value!r}" for name, value in mappings(s.spec_constraints).items()]
     return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {', '.join(options)})", ""])
 
@@ -64,6 +66,7 @@ def explore_code(settings: Settings) -> str:
     options += "" if s.sequence is None else f", sequence={s.sequence}"
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
+    options += f", boundaries={s.boundaries!r}" if s.boundaries else ""
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
     options += "".join(f", {name}={value!r}" for name, value in mappings(s.spec_constraints).items())
     return (
@@ -88,6 +91,15 @@ def file_name(plan: Plan, ending: str) -> str:
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.model.name)
     c = plan.cluster
     return f"{safe}_{c.nodes}x{c.devices_per_node}_B{plan.options.num_microbatches}.{ending}"
+
+
+def not_expressed(exported: Exported) -> str:
+    """What an exported file does not express, in a sentence; '' where it expresses everything."""
+    if not exported.limits:
+        return ""
+    first = exported.limits[0]
+    more = f", and {len(exported.limits) - 1} more" if len(exported.limits) > 1 else ""
+    return f"It does not express: {first.what} ({first.instead}){more}; its first lines list them."
 
 
 def _override(settings: Settings, name: str) -> str:

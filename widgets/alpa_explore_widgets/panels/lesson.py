@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class LessonPanel:
-    """The lesson above the figure; hidden while teaching mode is off."""
+    """The lesson above the figure; hidden while teaching mode is off, and in tabs without a lesson."""
 
     def __init__(self, go_to: Callable[[str], None]) -> None:
         self.on = False
         self._title = ""
         self.text = W.HTML()
-        self.next = Button(lambda: go_to(next_tab(self._title)), hint="The next step of the algorithm")
+        self.next = Button(lambda: go_to(next_tab(self._title)), hint="The next lesson")
         self.next.add_class("alpa-plain")
         self.widget = W.VBox([self.text, self.next])
         self.widget.add_class("alpa-lesson-panel")
@@ -33,16 +33,19 @@ class LessonPanel:
         else the selected stage, else the slowest one."""
         self._title = title
         plan = state.plan
-        self.widget.layout.display = "" if self.on and plan is not None else "none"
-        if self.on and plan is not None:
+        shown = self.on and plan is not None and title in LESSONS
+        self.widget.layout.display = "" if shown else "none"
+        if shown and plan is not None:
             self.next.description = f"Next: {next_tab(title)}"
             stage = tab_stage
             if stage is None:
                 stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
-            self.text.value = lesson_html(title, plan, stage)
+            layouts = None if state.layouts is None else state.layouts.layouts
+            scaling = None if state.scaling is None else state.scaling.scaling
+            self.text.value = lesson_html(title, plan, stage, layouts=layouts, scaling=scaling)
 
 
 def next_tab(title: str) -> str:
-    """The tab after `title` in the order of the algorithm; the first one after the last."""
+    """The tab after `title` in the order of the lessons; the first one after the last."""
     titles = list(LESSONS)
     return titles[(titles.index(title) + 1) % len(titles)]

@@ -37,6 +37,12 @@ _NAMES = {
     "expert_imbalance": "expert imbalance",
     "solver": "solver",
     "submesh_space": "submeshes",
+    "boundaries": "layers begin at",
+    "cuts": "stages begin at layers",
+    "num_stages": "stages",
+    "stage_submeshes": "submeshes of stages",
+    "imbalance_tolerance": "FLOP imbalance",
+    "tied_weights": "sums of tied weights",
 }
 """Setting -> its name on screen."""
 _FORMATS = {

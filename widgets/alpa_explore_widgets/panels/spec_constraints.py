@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
@@ -14,6 +16,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
 from alpa_explore_widgets.elements.fields import Button, ChoiceField
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.settings import Settings
 
 if TYPE_CHECKING:
     from alpa_explore.plans.records import PlanOperator
@@ -106,22 +109,28 @@ class ConstraintList:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._shown: tuple[SpecConstraint, ...] = ()
-        self.heading = W.HTML('<p class="alpa-question">Spec constraints</p>')
+        self._shown: tuple[tuple[SpecConstraint, ...], dict[str, str]] = ((), {})
+        self.heading = W.HTML('<p class="alpa-question">Constraints</p>')
         self.widget = W.VBox([])
         self.widget.add_class("alpa-constraints")
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
         """Update the list."""
-        spec_constraints = state.settings.spec_constraints
-        if spec_constraints == self._shown:
+        spec_constraints, of_stages = state.settings.spec_constraints, state.settings.stage_constraints
+        if (spec_constraints, of_stages) == self._shown:
             return
-        self._shown, old_buttons = spec_constraints, self.widget.children[1:]
-        self.widget.children = [self.heading, *map(self._button, spec_constraints)] if spec_constraints else []
-        self.widget.layout.display = None if spec_constraints else "none"
+        self._shown, old_buttons = (spec_constraints, of_stages), self.widget.children[1:]
+        buttons = [*map(self._button, spec_constraints), *starmap(self._stage_button, of_stages.items())]
+        self.widget.children = [self.heading, *buttons] if buttons else []
+        self.widget.layout.display = None if buttons else "none"
         for button in old_buttons:
             button.close()
+
+    def _stage_button(self, setting: str, words: str) -> Button:
+        none: Any = next(field.default for field in fields(Settings) if field.name == setting)
+        text = printable(words)
+        return _button(f"✕ {text}", f"Remove: {text}. {_THEN_PLAN}", lambda: self._session.set(**{setting: none}))
 
     def _button(self, constraint: SpecConstraint) -> Button:
         text = printable(str(constraint))

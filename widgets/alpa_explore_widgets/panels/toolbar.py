@@ -24,12 +24,18 @@ BUTTONS = [
 EXPORTS = [
     ["plan", "Save plan", "Save the plan as a file"],
     ["html", "HTML", "Save a page with all figures; it needs no network"],
+    ["report", "Report of what was tried", "Save a page with all plans of this explorer; it needs no network"],
     ["csv", "CSV", "Save the table of the visible figure"],
     ["png", "PNG", "Save the visible figure as a picture"],
     ["svg", "SVG", "Save the visible figure as a drawing"],
-    ["torch", "DTensor code", "Save the plan as PyTorch code: device meshes and placements"],
+    ["megatron", "Megatron-LM", "A script with its arguments; it lists what they do not express"],
+    ["nemo", "NeMo (Megatron-Bridge)", "A Python config; it lists what that does not express"],
+    ["torchtitan", "torchtitan", "A Python config; it lists what that does not express"],
+    ["fsdp2", "FSDP2 code", "PyTorch code that trains: DTensor, FSDP2, pipelining; it lists what it does not express"],
+    ["torch", "DTensor code", "Save the plan as PyTorch code: device meshes and placements of all tensors"],
 ]
-"""The same for the items of the menu."""
+"""The same for the items of the menu; some are targets of `ax.export`."""
+_PICTURES = ("png", "svg")
 _NEED_A_PLAN = ("pin", "table", "teach", *(name for name, *_ in EXPORTS))
 
 
@@ -42,13 +48,14 @@ class ToolbarPanel:
         )
         self.widget.on_msg(lambda _, content, buffers: press(content.get("kind", ""), content, buffers))
 
-    def show(self, state: State, code: str, *, as_table: bool, teaching: bool = False) -> None:
-        """Update the buttons; `code` is what "copy" copies."""
+    def show(self, state: State, code: str, *, as_table: bool, teaching: bool, picture: bool) -> None:
+        """Update the buttons; `code` is what "copy" copies, `picture` whether what is shown can be saved as one."""
         history = state.history
         can_undo = history.can_undo or (state.out_of_date and state.plan is not None)
         with self.widget.hold_sync():
             self.widget.disabled = [
                 *(_NEED_A_PLAN if state.plan is None else ()),
+                *(() if picture else _PICTURES),
                 *(() if can_undo else ("undo",)),
                 *(() if history.can_redo else ("redo",)),
             ]

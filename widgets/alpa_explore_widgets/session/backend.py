@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.run import Run
+    from alpa_explore.uniform_layouts.measured import MeasuredLayout
+    from alpa_explore.uniform_layouts.ranking import Layouts
+    from alpa_explore.uniform_layouts.scaling import Scaling
 
 
 def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
@@ -173,6 +176,20 @@ def _fits(graph: TrainingGraph, cluster: Cluster, *, cancel: threading.Event, **
     return fits(graph, _fit_request(graph, cluster, options), stop=cancel)
 
 
+def _layouts(*arguments: Any, **options: Any) -> tuple[Layouts, tuple[MeasuredLayout, ...]]:
+    from alpa_explore.uniform_layouts.layouts import layouts
+    from alpa_explore.uniform_layouts.measured import measured_beside
+
+    found = layouts(*arguments, **options)
+    return found, measured_beside(found)
+
+
+def _scaling(*arguments: Any, **options: Any) -> Scaling:
+    from alpa_explore.uniform_layouts.scaling import scaling
+
+    return scaling(*arguments, **options)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """Captures, plans and runs; tests replace single functions."""
@@ -186,6 +203,10 @@ class Backend:
     """(graph, cluster, options of the plan) -> the larger cluster on which it fits."""
     fits: Callable[..., bool | None] = _fits
     """The same arguments -> whether a plan fits; None where that is not known."""
+    layouts: Callable[..., tuple[Layouts, tuple[MeasuredLayout, ...]]] = _layouts
+    """The arguments of `ax.layouts` -> all layouts, and measured runs of the same kind."""
+    scaling: Callable[..., Scaling] = _scaling
+    """Those of `ax.scaling`."""
     compare: Callable[..., Comparison] = _compare
     """(plan, stage, progress, partial and cancel of `compare_solvers`) -> its first layer, solved by each
     formulation."""

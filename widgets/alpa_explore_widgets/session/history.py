@@ -18,6 +18,8 @@ class Entry:
 
     settings: Settings
     plan: Plan
+    kept: bool = False
+    """Pinned by the user: it is neither dropped nor replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,16 +35,27 @@ class History:
 
         Entries after the position are kept: a plan that was undone stays available for comparisons.
         """
-        replaced = replace_last and self.position == len(self.entries) - 1
-        entries = (*(self.entries[:-1] if replaced else self.entries), entry)[-tuning.HISTORY_ENTRIES :]
+        last = len(self.entries) - 1
+        replaced = replace_last and self.position == last and not (self.entries and self.entries[last].kept)
+        entries = (*(self.entries[:-1] if replaced else self.entries), entry)
+        dropped = _dropped(entries)
+        entries = entries if dropped is None else entries[:dropped] + entries[dropped + 1 :]
         return History(entries=entries, position=len(entries) - 1)
 
     def add_without_showing(self, entry: Entry) -> History:
         """The history with `entry` appended and the same entry on screen, or the oldest remaining one if the entry on
         screen was dropped; an empty history shows `entry`."""
-        extended = self.add(entry)
-        dropped = len(self.entries) + 1 - len(extended.entries)
-        return extended.at(max(0, self.position - dropped)) if self.position >= 0 else extended
+        extended, dropped = self.add(entry), _dropped((*self.entries, entry))
+        if self.position < 0:
+            return extended
+        before = dropped is not None and dropped < self.position
+        return extended.at(self.position - 1 if before else self.position)
+
+    def keep(self, position: int, *, on: bool = True) -> History:
+        """The history with the entry at `position` pinned, or no longer."""
+        assert 0 <= position < len(self.entries), "no entry at this position"
+        entry = replace(self.entries[position], kept=on)
+        return replace(self, entries=(*self.entries[:position], entry, *self.entries[position + 1 :]))
 
     def at(self, position: int) -> History:
         """The history with the entry at `position` on screen."""
@@ -63,3 +76,10 @@ class History:
     def plans(self) -> tuple[Plan, ...]:
         """The plans of all entries."""
         return tuple(entry.plan for entry in self.entries)
+
+
+def _dropped(entries: tuple[Entry, ...]) -> int | None:
+    """The index of the entry that has to go: the oldest that is not pinned, or the oldest; None while there is room."""
+    if len(entries) <= tuning.HISTORY_ENTRIES:
+        return None
+    return next((index for index, entry in enumerate(entries[:-1]) if not entry.kept), 0)

@@ -21,10 +21,10 @@ from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.plans.report.no_plan import NoPlan, reason_of
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.asking.questions import FitSearch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
-from alpa_explore_widgets.session.questions import FitSearch
 from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings, change_in_words
 
 if TYPE_CHECKING:
@@ -55,11 +55,17 @@ class PlanningJob:
     """Show the plan; otherwise only add it to the history."""
     baselines: tuple[str, ...] = ()
     """The baseline to make for each of `settings`, or () to run the planner."""
+    degrees: tuple[tuple[str, int], ...] = ()
+    """The degrees of the baselines; those that are not given are tried."""
+    names: tuple[str, ...] = ()
+    """What each attempt is called; by default how its settings differ from those of the plan on screen."""
 
     def name(self, number: int, base: Settings | None) -> str:
         """What the attempt is called: the baseline, or how its settings differ from `base`."""
         if self.baselines:
             return self.baselines[number]
+        if self.names:
+            return self.names[number]
         return change_in_words(base, self.settings[number])
 
 
@@ -107,12 +113,14 @@ class Planning:
         change(fault=None)
         self.fit.forget()
         for number, settings in enumerate(job.settings):
-            self._label = "" if job.show else f"{number + 1} of {len(job.settings)}: "
-            change(planning=True, cancelling=False, progress=None)
+            named = f"{job.names[number]}: " if job.names else ""
+            self._label = "" if job.show else f"{number + 1} of {len(job.settings)}: {named}"
+            change(planning=True, aside=not job.show, cancelling=False, progress=None)
             outcome: dict[str, Any]
             try:
                 with compilation_reported(self._report_compilation):
-                    plan = self._make_plan(settings, cancel, job.baselines[number] if job.baselines else None)
+                    baseline = job.baselines[number] if job.baselines else None
+                    plan = self._make_plan(settings, cancel, baseline, dict(job.degrees))
             except CancelledError:
                 elapsed = units.seconds(time.monotonic() - start)
                 outcome = {"activity": f"Cancelled after {elapsed}. Solutions are kept: Plan continues from them."}
@@ -144,7 +152,9 @@ class Planning:
         name = job.name(number, state.plan_settings)
         return NoPlan(name=name, reason=reason_of(error, memory), model=settings.model)
 
-    def _make_plan(self, settings: Settings, cancel: threading.Event, baseline: str | None) -> Plan:
+    def _make_plan(
+        self, settings: Settings, cancel: threading.Event, baseline: str | None, degrees: dict[str, int]
+    ) -> Plan:
         """Capture the model and run the planner, or make the baseline of that name."""
         cluster = self._sources.cluster(settings)
         self._say(f"Reading the model: {settings.model}…")
@@ -162,6 +172,7 @@ class Planning:
                 delta=settings.delta,
                 cancel=cancel,
                 rematerialization=settings.rematerialization if settings.rematerialization != "auto" else None,
+                **degrees,
             )
         self._say("Clustering the operators into layers…")
         plan = self._backend.plan(graph, cluster, progress=self._report, cancel=cancel, **settings.plan_options)

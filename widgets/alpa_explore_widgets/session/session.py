@@ -7,21 +7,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
+from alpa_explore.uniform_layouts.as_baseline import as_baseline
+from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
+from alpa_explore_widgets.session.asking.questions import Comparisons
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.hardware import HardwareChange, hardware_changes
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
-from alpa_explore_widgets.session.questions import Comparisons
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
-from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, device_setting, settings_of
+from alpa_explore_widgets.session.settings import (
+    DEVICE_SETTINGS,
+    MODEL_SETTINGS,
+    Settings,
+    device_setting,
+    neighbours,
+    settings_of,
+)
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.uniform_layouts.layout import UniformLayout
     from alpa_explore_widgets.session.fault import Offer
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
@@ -41,6 +53,7 @@ class Session:
         self.runs = TrainingRuns(self.store, sources, backend)
         self.attaching = Attaching(self.store, backend)
         self.comparisons = Comparisons(self.store, backend)
+        self.layouts = LayoutQuestions(self.store, sources, backend)
 
     def set(self, **changes: Any) -> None:
         """Change settings. A change that `replan` answers is answered at once, any other one waits for `plan`; while
@@ -111,10 +124,45 @@ class Session:
             self._planning.forget_replans()
             self.plan()
 
-    def try_settings(self, settings: tuple[Settings, ...]) -> None:
+    def try_settings(self, settings: tuple[Settings, ...], names: tuple[str, ...] = ()) -> None:
         """Run the planner for each of `settings` and add the plans to the history; the plan on screen and the controls
-        stay as they are."""
-        self._planning.plans.submit(PlanningJob(settings=settings, show=False))
+        stay as they are. `names` are those of the attempts, by default what differs in them."""
+        self._planning.plans.submit(PlanningJob(settings=settings, show=False, names=names))
+
+    def hardware_changes(self) -> tuple[HardwareChange, ...]:
+        """Single changes of the hardware of the plan on screen; none before the first plan."""
+        state = self.store.state
+        if state.plan is None or state.plan_settings is None:
+            return ()
+        return hardware_changes(state.plan_settings, state.plan, self.sources)
+
+    def try_hardware(self) -> None:
+        """Run the planner for each change of the hardware that has no plan yet."""
+        known = {entry.settings for entry in self.store.state.history.entries}
+        changes = [change for change in self.hardware_changes() if change.settings not in known]
+        if changes:
+            self.try_settings(tuple(c.settings for c in changes), tuple(c.name for c in changes))
+
+    def choose_hardware(self, name: str) -> None:
+        """Make a change of the hardware the present settings, with its plan: the one that was tried, or a new one."""
+        with self.store.lock:
+            change = next((change for change in self.hardware_changes() if change.name == name), None)
+            if change is None:
+                return
+            entries = self.store.state.history.entries
+            position = next((i for i, entry in enumerate(entries) if entry.settings == change.settings), None)
+            if position is not None:
+                self.show_entry(position)
+                return
+            self._planning.forget_replans()
+            self.store.change(settings=change.settings)
+            self.plan()
+
+    def try_neighbours(self) -> None:
+        """Run the planner for the settings beside those of the plan on screen."""
+        state = self.store.state
+        if state.plan is not None and state.plan_settings is not None:
+            self.try_settings(neighbours(state.plan_settings, state.plan))
 
     def try_baselines(self, kinds: tuple[str, ...]) -> None:
         """Make these baselines with the settings of the plan on screen, and add them to the history."""
@@ -122,6 +170,30 @@ class Session:
         if plan_settings is not None:
             settings = (plan_settings,) * len(kinds)
             self._planning.plans.submit(PlanningJob(settings=settings, show=False, baselines=kinds))
+
+    def plan_on(self, cluster: Cluster) -> None:
+        """Plan on another cluster."""
+        with self.store.lock:
+            self.sources.add_cluster(cluster)
+            self.set(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster))
+            self._planning.forget_replans()
+            self.plan()
+
+    def open_layout(self, layout: UniformLayout) -> None:
+        """Plan a uniform layout of the settings of the controls, as a baseline. OptionError where none expresses it."""
+        with self.store.lock:
+            cluster = self.sources.cluster(self.store.state.settings)
+            named = as_baseline(layout, cluster)
+            self.set(
+                microbatch=named.samples,
+                num_microbatches=named.num_microbatches,
+                rematerialization=named.rematerialization,
+            )
+            self._planning.forget_replans()
+            settings = self.store.state.settings
+            self._planning.plans.submit(
+                PlanningJob(settings=(settings,), baselines=(named.kind,), degrees=named.degrees)
+            )
 
     def compare_formulations(self) -> None:
         """Solve the first layer of the selected stage by every formulation."""
@@ -201,16 +273,25 @@ class Session:
         """Show the next plan of the history."""
         self.show_entry(self.store.state.history.position + 1)
 
+    def keep(self, position: int, *, on: bool) -> None:
+        """Pin an entry of the history, so that it stays whatever else is tried, or no longer."""
+        with self.store.lock:
+            history = self.store.state.history
+            if 0 <= position < len(history.entries):
+                self.store.change(history=history.keep(position, on=on))
+
     def pin(self, *, on: bool = True) -> None:
         """Compare with the plan on screen from now on, or with none."""
         self.store.change(pinned=self.store.state.plan if on else None)
 
     def select(self, key: str) -> None:
         """Select what `key` names in every figure and table; '' for nothing. The key of a plan of the history shows
-        that plan."""
+        that plan, that of a place plans there."""
         with self.store.lock:
             parts, plan = read_key(key), self.store.state.plan
-            if "plan" in parts:
+            if "place" in parts:
+                self.plan_on(Cluster.parse(parts["place"]))
+            elif "plan" in parts:
                 self.show_entry(int(parts["plan"]))
             elif plan is not None:
                 self.store.change(selection=valid_key(plan, key))
@@ -233,6 +314,8 @@ class Session:
             self._planning.replans,
             self._planning.fit.worker,
             self.comparisons.worker,
+            self.layouts.layouts,
+            self.layouts.scaling,
             self._queries,
             self._files,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster.precisions import precision_name
+from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.models import catalog
 from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
 from alpa_explore_widgets.session import tuning
@@ -26,8 +27,14 @@ MODEL_SETTINGS = (
     "sequence",
     "expert_imbalance",
     "spec_constraints",
+    "boundaries",
+    "cuts",
+    "num_stages",
+    "stage_submeshes",
 )
 """Settings that do not carry over to another model."""
+STAGE_SETTINGS = ("boundaries", "cuts", "num_stages", "stage_submeshes", "imbalance_tolerance", "tied_weights")
+"""Constraints and options of stages that no control shows: they are kept, listed, and can be removed."""
 DEVICE_SETTINGS = ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")
 """Figures of a device in place of those of its preset; they do not carry over to another device."""
 
@@ -70,6 +77,15 @@ class Settings:
     schedule: str = "1f1b"
     communication: bool = False
     submesh_space: str = "all"
+    stages_per_submesh: int = 2
+    boundaries: tuple[str, ...] = ()
+    """Operators or modules with which a layer begins; () where layers are clustered."""
+    cuts: tuple[int, ...] = ()
+    num_stages: int | None = None
+    stage_submeshes: tuple[tuple[int, int, int], ...] = ()
+    imbalance_tolerance: float | None = None
+    tied_weights: bool = False
+    """These and the four above are the fields of `PipelineOptions`."""
     spec_constraints: tuple[SpecConstraint, ...] = ()
     """Sharding specs that operators must have or must not have."""
 
@@ -84,6 +100,7 @@ class Settings:
             "solver": self.solver if self.solver != "auto" else None,
             "rematerialization": self.rematerialization,
             "pipeline": self.pipeline or None,
+            "boundaries": self.boundaries or None,
             **mappings(self.spec_constraints),
         }
         return {
@@ -100,8 +117,16 @@ class Settings:
     @property
     def pipeline(self) -> dict[str, Any]:
         """The fields of PipelineOptions that differ from the paper's."""
-        values = {name: getattr(self, name) for name in ("schedule", "communication", "submesh_space")}
-        return {name: value for name, value in values.items() if value not in ("1f1b", False, "all")}
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(PipelineOptions)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    @property
+    def stage_constraints(self) -> dict[str, str]:
+        """Those of STAGE_SETTINGS that are set, in words."""
+        words = phrases(PipelineOptions(**self.pipeline))
+        if self.boundaries:
+            words["boundaries"] = f"layers begin at {', '.join(self.boundaries)}"
+        return {name: words[name] for name in STAGE_SETTINGS if name in words}
 
 
 def settings_of(plan: Plan) -> Settings:
@@ -125,13 +150,12 @@ def settings_of(plan: Plan) -> Settings:
         device=device_setting(plan.cluster),
         num_microbatches=plan.options.num_microbatches,
         delta=plan.options.delta,
-        num_layers=plan.options.num_layers,
+        num_layers=None if plan.options.boundaries else plan.options.num_layers,
         # A model that recomputes by itself does so by layers: its default.
         rematerialization=plan.options.rematerialization or (None if plan.model.rematerialization else False),
         solver=plan.options.solver,
-        schedule=plan.options.pipeline.schedule,
-        communication=plan.options.pipeline.communication,
-        submesh_space=plan.options.pipeline.submesh_space,
+        boundaries=plan.options.boundaries,
+        **{field.name: getattr(plan.options.pipeline, field.name) for field in fields(PipelineOptions)},
         spec_constraints=plan.options.spec_constraints,
     )
 

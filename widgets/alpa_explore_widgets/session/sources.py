@@ -96,6 +96,17 @@ class Sources:
             self._graphs = dict(list(self._graphs.items())[-(tuning.KEPT_GRAPHS - 1) :]) | {key: graph}
         return self._graphs[key]
 
+    def reference(self, settings: Settings) -> str:
+        """What names the model, with the length of its samples, in `models.catalog`. OptionError for the user's own."""
+        if self._is_user_model(settings.model):
+            raise OptionError(
+                "Layouts are enumerated for a model by its sizes",
+                found=f"{settings.model}, a model of your own",
+                remedy="Choose a decoder of the catalogue, or give explore a Hugging Face config.json. Search has "
+                "baselines for any model: Try baselines.",
+            )
+        return catalog.entry(self._entry(settings.model).reference, settings.sequence).reference
+
     def cluster(self, settings: Settings) -> Cluster:
         """The cluster. ClusterError for impossible numbers of nodes or devices."""
         cluster = with_overrides(self.preset_cluster(settings), settings).in_precision(settings.precision)
@@ -227,6 +238,10 @@ class Sources:
             "sequence": None,
             "expert_imbalance": 1.0,
             "spec_constraints": (),
+            "boundaries": (),
+            "cuts": (),
+            "num_stages": None,
+            "stage_submeshes": (),
         }
 
     def default_sequence(self, model: str) -> int | None:

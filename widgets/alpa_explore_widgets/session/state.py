@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.no_plan import NoPlan
     from alpa_explore.questions.what_if import Regret
+    from alpa_explore_widgets.session.answers.layouts import LayoutsAnswer, ScalingAnswer
     from alpa_explore_widgets.session.fault import Fault, Offers
     from alpa_explore_widgets.session.settings import Settings
     from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
@@ -41,6 +42,8 @@ class State:
     """The settings that `plan` was made with."""
     planning: bool = False
     """The whole planner is running."""
+    aside: bool = False
+    """What is planned is tried aside: the plan on screen stays."""
     cancelling: bool = False
     """The planner was asked to stop and has not stopped yet."""
     replanning: bool = False
@@ -65,6 +68,10 @@ class State:
     """The comparison under way: the formulations that are done; None while there is none."""
     regrets: Regrets | None = None
     """The last computed costs of an operator's other strategies."""
+    layouts: LayoutsAnswer | None = None
+    """The uniform layouts that were asked for last; None before the first question."""
+    scaling: ScalingAnswer | None = None
+    """The best of them on other clusters."""
     attachment: Attachment | None = None
     """The hosts that were attached last, or are being attached."""
     run: TrainingRun | None = None

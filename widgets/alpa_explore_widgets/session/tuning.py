@@ -27,3 +27,7 @@ HIDDEN_SECONDS = 3.0
 A cell that is moved is off the page for less."""
 RELOAD_SECONDS = 60.0
 """The same when the whole page was left: JupyterLab may take this long to load it again."""
+OTHER_DEVICES = ("a100-80gb", "h100", "h200", "b200", "mi300x")
+"""Presets that the Why tab offers in place of the devices of a plan, as far as they are others."""
+OTHER_DEVICES_SHOWN = 3
+"""So many of them: each is a run of the planner."""

@@ -34,7 +34,12 @@ function watchKernel(manager, address, report) {
     // widget manager requests from a kernel that is back, so that these cannot undo an edit.
     const reply = await kernel.requestCommInfo({ target_name: "jupyter.widget" });
     const comms = reply.content.comms ?? {};
-    if (reply.content.status === "ok" && !(address() in comms)) return report("restarted");
+    if (reply.content.status === "ok" && !(address() in comms)) {
+      // JupyterLab counts the users of a kernel's subshells by its id, which a restart by another page leaves as it is: once
+      // the widgets of before are gone it ends the subshell of those that come now, whose messages are then refused.
+      if (kernel.commsOverSubshells) kernel.commsOverSubshells = "disabled";
+      return report("restarted");
+    }
     await sendEditsKeptBack(manager, Object.keys(comms));
     report("live");
   };

@@ -90,12 +90,13 @@ function render({ model, el }) {
   // Python replaces the summary and the tables as a whole: mark the selection in them again.
   const replaced = new MutationObserver(show);
   // This view is attached to its parent only after render returns.
-  let root = null;
+  let root = null, around = null; // the explorer; that or, in the course, the box of a figure and its controls
   const frame = requestAnimationFrame(() => {
     root = el.closest(".alpa-explorer");
+    around = root ?? el.parentElement;
     root?.setAttribute("role", "region");
     showName();
-    root?.addEventListener("focusin", guardKeys);
+    around?.addEventListener("focusin", guardKeys);
     root?.addEventListener("click", onClick);
     root?.addEventListener("keydown", onKey);
     for (const main of root?.querySelectorAll(".alpa-main") ?? []) replaced.observe(main, { childList: true, subtree: true });
@@ -129,7 +130,7 @@ function render({ model, el }) {
     watcher.disconnect();
     replaced.disconnect();
     stop();
-    root?.removeEventListener("focusin", guardKeys);
+    around?.removeEventListener("focusin", guardKeys);
     root?.removeEventListener("click", onClick);
     root?.removeEventListener("keydown", onKey);
   };

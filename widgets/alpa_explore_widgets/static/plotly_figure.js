@@ -16,15 +16,6 @@ function plotly(model) {
   return globalThis[LIBRARY];
 }
 
-function unpacked(bytes) {
-  // Not through a Blob: reading one involves another process of the browser, which takes longer than everything else.
-  const gunzip = new DecompressionStream("gzip");
-  const writer = gunzip.writable.getWriter();
-  writer.write(bytes);
-  writer.close();
-  return new Response(gunzip.readable).text();
-}
-
 function fetchPlotly(model) {
   return new Promise((resolve, reject) => {
     const ask = () => model.send({ kind: "request plotly" });
@@ -50,10 +41,7 @@ function fetchPlotly(model) {
   });
 }
 
-// Keys of marks: see alpa_explore/figures/keys.py. Two keys agree if no part is in both with different values.
-const KEY = /^(stage|layer|operator|device|plan):/;
-const parts = (key) => new Map(key.split("/").map((part) => part.split(":")));
-const agrees = (chosen) => (key) => [...parts(key)].every(([kind, value]) => (chosen.get(kind) ?? value) === value);
+// Keys of marks: see keys.js.
 const LINK = /^select /; // a click on such a mark makes the selection, but the mark is no part of it
 const textIn = (datum) => {
   const text = Array.isArray(datum) ? datum[datum.length - 1] : datum;
@@ -65,7 +53,7 @@ const FADED = { marker: { opacity: 0.22 } };
 
 function highlight(data, layout, selection, width) {
   // Fade the marks that are not selected; a heatmap has no faded cells, so frame its selected ones.
-  const selected = agrees(parts(selection));
+  const selected = agrees(keyParts(selection));
   const shapes = [];
   for (const trace of data) {
     const keys = trace.type === "heatmap" ? [] : (trace.customdata ?? []).map(keyIn);

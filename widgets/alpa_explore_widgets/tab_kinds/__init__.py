@@ -1,7 +1,8 @@
 """The base classes of the tabs.
 
-- figure_panel: `FigurePanel`, a question with a figure and a table, drawn only while the tab is selected; `PlanPanel`,
-  whose figure and table are functions of the plan in alpa_explore.figures.
+- panel: `Panel`, a question and what answers it, brought up to date only while the tab is selected.
+- figure_panel: `FigurePanel`, a Panel with a figure of plotly and a table; `PlanPanel`, whose figure and table are
+  functions of the plan in alpa_explore.figures.
 - stage_panel: a PlanPanel about one stage, with a choice of the stage.
 - tried_panel: a PlanPanel that compares the plan with the others of the history.
 

@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
+from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import plotly.graph_objects as go
 
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.session.state import State
 
 
+_TIME, _CHOICES = "time", "choices"
+
+
 class FrontierPanel(StagePanel):
-    """How much slower does a stage become with less memory?"""
+    """What fills a device over time, and how much slower does a stage become with less memory?"""
 
     title, name = "Memory", "frontier"
-    question = "How much slower would a stage be with less memory, and what fills the memory of its devices?"
+    question = "What fills the memory of a stage's devices, and how much slower would the stage be with less?"
 
     def __init__(self, select: Callable[[str], None]) -> None:
         self._opened = False
         super().__init__(select)
+
+    def controls(self) -> list[W.Widget]:
+        """The stage, and what is shown of its memory."""
+        self.view = ChoiceField(
+            label="View",
+            hint="One iteration over time, by part; or the choices for the stage, with their latency and memory.",
+            choices=[[_TIME, "Over time", ""], [_CHOICES, "Choices", ""]],
+            value=_TIME,
+        )
+        self.view.observe(self._view_chosen, "value")
+        return [*super().controls(), self.view]
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """The stage and the view."""
+        return (*super().depends_on(state), self.view.value)
+
+    def draw(self, state: State, theme: str) -> go.Figure:
+        """See `alpa_explore.figures.timelines.stage_memory`, or `decisions.frontier`."""
+        if self.view.value == _CHOICES:
+            return super().draw(state, theme)
+        from alpa_explore.figures.timelines.stage_memory import stage_memory_figure
+
+        return stage_memory_figure(self.plan_of(state), self.stage_of_rows(), theme)
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """The table of the view."""
+        if self.view.value == _CHOICES:
+            return super().rows(state)
+        from alpa_explore.figures.timelines.stage_memory import stage_memory_table
+
+        return stage_memory_table(self.plan_of(state), self.stage_of_rows())
+
+    def _view_chosen(self, _change: dict[str, Any]) -> None:
+        self.redraw()
 
     def follow(self, state: State) -> None:
         """Begin with the stage that has the least memory left and a choice; then follow the selection."""

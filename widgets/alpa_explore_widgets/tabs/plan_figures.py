@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
+
+if TYPE_CHECKING:
+    from alpa_explore_widgets.session.state import State
 
 
 class LayersPanel(PlanPanel):
@@ -12,6 +17,14 @@ class LayersPanel(PlanPanel):
     question = (
         "Which operators make up each layer, how much does each compute, and how many bytes cross the cut after it?"
     )
+
+    of_plan = False  # another B with the same stages leaves it as it is
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """The layers and the stages that hold them."""
+        plan = self.plan_of(state)
+        stages = tuple((stage.layers, stage.devices) for stage in plan.stages)
+        return (plan.layers, stages, plan.options.delta, plan.model.name, str(plan.cluster))
 
 
 class ClusterPanel(PlanPanel):

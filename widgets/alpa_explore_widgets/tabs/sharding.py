@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
+from alpa_explore_widgets.elements.dataflow_graph import DataflowGraph
+from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.panels.spec_constraints import ConstraintControls
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import plotly.graph_objects as go
 
     from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.elements.linked_view import LinkedView
+    from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
     from alpa_explore_widgets.session.state import State
 
 CONTEXT_OPERATORS = 12
@@ -23,18 +30,46 @@ PAGE_OPERATORS = 48
 """Operators that the figure of a whole stage shows; set by hand."""
 
 
-class ShardingPanel(StagePanel):
-    """How is every operator of a stage sharded over the axes of its logical mesh?"""
+_GRAPH, _MATRIX = "graph", "matrix"
 
-    title, name = "Sharding", "sharding"
+
+class ShardingPanel(StagePanel):
+    """How is every operator of a stage sharded over the axes of its logical mesh? As a graph or as a matrix."""
+
+    title, name, view_name = "Sharding", "sharding", "Operators"
     question = "How is each operator of a stage divided over the devices, and what do its collectives cost?"
 
     def __init__(self, session: Session) -> None:
         self.spec_constraints = ConstraintControls(session)
+        self.graph = DataflowGraph(label=f"{self.title}: waiting for the first plan")
+        self._graph_inputs: tuple[object, ...] = ()
+        """What the graph was drawn from."""
+        self._graph_sentence = ""
         super().__init__(session.select)
+        head, *rest = self.widget.children
+        question, *controls = head.children
+        head.children = (question, self.view, *controls)
+        self.widget.children = (head, *rest)
+
+    @property
+    def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
+        """The matrix and the graph."""
+        return (self.figure, self.graph)
+
+    def contents(self) -> list[W.Widget]:
+        """The graph, the matrix and the table, of which one is shown."""
+        return [self.graph, *super().contents()]
 
     def controls(self) -> list[W.Widget]:
-        """The choice of the stage; beside it the spec constraints of the selected operator, or how to get them."""
+        """The choice of the stage; beside it the spec constraints of the selected operator, or how to get them. The
+        choice of the view stands beside the question."""
+        self.view = ChoiceField(
+            label="View",
+            hint="The operators as a graph in the order of the data, or as a matrix of their specs.",
+            choices=[[_GRAPH, "Graph", ""], [_MATRIX, "Matrix", ""]],
+            value=_GRAPH,
+        )
+        self.view.observe(self._view_chosen, "value")
         self.hint = W.HTML('<p class="alpa-question">Click an operator to pin or forbid its spec.</p>')
         return [*super().controls(), self.hint, self.spec_constraints.widget]
 
@@ -44,9 +79,40 @@ class ShardingPanel(StagePanel):
         self.spec_constraints.show(state)
         self.hint.layout.display = None if self.spec_constraints.widget.layout.display == "none" else "none"
 
+    def update(self, state: State, theme: str, *, as_table: bool) -> None:
+        """The graph of the stage, or its matrix as a figure, or the table."""
+        if as_table or self.view.value == _MATRIX:
+            self.graph.layout.display = "none"
+            super().update(state, theme, as_table=as_table)
+            return
+        self.figure.layout.display = self.table.layout.display = "none"
+        self.graph.layout.display = None
+        from alpa_explore.figures.dataflow.document import dataflow_document
+        from alpa_explore.figures.dataflow.stage_dataflow import sentence_of, stage_dataflow
+
+        plan, stage = self.plan_of(state), self.plan_of(state).stages[self.stage_of_rows()]
+        named = (
+            plan.model.name,
+            str(plan.cluster),
+            theme,
+            stage.index,
+            stage.layers,
+            stage.submesh,
+            stage.logical_mesh,
+        )
+        inputs = (named, tuple(stage.operators), tuple(stage.tensors))
+        if inputs != self._graph_inputs:  # another B leaves them alone
+            flow = stage_dataflow(plan, stage.index)
+            self._graph_inputs, self._graph_sentence = inputs, sentence_of(flow)
+            label = f"{self.title} of {plan.model.name} on {plan.cluster} as a graph. {self._graph_sentence}"
+            self.graph.draw(dataflow_document(flow, theme), label)
+        self.finding.value = f'<p class="alpa-finding">{escape(self._graph_sentence, quote=False)}</p>'
+
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The stage, and the part of it that is shown."""
         assert state.plan is not None, "shown before there was a plan"
+        if self.view.value == _GRAPH:
+            return (*super().depends_on(state), _GRAPH)
         return (*super().depends_on(state), self._start(state.plan, state.selection))
 
     def draw(self, state: State, theme: str) -> go.Figure:
@@ -69,3 +135,6 @@ class ShardingPanel(StagePanel):
             return None
         index = next((i for i, o in enumerate(stage.operators) if o.name == name), None)
         return None if index is None else max(0, index - CONTEXT_OPERATORS)
+
+    def _view_chosen(self, _change: dict[str, Any]) -> None:
+        self.redraw()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.elements.timeline_player import TimelinePlayer
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from alpa_explore.figures.timelines.parts import Window
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.session.state import State
@@ -59,6 +61,11 @@ class TimelinePanel(PlanPanel):
         self.figure.observe(self._brushed, "brushed")
         return list(fields)
 
+    def contents(self) -> list[W.Widget]:
+        """The figure or the table, and the playback."""
+        self.player = TimelinePlayer()
+        return [*super().contents(), self.player]
+
     def follow(self, state: State) -> None:
         """Offer the schedules that are possible for the plan."""
         assert state.plan is not None, "shown before there was a plan"
@@ -92,15 +99,25 @@ class TimelinePanel(PlanPanel):
         )
         return figure
 
+    def update(self, state: State, theme: str, *, as_table: bool) -> None:
+        """The figure, and then the playback, which gets the same timelines: the figure does not wait for it."""
+        from alpa_explore.figures.timelines.playback import playback_document
+
+        self.player.layout.display = "none" if as_table else None
+        super().update(state, theme, as_table=as_table)
+        if not as_table:
+            plan = self.plan_of(state)
+            self.player.load(playback_document(plan, self.schedules(), theme, window=self._shown_window()))
+
     def rows(self, state: State) -> Sequence[Row]:
         """The table of the module `name`."""
         rows: Sequence[Row] = self._function("table")(state.plan, self.schedules())
         return rows
 
-    def _shown_window(self) -> str | tuple[float, float]:
+    def _shown_window(self) -> Window:
         """The window of the figure: a name, or the part that was dragged over."""
         if self.window.value != _DRAGGED:
-            return str(self.window.value)
+            return cast("Window", self.window.value)
         start, end = self.figure.brushed
         return start, end
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alpa_explore.execution.available_memory import require_memory
 from alpa_explore.intra_op.composition.contraction import kernels, tuning
 from alpa_explore.intra_op.composition.contraction.problem_form import (
     COMMON,
@@ -107,7 +108,7 @@ class Contraction:
             memory,
             offsets,
             price_step,
-            prices,
+            np.ascontiguousarray(prices),  # a column of a table would be compiled as another type
             choices,
         )
 
@@ -122,6 +123,8 @@ def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tun
     stored = None
     if program.stored_entries(prices) <= tuning.BACKTRACKING_ENTRIES:
         memory, table = _run(program, problem, slice(prices))
+        if program.stored_entries(prices) >= tuning.LARGE_ENTRIES:
+            require_memory(program.stored_entries(prices) * memory.itemsize)
         table, stored = table.copy(), memory[: program.stored_entries(prices)].copy()
     else:
         table = np.concatenate([_run(program, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
@@ -149,6 +152,8 @@ def _working_memory(entries: int) -> Floats:
     """Memory to work in. Each thread keeps its own, because fresh memory is slow the first time it is touched."""
     memory: Floats | None = getattr(_thread, "memory", None)
     if memory is None or len(memory) < entries:
+        if entries >= tuning.LARGE_ENTRIES:
+            require_memory(entries * np.dtype(np.float64).itemsize)
         memory = np.empty(max(entries, tuning.WORKSPACE_ENTRIES // 4))
         if entries <= tuning.WORKSPACE_ENTRIES:
             _thread.memory = memory

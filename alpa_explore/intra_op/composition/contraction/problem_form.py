@@ -11,7 +11,7 @@ All tables of a contraction lie in one array, each in one of five spaces:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 COMMON, PRICED, COMMON_SCRATCH, SCRATCH, RESULT = SPACES = range(5)
@@ -38,3 +38,12 @@ class ProblemForm:
     """Costs that no price changes."""
     priced_entries: int
     """Costs of each price."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Computed once: forms are keys of the cache of programs, and long."""
+
+    def __post_init__(self) -> None:
+        figures = self.sizes, self.edges, self.node_locations, self.edge_locations
+        object.__setattr__(self, "_hash", hash((*figures, self.common_entries, self.priced_entries)))
+
+    def __hash__(self) -> int:
+        return self._hash

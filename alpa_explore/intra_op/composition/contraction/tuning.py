@@ -24,3 +24,6 @@ benchmarks/tuning_constants.py by less than 7 %."""
 MERGED_ENTRIES = 1 << 12
 """Tables over the same nodes with up to this many entries are added into one; larger ones stay apart and are read
 together. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+LARGE_ENTRIES = 1 << 20
+"""Entries from which the machine's memory is looked at before they are allocated, or kept for backtracking: 8 MB, which
+take longer to fill than the look, 0.05 ms."""

@@ -1,0 +1,46 @@
+"""`alpa-explore export PLAN --to TARGET`: a plan in the form of another tool; what that lacks goes to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.plans.export.export import TARGETS, export
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "export",
+        help="write a plan for Megatron-LM, NeMo, torchtitan or PyTorch",
+        description="Write a plan in the form of another tool: a shell script for Megatron-LM, a config for NeMo "
+        "(Megatron-Bridge) or torchtitan, or PyTorch code (DTensor, FSDP2, pipelining) that runs under torchrun.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    parser.add_argument("--to", required=True, choices=TARGETS, help="the tool")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the file in place of printing it")
+    parser.add_argument("--json", action="store_true", help="print the text and what it does not express as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print or write the file."""
+    from alpa_explore.plans.plan import load_plan
+    from alpa_explore.store.write import check_target, write_text
+
+    if options.output is not None:
+        check_target(options.output, "The export")
+    exported = export(load_plan(options.file), options.to)
+    if options.output is not None:
+        write_text(options.output, exported.text, "The export")
+    if options.json:
+        limits = [{"what": limit.what, "instead": limit.instead} for limit in exported.limits]
+        print_json({"target": exported.target, "text": exported.text, "limits": limits})
+    elif options.output is None:
+        print(exported.text, end="")
+    for limit in exported.limits:
+        print(f"alpa-explore: not expressed: {limit}", file=sys.stderr)
+    return 0

@@ -1,0 +1,105 @@
+"""`alpa-explore layouts MODEL --cluster NxM:DEVICE`: every uniform layout, priced; the fastest that fit first."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.output import print_json
+from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.text import render_table
+
+_COLUMNS = ("rank", "layout", "iteration_seconds", "times_best", "tokens_per_second", "mfu_fraction", "peak_bytes")
+_EPILOG = """A layout has one degree of each kind of parallelism for the whole model: TP × PP × DP × CP × EP × ZeRO
+× microbatch × interleaving × recomputation, as the software of the cluster has them (1x8:h100@torchtitan names one).
+
+example:
+  alpa-explore layouts llama-3-8b --cluster 1x8:h100 --global-batch 128"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "layouts",
+        help="every uniform layout of a model on a cluster: TP, PP, DP, CP, EP, microbatch, ZeRO, recomputation",
+        description="Price every uniform layout of a model on a cluster by the planner's cost model, and rank them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    argument = parser.add_argument
+    add_model(parser)
+    argument("--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 1x8:h100 or 2x8:h100@fsdp")
+    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the model's)")
+    argument("--precision", metavar="NAME", help="bf16, fp16; fp8, mxfp8 or nvfp4: of linear layers alone")
+    argument("--top", type=int, default=12, metavar="N", help="layouts that are printed (default: 12)")
+    argument("--plan", metavar="FILE", help="a plan file that is named as a layout, and compared")
+    argument("--html", metavar="FILE", help="write the heat map as one self-contained page")
+    argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    argument("--json", action="store_true", help="print all layouts as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the fastest layouts, measured runs of this kind, and how a plan compares. 1 where no layout fits."""
+    from alpa_explore.errors import OptionError
+    from alpa_explore.plans.plan import load_plan
+    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.uniform_layouts.layouts import layouts
+    from alpa_explore.uniform_layouts.measured import measured_beside
+    from alpa_explore.uniform_layouts.of_plan import plan_beside
+    from alpa_explore.uniform_layouts.report import (
+        layouts_sentence,
+        layouts_table,
+        measured_sentence,
+        measured_table,
+    )
+
+    if options.top < 1:
+        raise OptionError("--top must be a number of layouts", found=str(options.top), remedy="Give 1 or more.")
+    if options.html is not None:
+        check_target(options.html, "The page")
+    model = chosen_model(options)
+    plan = None if options.plan is None else load_plan(options.plan)
+    with ProgressLine(sys.stderr) as line:
+        found = layouts(
+            model.reference,
+            options.cluster,
+            global_batch=options.global_batch,
+            precision=options.precision,
+            cache=not options.no_cache,
+            progress=line,
+        )
+    beside = None if plan is None else plan_beside(found, plan)
+    measured = measured_beside(found)
+    if options.html is not None:
+        from alpa_explore.figures.layouts.heat_map import heat_map_html
+
+        write_text(options.html, heat_map_html(found, beside, measured), "The page")
+        print(f"wrote {printable(options.html)}", file=sys.stderr)
+    if options.json:
+        print_json(
+            {
+                "model": found.model,
+                "cluster": str(found.cluster),
+                "global_batch": found.global_batch,
+                "sequence": found.sequence,
+                "precision": found.precision,
+                "fits_on": None if found.fits_on is None else str(found.fits_on),
+                "layouts": layouts_table(found),
+                "larger_layouts": None if found.larger is None else layouts_table(found.larger),
+                "measured": measured_table(measured, found),
+                "plan": None if beside is None else {"words": beside.words, "gain_fraction": beside.gain},
+            }
+        )
+    else:
+        shown = found.fitting or found.ranked
+        columns = _COLUMNS if found.best is not None else ("rank", "layout", "peak_bytes", "reason")
+        print(layouts_sentence(found, beside))
+        print(f"\n{render_table(layouts_table(found, options.top, shown), columns)}")
+        if measured:
+            print(f"\n{measured_sentence(measured, found)}\n\n{render_table(measured_table(measured, found))}")
+    return 0 if found.best is not None else 1

@@ -1,0 +1,45 @@
+"""`alpa-explore report PLAN…`: several plan files as one HTML page: a table to sort, figures, comparisons."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from alpa_explore.errors import OptionError
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "report",
+        help="several plans as one HTML page",
+        description="Write one self-contained HTML page about plans that were tried: a table to sort, in which what "
+        "differs is marked, the figures of the chosen plan, and that plan beside the fastest others.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", metavar="PLAN", nargs="+", help="files that `alpa-explore plan -o` wrote")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the page")
+    parser.add_argument(
+        "--chosen", type=int, metavar="N", help="the plan whose figures are shown, from 1 (default: the last one)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the page."""
+    from alpa_explore.store.write import check_target
+
+    check_target(options.output, "The report")
+    count = len(options.files)
+    chosen = count if options.chosen is None else options.chosen
+    if not 1 <= chosen <= count:
+        raise OptionError(
+            "There is no such plan", found=f"--chosen {chosen}", remedy=f"Give a number from 1 to {count}."
+        )
+    from alpa_explore.figures.report_page import Tried, write_report_html
+    from alpa_explore.plans.plan import load_plan
+
+    write_report_html([Tried(plan=load_plan(file)) for file in options.files], options.output, chosen=chosen - 1)
+    print(f"alpa-explore: wrote {options.output}", file=sys.stderr)
+    return 0

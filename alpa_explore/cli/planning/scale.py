@@ -1,0 +1,119 @@
+"""`alpa-explore scale MODEL --devices h100,b200 --nodes 1,2,4`: where a model fits, how fast it is, what it costs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.output import print_json
+from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.errors import OptionError
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.text import render_table
+
+_EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
+
+example:
+  alpa-explore scale llama-3-70b --devices h100,b200 --nodes 1,2,4,8 --price h100=2.5 --price b200=4.2"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "scale",
+        help="where a model fits, how fast it trains and what it costs: devices × number of nodes",
+        description="The fastest uniform layout on each device and number of nodes, or what is missing to fit.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    argument = parser.add_argument
+    add_model(parser)
+    argument("--devices", default="h100", metavar="A,B", help="device presets (default: h100)")
+    argument("--nodes", default="1,2,4,8", metavar="1,2,4", help="numbers of nodes (default: 1,2,4,8)")
+    argument("--devices-per-node", type=int, metavar="M", help="devices of a node (default: 8, or those of a rack)")
+    argument("--software", metavar="NAME", help="the software of all devices (default: that of each preset)")
+    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the model's)")
+    argument("--precision", metavar="NAME", help="bf16, fp16; fp8, mxfp8 or nvfp4: of linear layers alone")
+    argument(
+        "--price",
+        action="append",
+        default=[],
+        metavar="DEVICE=DOLLARS",
+        help="dollars for an hour of one device; may be repeated",
+    )
+    argument("--html", metavar="FILE", help="write the scaling curve as one self-contained page")
+    argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a row for each device and number of nodes. 1 where the model fits on none."""
+    from alpa_explore.store.write import check_target, write_text
+    from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
+    from alpa_explore.uniform_layouts.scaling import scaling
+
+    if options.html is not None:
+        check_target(options.html, "The page")
+    model = chosen_model(options)
+    with ProgressLine(sys.stderr) as line:
+        found = scaling(
+            model.reference,
+            _listed(options.devices),
+            _counts(options.nodes),
+            devices_per_node=options.devices_per_node,
+            software=options.software,
+            global_batch=options.global_batch,
+            precision=options.precision,
+            prices=_prices(options.price),
+            cache=not options.no_cache,
+            progress=line,
+        )
+    if options.html is not None:
+        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_html
+
+        write_text(options.html, scaling_curve_html(found), "The page")
+        print(f"wrote {printable(options.html)}", file=sys.stderr)
+    if options.json:
+        print_json(
+            {
+                "model": found.model,
+                "global_batch": found.global_batch,
+                "sequence": found.sequence,
+                "precision": found.precision,
+                "points": scaling_table(found),
+            }
+        )
+    else:
+        print(f"{scaling_sentence(found)}\n\n{render_table(scaling_table(found))}")
+    return 0 if any(point.best is not None for point in found.points) else 1
+
+
+def _listed(text: str) -> Sequence[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _counts(text: str) -> list[int]:
+    parts = _listed(text)
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise OptionError("--nodes must be numbers of nodes", found=repr(text), remedy="For example --nodes 1,2,4.")
+    return [int(part) for part in parts]
+
+
+def _prices(given: Sequence[str]) -> dict[str, float]:
+    prices = {}
+    for text in given:
+        device, equals, dollars = text.partition("=")
+        try:
+            prices[device.strip()] = float(dollars)
+        except ValueError as error:
+            raise OptionError(
+                "--price takes a device and dollars for an hour of it",
+                found=repr(text) + ("" if equals else ", without ="),
+                remedy="For example --price h100=2.5.",
+            ) from error
+    return prices

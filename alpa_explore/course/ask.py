@@ -1,0 +1,169 @@
+"""The functions that a notebook calls. None of them raises for what a student types: it answers with a hint."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from alpa_explore.course import students
+from alpa_explore.course.cards import Card, Fold, text_html
+from alpa_explore.course.definition import Exercise
+from alpa_explore.course.grading import grade, numbers_of, truth_of
+from alpa_explore.course.kinds import Choice, Number, Refusal
+from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of
+from alpa_explore.course.students import Student
+from alpa_explore.errors import UnknownNameError
+
+_NEAR = 0.1
+"""Relative distance up to which a guess was good."""
+
+
+class Points(int):
+    """A number of points. nbgrader reads it as the points of a cell; a notebook shows of how many."""
+
+    lesson: str
+    possible: int
+
+    def _repr_html_(self) -> str:
+        return text_html(f"**{int(self)} of {self.possible} points** in lesson {escape(self.lesson)}.")
+
+
+def student(name: object = students.EVERYBODY) -> Card:
+    """Say who answers: the numbers of all exercises are drawn from the name, and progress is kept under it."""
+    given = "" if name is None or name is ... else str(name).strip()
+    who = students.sit_down(given or students.EVERYBODY)
+    solved = sum(who.of(key).solved for key in EXERCISES)
+    who.save()
+    kept = "" if who.kept else " Progress is kept in this session only: the user's folder cannot be written."
+    return Card(
+        look="plain",
+        title=f"Student {who.name}",
+        text=f"{solved} of {len(EXERCISES)} exercises are solved. The numbers of all exercises are drawn for this "
+        f"name.{kept}",
+    )
+
+
+def exercise(name: object, answer: object = ...) -> Card:
+    """Show an exercise, or grade an answer to it.
+
+    `name` is lesson and number, such as "03.1". Without an answer, or with `...`, the question is shown with the
+    numbers of this student.
+    """
+    try:
+        asked = exercise_of(name)
+    except UnknownNameError as error:
+        return _unknown(error)
+    who = students.current()
+    if answer is ... or answer is None:
+        return _question(asked, who)
+    verdict = grade(asked, who.name, answer)
+    if verdict.state != "hint":
+        attempts = who.of(asked.id)
+        attempts.tries += not attempts.solved
+        attempts.solved |= verdict.state == "right"
+        who.save()
+    words = {"right": "right", "wrong": "not yet", "hint": "not marked"}[verdict.state]
+    return Card(look=verdict.state, title=f"{asked.id} {asked.title}: {words}", text=verdict.text)
+
+
+def hint(name: object) -> Card:
+    """The next hint for an exercise; after the last one, all of them."""
+    try:
+        asked = exercise_of(name)
+    except UnknownNameError as error:
+        return _unknown(error)
+    who = students.current()
+    attempts, hints = who.of(asked.id), asked.hints(numbers_of(asked, who.name))
+    attempts.hints = min(attempts.hints + 1, len(hints))
+    who.save()
+    shown = [f"{place}. {text}" for place, text in enumerate(hints[: attempts.hints], start=1)]
+    more = f"`hint({asked.id!r})` again shows the next one." if attempts.hints < len(hints) else "That was the last."
+    return Card(look="hint", title=f"{asked.id} {asked.title}: hints", text="\n\n".join([*shown, more]))
+
+
+def solution(name: object) -> Card:
+    """The solution of an exercise with the numbers of this student, behind a fold."""
+    try:
+        asked = exercise_of(name)
+    except UnknownNameError as error:
+        return _unknown(error)
+    who = students.current()
+    attempts = who.of(asked.id)
+    attempts.solution_seen |= not attempts.solved
+    who.save()
+    return Card(
+        look="solution",
+        title=f"{asked.id} {asked.title}: solution",
+        text="",
+        folds=[Fold(summary="Show the solution", text=solution_text(asked, who.name))],
+    )
+
+
+def solution_text(asked: Exercise[Any], seed: str) -> str:
+    """The answer, why it is right, and the code that computes it."""
+    numbers, truth = numbers_of(asked, seed), truth_of(asked, seed)
+    shown = asked.kind(numbers).show(truth)
+    return f"**Answer: {shown}**\n\n{asked.why(numbers, truth)}\n\n```\n{asked.code(numbers)}```"
+
+
+def question_text(asked: Exercise[Any], seed: str) -> str:
+    """The question, its options, and what kind of answer it wants."""
+    numbers = numbers_of(asked, seed)
+    kind = asked.kind(numbers)
+    options = "\n\n" + "\n".join(f"- {line}" for line in kind.lines) if isinstance(kind, Choice) else ""
+    return f"{asked.question(numbers)}{options}"
+
+
+def points(lesson: object) -> Points | Card:
+    """The points of this student in a lesson ("03"): those of its solved exercises."""
+    who = students.current()
+    asked = exercises_of(str(lesson))
+    if not asked:
+        lessons = dict.fromkeys(e.lesson for e in EXERCISES.values())
+        return Card(
+            look="hint",
+            title=f"There is no lesson {str(lesson)!r} with exercises",
+            text=f"Known: {', '.join(lessons)}.",
+        )
+    made = Points(sum(e.points for e in asked if who.of(e.id).solved))
+    made.lesson, made.possible = str(lesson), sum(e.points for e in asked)
+    return made
+
+
+def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> Card:
+    """A guess beside what came out: `reveal(my_guess, plan.predicted.bubble_fraction, "share", what="The bubble")`.
+
+    `unit` is one of `kinds.Number`. With `...` for the guess, the truth is behind a fold.
+    """
+    kind = Number(unit=unit, tolerance=_NEAR)
+    shown = f"{what} is {kind.show(truth)}."
+    if guess is ... or guess is None:
+        return Card(
+            look="plain",
+            title=f"{what}: guess first",
+            text="A number is remembered that surprised you.",
+            folds=[Fold(summary="Show it without a guess", text=shown)],
+        )
+    value = kind.read(guess)
+    if isinstance(value, Refusal):
+        return Card(look="hint", title="Not a guess of this kind", text=value.hint)
+    if slip := kind.slip(value, truth):
+        return Card(look="hint", title="Another unit", text=slip.replace("This exercise asks for", "Guess"))
+    if kind.same(value, truth):
+        return Card(look="right", title=f"You guessed well. {shown}", text=f"Your guess: {kind.show(value)}.")
+    return Card(look="plain", title=shown, text=f"Your guess: {kind.show(value)}. {kind.side(value, truth)}")
+
+
+def _question(asked: Exercise[Any], who: Student) -> Card:
+    kind = asked.kind(numbers_of(asked, who.name))
+    solved = " (solved)" if who.of(asked.id).solved else ""
+    return Card(
+        look="question",
+        title=f"{asked.id} {asked.title}{solved}",
+        text=f"{question_text(asked, who.name)}\n\nAnswer with {kind.asks}: `exercise({asked.id!r}, …)`. "
+        f"`hint({asked.id!r})` helps, `solution({asked.id!r})` tells.",
+    )
+
+
+def _unknown(error: UnknownNameError) -> Card:
+    return Card(look="hint", title=f"{error.what}: {error.found}", text=error.remedy)

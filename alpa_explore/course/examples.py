@@ -1,0 +1,95 @@
+"""Examples that lessons and exercises share: a model of a few blocks, a whole graph as one stage, and an MLP as a
+sharding problem of two nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.resharding import reshard_table
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.formulations.comparison import StageInstance
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.layering import cluster_operators
+from alpa_explore.models.catalog import entry
+from alpa_explore.models.configs import MLPConfig, WideResNetConfig
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
+from alpa_explore.tracing.catalogue import catalogue_graph
+
+_REPLICATED, _ROWS, _COLUMNS, _PENDING = (REPLICATE,), (0,), (1,), (PARTIAL,)
+_STRATEGIES: dict[str, tuple[Spec, Spec]] = {
+    "rows": (_ROWS, _ROWS),
+    "columns": (_REPLICATED, _COLUMNS),
+    "inner": (_COLUMNS, _PENDING),
+}
+"""Strategy of a product on one mesh axis -> the spec of the activation that it reads, and of the one it writes. The
+weight is whole for 'rows', divided by columns for 'columns', and by rows for 'inner'."""
+_BYTES = 2
+"""Of an element in bfloat16."""
+
+
+@lru_cache(maxsize=8)
+def blocks_of(model: str, blocks: int, samples: int = 1, sequence: int | None = None) -> TrainingGraph:
+    """A catalogue model with fewer blocks, captured for so many samples; once per process."""
+    whole = entry(model, sequence)
+    assert not isinstance(whole.config, WideResNetConfig | MLPConfig), "a model of equal blocks"
+    fewer = replace(whole, name=f"{blocks} of {model}", config=whole.config.with_periods(blocks))
+    return replace(catalogue_graph(fewer, samples), name=f"{model}, {blocks} block{'s' * (blocks > 1)}", recipe=None)
+
+
+def one_stage(graph: TrainingGraph, cluster: str, shape: tuple[int, int], num_microbatches: int = 8) -> StageInstance:
+    """All of a graph as one stage on a whole cluster, seen as a logical mesh of this shape."""
+    whole = Cluster.parse(cluster)
+    mesh = logical_mesh(whole, Submesh(whole.nodes, whole.devices_per_node), shape).squeezed()
+    layering = cluster_operators(graph, 1, delta=0.0)
+    stage = slice_stages(assign_layers(graph, layering.layer_of_forward))(0, 0)
+    return StageInstance(stage=stage, device=whole.device, mesh=mesh, inverse_b=1 / num_microbatches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLP:
+    """Two products on the devices of one node: activations [tokens, hidden] → [tokens, ffn] → [tokens, hidden]."""
+
+    cluster: str
+    tokens: int
+    """Of a microbatch."""
+    hidden: int = 4096
+    ffn: int = 14336
+    num_microbatches: int = 16
+
+    @property
+    def names(self) -> list[list[str]]:
+        """For the workbench: the nodes and their strategies."""
+        return [["up", *_STRATEGIES], ["down", *_STRATEGIES]]
+
+    @property
+    def problem(self) -> ShardingProblem:
+        """Seconds of communication in the forward pass of a microbatch, and of gradients: their all-reduce, divided by
+        B. Both ends of the MLP are replicated, as in tensor parallelism. Computing takes equally long for each
+        strategy and is left out, as in the paper."""
+        cluster = Cluster.parse(self.cluster)
+        mesh = logical_mesh(cluster, Submesh(1, cluster.devices), (1, cluster.devices)).squeezed()
+
+        def seconds(shape: tuple[int, int], source: Spec, target: Spec) -> float:
+            table = reshard_table(shape, _BYTES * shape[0] * shape[1], mesh)
+            return float(table.seconds[table.index[source], table.index[target]])
+
+        weight, inner = (self.hidden, self.ffn), (self.tokens, self.ffn)
+        sync = seconds(weight, _PENDING, _REPLICATED) / self.num_microbatches
+        up = [sync if name == "rows" else 0.0 for name in _STRATEGIES]
+        out = [seconds((self.tokens, self.hidden), writes, _REPLICATED) for _, writes in _STRATEGIES.values()]
+        down = [cost + own for cost, own in zip(out, up, strict=True)]
+        edge = [
+            [seconds(inner, writes, reads) for reads, _ in _STRATEGIES.values()] for _, writes in _STRATEGIES.values()
+        ]
+        return ShardingProblem(
+            name="an MLP",
+            node_costs=(np.array(up), np.array(down)),
+            edges=((0, 1),),
+            edge_costs=(np.array(edge),),
+        )

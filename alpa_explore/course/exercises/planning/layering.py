@@ -1,0 +1,211 @@
+"""Exercises of lesson 04: layering."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from random import Random
+from textwrap import dedent
+from typing import NamedTuple
+
+import numpy as np
+
+from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.kinds import Items, Number
+from alpa_explore.layering.balance import flops_limit, smallest_delta
+from alpa_explore.layering.crossing import Crossing
+from alpa_explore.layering.dp import Clustering, solve
+
+
+class Chain(NamedTuple):
+    """Operators in a row, each read by the next."""
+
+    flops: tuple[int, ...]
+    bytes: tuple[int, ...]
+    """Behind each operator but the last."""
+    layers: int
+    delta: float
+
+    @property
+    def limit(self) -> int:
+        """Most FLOPs of a layer."""
+        return flops_limit(sum(self.flops), self.layers, self.delta)
+
+    def clustered(self) -> Clustering:
+        """By Eq. 6."""
+        crossings = [Crossing(producer=i, readers=(i + 1,), bytes=size) for i, size in enumerate(self.bytes)]
+        return solve(np.array(self.flops), crossings, self.layers, self.delta)
+
+    def legal_cuts(self) -> list[tuple[int, ...]]:
+        """Every way to cut within the limit."""
+        return [cuts for cuts in combinations(range(1, len(self.flops)), self.layers - 1) if self._largest(cuts)]
+
+    def _largest(self, cuts: tuple[int, ...]) -> bool:
+        ends = (0, *cuts, len(self.flops))
+        return all(sum(self.flops[a:b]) <= self.limit for a, b in pairwise(ends))
+
+    def cheapest_anywhere(self) -> int:
+        """The costliest of the cheapest cuts, without the limit."""
+        return sorted(self.bytes)[self.layers - 2]
+
+    @property
+    def table(self) -> str:
+        """The chain in words."""
+        return f"FLOPs {list(self.flops)}, bytes behind the first to the last but one {list(self.bytes)}"
+
+
+def _chain(random: Random) -> Chain:
+    """A chain whose cheapest cuts are too unequal, so that the limit matters."""
+    while True:
+        flops = tuple(random.choice((2, 3, 4, 6, 8)) for _ in range(7))
+        sizes = random.sample((10, 20, 30, 40, 50, 60, 70, 80, 90), 6)
+        chain = Chain(flops=flops, bytes=tuple(sizes), layers=3, delta=0.25)
+        cuts = chain.legal_cuts()
+        costs = sorted(max(chain.bytes[c - 1] for c in places) for places in cuts)
+        if len(cuts) >= 3 and costs[0] > chain.cheapest_anywhere() and costs.count(costs[0]) == 1:
+            return chain
+
+
+def _largest_without_balance(chain: Chain) -> list[Mistake]:
+    return [
+        Mistake(
+            answer=chain.cheapest_anywhere(),
+            reason="Those are the cheapest cuts of all, but a layer between them has more FLOPs than the limit.",
+        ),
+        Mistake(
+            answer=sum(chain.bytes[c - 1] for c in chain.clustered().cuts),
+            reason="That is the sum over the cuts. Eq. 6 takes the largest: the costliest layer.",
+        ),
+    ]
+
+
+def _why_cost(chain: Chain, truth: int) -> str:
+    cuts = chain.clustered().cuts
+    layers = [list(part) for part in np.split(np.array(chain.flops), list(cuts))]
+    sums = ", ".join(str(int(sum(layer))) for layer in layers)
+    return (
+        f"The mean is {sum(chain.flops)} / {chain.layers}, so a layer may have {chain.limit} FLOPs. "
+        f"{len(chain.legal_cuts())} ways to cut keep the limit. The best cuts behind operators "
+        f"{' and '.join(map(str, cuts))}: layers of {sums} FLOPs, and the costlier cut sends {truth} bytes."
+    )
+
+
+EXERCISES = (
+    Exercise(
+        id="04.1",
+        title="Three layers by hand",
+        draw=_chain,
+        question=lambda chain: (
+            f"Seven operators form a chain: {chain.table}. Make {chain.layers} layers with δ = {chain.delta}.\n\n"
+            "What is G(7, 3), in bytes?"
+        ),
+        kind=lambda _: Number(unit="B", tolerance=0.0),
+        truth=lambda chain: chain.clustered().objective_bytes,
+        why=_why_cost,
+        mistakes=lambda chain, _: _largest_without_balance(chain),
+        hints=lambda chain: (
+            f"First the limit: (1 + δ) · {sum(chain.flops)} / {chain.layers}, rounded down.",
+            "Which operators can be in the first layer? Where must the last layer begin at the latest?",
+            f"{len(chain.legal_cuts())} pairs of cuts keep the limit. For each take the larger of its two cuts; then "
+            "the least of these.",
+        ),
+        code=lambda chain: dedent(f"""\
+            from itertools import combinations
+
+            flops, sizes = {list(chain.flops)}, {list(chain.bytes)}
+            limit = int({1 + chain.delta} * sum(flops) / 3)
+            costs = []
+            for a, b in combinations(range(1, 7), 2):
+                if max(sum(flops[:a]), sum(flops[a:b]), sum(flops[b:])) <= limit:
+                    costs.append(max(sizes[a - 1], sizes[b - 1]))
+            answer = min(costs)
+            """),
+        premise="delta matters: without the limit the cost would be lower",
+        holds=lambda chain: chain.clustered().objective_bytes > chain.cheapest_anywhere(),
+    ),
+    Exercise(
+        id="04.2",
+        title="Where to cut",
+        draw=_chain,
+        question=lambda chain: (
+            f"Another chain: {chain.table}, {chain.layers} layers, δ = {chain.delta}.\n\nBehind which operators are "
+            "the two cuts of the optimum? Count the operators from 1."
+        ),
+        kind=lambda _: Items(of="two operators", ordered=True),
+        truth=lambda chain: chain.clustered().cuts,
+        why=lambda chain, truth: (
+            f"Behind operators {truth[0]} and {truth[1]}: no other pair within the limit of {chain.limit} FLOPs has "
+            f"both cuts at {chain.clustered().objective_bytes} bytes or less."
+        ),
+        mistakes=lambda chain, truth: [
+            Mistake(
+                answer=[cut - 1 for cut in truth],
+                reason="Operators are counted from 1 here: the first cut is behind the operator with this number.",
+            )
+        ],
+        hints=lambda chain: (
+            f"No layer may have more than {chain.limit} FLOPs.",
+            "The bytes behind operator i are the i-th of the list.",
+            f"Both cuts send {chain.clustered().objective_bytes} bytes or less.",
+        ),
+        code=lambda chain: dedent(f"""\
+            from itertools import combinations
+
+            flops, sizes = {list(chain.flops)}, {list(chain.bytes)}
+            limit = int({1 + chain.delta} * sum(flops) / 3)
+            legal = [
+                (a, b)
+                for a, b in combinations(range(1, 7), 2)
+                if max(sum(flops[:a]), sum(flops[a:b]), sum(flops[b:])) <= limit
+            ]
+            answer = min(legal, key=lambda cuts: max(sizes[cut - 1] for cut in cuts))
+            """),
+        premise="one pair of cuts alone is optimal",
+        holds=lambda chain: (
+            sum(
+                max(chain.bytes[c - 1] for c in cuts) <= chain.clustered().objective_bytes
+                for cuts in chain.legal_cuts()
+            )
+            == 1
+        ),
+    ),
+    Exercise(
+        id="04.3",
+        title="The smallest δ",
+        draw=_chain,
+        question=lambda chain: (
+            f"Seven operators with FLOPs {list(chain.flops)}, whatever their bytes. What is the smallest δ with which "
+            f"{chain.layers} layers are possible?"
+        ),
+        kind=lambda _: Number(tolerance=0.002),
+        truth=lambda chain: float(smallest_delta(list(chain.flops), chain.layers)),
+        why=lambda chain, truth: (
+            f"The fairest cuts leave a largest layer of {round((1 + truth) * sum(chain.flops) / chain.layers)} FLOPs. "
+            f"The mean is {sum(chain.flops)} / {chain.layers} = {sum(chain.flops) / chain.layers:.4g}, and δ is their "
+            "ratio minus 1."
+        ),
+        mistakes=lambda chain, truth: [
+            Mistake(answer=1 + truth, reason="That is 1 + δ: the largest layer over the mean."),
+            Mistake(
+                answer=(1 + truth) * sum(chain.flops) / chain.layers,
+                reason="Those are the FLOPs of the largest layer. δ is a share of the mean.",
+            ),
+        ],
+        hints=lambda _: (
+            "The smallest δ makes the largest layer as small as possible. Bytes play no role.",
+            "Try the cuts that make all layers nearly equal, and look at the largest.",
+            "δ = (FLOPs of the largest layer) / (mean) − 1.",
+        ),
+        code=lambda chain: dedent(f"""\
+            from itertools import combinations
+
+            flops = {list(chain.flops)}
+            largest = min(
+                max(sum(flops[:a]), sum(flops[a:b]), sum(flops[b:])) for a, b in combinations(range(1, 7), 2)
+            )
+            answer = largest / (sum(flops) / 3) - 1
+            """),
+        premise="the layers cannot be equal",
+        holds=lambda chain: smallest_delta(list(chain.flops), chain.layers) > 0,
+    ),
+)
+"""In the order of their ids."""

@@ -1,0 +1,199 @@
+"""Exercises of lesson 10: attention and context parallelism."""
+
+from __future__ import annotations
+
+from random import Random
+from textwrap import dedent
+from typing import NamedTuple
+
+from alpa_explore import units
+from alpa_explore.cluster import Cluster
+from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape
+from alpa_explore.course.definition import Exercise, Mistake
+from alpa_explore.course.kinds import Choice, Number
+from alpa_explore.figures.course.training.attention import ORDERS, causal_shares, ring_times
+from alpa_explore.models.catalog import entry
+from alpa_explore.models.configs import LlamaConfig
+
+_CLUSTER = "8x8:h100"
+_LENGTHS = (8192, 16384, 32768, 65536, 131072)
+
+
+class Long(NamedTuple):
+    """A model on a long sequence."""
+
+    model: str
+    sequence: int
+
+    @property
+    def block(self) -> BlockShape:
+        """A block of it."""
+        config = entry(self.model).config
+        assert isinstance(config, LlamaConfig)
+        head = config.hidden // config.heads
+        attention = AttentionShape(heads=config.heads, kv_heads=config.key_heads, head=head, value_head=head)
+        return BlockShape(hidden=config.hidden, attention=attention, ffn=config.ffn)
+
+    @property
+    def scores(self) -> float:
+        """Multiply-adds of a token with the keys and values that it sees, in the mean."""
+        attention = self.block.attention
+        return 2 * attention.heads * attention.head * attention.scores(self.sequence, self.sequence) / self.sequence
+
+    @property
+    def share(self) -> float:
+        """Of the multiply-adds of the block."""
+        return self.scores / (self.scores + self.block.active_products)
+
+
+class Ring(NamedTuple):
+    """A ring of devices on as many nodes, and the model whose attention it computes."""
+
+    devices: int
+    kv_heads: int
+
+    def hides(self, sequence: int) -> bool:
+        """Whether computing hides the whole exchange."""
+        times = ring_times(Cluster.parse(_CLUSTER), sequence, self.devices, stride=8, kv_heads=self.kv_heads)
+        return times.exposed_seconds == 0
+
+
+def _shortest(ring: Ring) -> str:
+    return f"{next(length for length in _LENGTHS if ring.hides(length)):,}"
+
+
+def _long(random: Random) -> Long:
+    return Long(random.choice(("llama-3.2-1b", "llama-3-8b", "llama-3-70b")), random.choice(_LENGTHS))
+
+
+EXERCISES = (
+    Exercise(
+        id="10.1",
+        title="When attention dominates",
+        draw=_long,
+        question=lambda n: (
+            f"A block of {n.model} multiplies each token by matrices of {n.block.active_products:,} elements in "
+            "all. Its "
+            f"{n.block.attention.heads} heads of {n.block.attention.head} compare a token with all tokens before "
+            "it. The "
+            f"sequence has {n.sequence:,} tokens.\n\nWhich share of the block's multiply-adds are scores and weighted "
+            "values?"
+        ),
+        kind=lambda _: Number(unit="share"),
+        truth=lambda n: n.share,
+        why=lambda n, truth: (
+            f"A token sees S / 2 = {n.sequence // 2:,} keys in the mean. Scores and weighted values are 2 · heads · "
+            "head "
+            f"· S / 2 = {n.scores:,.0f} multiply-adds, of {n.scores + n.block.active_products:,.0f}: "
+            f"{units.percent(truth)}. The first grows with S, the matrices do not."
+        ),
+        mistakes=lambda n, _: [
+            Mistake(
+                answer=2 * n.scores / (2 * n.scores + n.block.active_products),
+                reason="That compares each token with the whole sequence. A causal model looks back only: half of it.",
+            ),
+            Mistake(
+                answer=n.scores / n.block.active_products, reason="That is scores over matrices, not over the sum."
+            ),
+        ],
+        hints=lambda _: (
+            "How many keys does a token see, in the mean over the sequence?",
+            "Scores: heads · head multiply-adds for each key seen. The weighted values: as many again.",
+        ),
+        code=lambda n: dedent(f"""\
+            heads, head, sequence = {n.block.attention.heads}, {n.block.attention.head}, {n.sequence}
+            matrices = {n.block.active_products}
+            scores = 2 * heads * head * sequence / 2
+            answer = scores / (scores + matrices)
+            """),
+        premise="neither part is negligible",
+        holds=lambda n: 0.01 < n.share < 0.99,
+    ),
+    Exercise(
+        id="10.2",
+        title="The busiest device",
+        draw=lambda random: random.choice((2, 4, 8, 16)),
+        question=lambda devices: (
+            f"{devices} devices share a causal sequence; each has one run of it.\n\nHow many times the mean work "
+            "does the "
+            "last device compute?"
+        ),
+        kind=lambda _: Number(),
+        truth=lambda devices: float(causal_shares(devices, ORDERS[0])[-1] * devices),
+        why=lambda devices, truth: (
+            f"Device d sees d whole runs and half of its own: in proportion to d + ½. The last has {devices - 1}.5, "
+            "the "
+            f"mean is {devices}/2: 2 − 1/p = {truth:g}. In zig-zag order every device has a short and a long chunk, "
+            "and "
+            "the ratio is 1."
+        ),
+        mistakes=lambda devices, truth: [
+            Mistake(answer=2.0, reason="Nearly: half of the pairs within its own run are not visible either."),
+            Mistake(answer=1.0, reason="That is zig-zag order. With one run each the last one sees the most keys."),
+        ],
+        hints=lambda _: (
+            "Count the coloured cells of the figure, device by device.",
+            "A device computes all runs before its own and half of its own.",
+        ),
+        code=lambda devices: dedent(f"""\
+            p = {devices}
+            answer = (p - 0.5) / (p / 2)
+            """),
+        premise="the devices are not equally busy",
+        holds=lambda devices: float(causal_shares(devices, ORDERS[0]).max() * devices) > 1.4,
+    ),
+    Exercise(
+        id="10.3",
+        title="From which length on is a ring free?",
+        draw=lambda random: Ring(random.choice((4, 8)), random.choice((8, 16))),
+        question=lambda ring: (
+            f"A ring of {ring.devices} H100, each on another node of eight, computes attention with 32 heads of "
+            "queries "
+            f"and {ring.kv_heads} of keys and values, of 128 each, in zig-zag order.\n\nWhich is the shortest of these "
+            "sequences whose exchange is hidden in the forward pass?"
+        ),
+        kind=lambda _: Choice(options=tuple(f"{length:,}" for length in _LENGTHS)),
+        truth=_shortest,
+        why=lambda ring, truth: (
+            "Work grows with the square of the sequence, messages with its length:\n\n"
+            + "\n".join(
+                f"- {length:,}: {units.seconds(times.computing_seconds)} of attention, "
+                f"{units.seconds(times.exchanging_seconds)} of exchange"
+                for length in _LENGTHS
+                for times in (
+                    ring_times(Cluster.parse(_CLUSTER), length, ring.devices, stride=8, kv_heads=ring.kv_heads),
+                )
+            )
+            + f"\n\nFrom {truth} positions on nothing waits. More heads of keys and values are more to send, at the "
+            "same "
+            "work."
+        ),
+        mistakes=lambda ring, truth: [
+            Mistake(
+                answer=f"{length:,}",
+                reason="At this length computing is still shorter than what it should hide."
+                if length < int(truth.replace(",", ""))
+                else "It is hidden, but a shorter sequence is, too.",
+            )
+            for length in _LENGTHS
+            if f"{length:,}" != truth
+        ],
+        hints=lambda _: (
+            '`ring_times(ax.Cluster.parse("8x8:h100"), sequence, devices, stride=8, kv_heads=…)` of the lesson has '
+            "computing, exchange and what is not hidden (`exposed_seconds`).",
+            "Try the lengths one after the other, from the shortest.",
+        ),
+        code=lambda ring: dedent(f"""\
+            from alpa_explore.cluster import Cluster
+            from alpa_explore.figures.course.training.attention import ring_times
+            cluster, lengths = Cluster.parse("{_CLUSTER}"), {_LENGTHS}
+            for length in lengths:
+                if not ring_times(cluster, length, {ring.devices}, stride=8, kv_heads={ring.kv_heads}).exposed_seconds:
+                    answer = f"{{length:,}}"
+                    break
+            """),
+        premise="the shortest sequence waits, and the longest does not",
+        holds=lambda ring: not ring.hides(_LENGTHS[0]) and ring.hides(_LENGTHS[-1]),
+    ),
+)
+"""In the order of their ids."""

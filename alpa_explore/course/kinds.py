@@ -1,0 +1,302 @@
+"""Kinds of answers: how an answer is read, compared with the truth, and shown.
+
+An answer that is not of its kind (a word for a number, milliseconds for seconds) is no wrong answer: `read` and `slip`
+say in a sentence what is asked for, and nothing is counted. Numbers are in SI units, as everywhere in the library.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Protocol
+
+from alpa_explore import units
+
+_UNITS = {
+    "": ("a number", units.number),
+    "s": ("a number of seconds", units.seconds),
+    "B": ("a number of bytes", units.bytes_),
+    "FLOP": ("a number of FLOPs", units.flops),
+    "FLOP/s": ("a number of FLOPs per second", units.flops_per_second),
+    "B/s": ("a number of bytes per second", units.bytes_per_second),
+    "share": ("a share between 0 and 1", units.percent),
+}
+"""Unit -> what is asked for, and how a value is shown."""
+SLIPS = {
+    "s": ((1e3, "milliseconds"), (1e6, "microseconds"), (1 / 60, "minutes")),
+    "B": (
+        (2**-10, "KiB"),
+        (2**-20, "MiB"),
+        (2**-30, "GiB"),
+        (1e-3, "kB"),
+        (1e-6, "MB"),
+        (1e-9, "GB"),
+        (8, "bits"),
+    ),
+    "FLOP": ((1e-9, "GFLOP"), (1e-12, "TFLOP"), (1e-15, "PFLOP")),
+    "FLOP/s": ((1e-9, "GFLOP/s"), (1e-12, "TFLOP/s")),
+    "B/s": ((1e-9, "GB/s"), (2**-30, "GiB/s"), (8, "bits per second"), (8e-9, "Gbit/s")),
+    "share": ((100, "percent"),),
+}
+"""Unit -> factors by which an answer in another unit differs, with the name of that unit."""
+_MEASURE = re.compile(r"\s*([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\S*)\s*", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[-+]?(?:0,\d+|\d+,(?!\d{3}$)\d+)")
+"""0,27 as in many countries; 1,234 is a thousand and more. The website reads numbers in the same way."""
+SCALES = {
+    "": {"": 1.0, "%": 0.01},
+    "s": {"": 1.0, "s": 1.0, "seconds": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "min": 60.0},
+    "B": {
+        "": 1.0,
+        "B": 1.0,
+        "bytes": 1.0,
+        "kB": 1e3,
+        "MB": 1e6,
+        "GB": 1e9,
+        "KiB": 2.0**10,
+        "MiB": 2.0**20,
+        "GiB": 2.0**30,
+    },
+    "FLOP": {"": 1.0, "FLOP": 1.0, "FLOPs": 1.0, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15},
+    "FLOP/s": {"": 1.0, "FLOP/s": 1.0, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15},
+    "B/s": {"": 1.0, "B/s": 1.0, "GB/s": 1e9, "GiB/s": 2.0**30, "Gbit/s": 1.25e8},
+    "share": {"": 1.0, "%": 0.01, "percent": 0.01},
+}
+"""Unit -> what a typed unit is worth in it."""
+_LETTERS = "abcdefghijkl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an answer cannot be marked, as a hint."""
+
+    hint: str
+
+
+class Kind(Protocol):
+    """A kind of answer."""
+
+    @property
+    def asks(self) -> str:
+        """What is asked for: 'a number of seconds'."""
+
+    def read(self, answer: object) -> Any:
+        """The value of an answer, or a Refusal."""
+
+    def same(self, value: Any, truth: Any) -> bool:
+        """Whether a value that was read is right."""
+
+    def slip(self, value: Any, truth: Any) -> str:
+        """The hint for a value that is right in another unit; '' where it is not."""
+
+    def side(self, value: Any, truth: Any) -> str:
+        """What can be said of a wrong value without telling the truth; '' for nothing."""
+
+    def show(self, value: Any) -> str:
+        """A value as people read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number, in the SI unit `unit`: '', 's', 'B', 'FLOP', 'FLOP/s', 'B/s', or 'share' (0.25, not 25 %)."""
+
+    unit: str = ""
+    tolerance: float = 0.02
+    """Relative; 0 for numbers that are counted."""
+
+    def __post_init__(self) -> None:
+        assert self.unit in _UNITS, f"a unit is one of {sorted(_UNITS)}"
+
+    @property
+    def asks(self) -> str:
+        """'a number of seconds (± 2 %)'."""
+        near = f" (± {units.percent(self.tolerance)})" if self.tolerance else ""
+        return ("a whole number" if not self.unit and not self.tolerance else _UNITS[self.unit][0]) + near
+
+    def read(self, answer: object) -> float | Refusal:
+        """The number; a word or a list is refused with a hint."""
+        if isinstance(answer, str):
+            return Refusal(hint=f"The answer is text. This exercise asks for {self.asks}{self._instead(answer)}.")
+        item = getattr(answer, "item", None)
+        if item is not None and getattr(answer, "size", 1) == 1:
+            answer = item()  # of numpy, or a tensor
+        if isinstance(answer, bool) or not isinstance(answer, Real):
+            return Refusal(hint=f"The answer is of type {type(answer).__name__}. This exercise asks for {self.asks}.")
+        value = float(answer)
+        if not math.isfinite(value):
+            return Refusal(hint=f"The answer is {value}. This exercise asks for {self.asks}.")
+        return value
+
+    def _instead(self, text: str) -> str:
+        """', without quotes and unit: 0.003 for "3 ms"'; '' where the text is no number with a unit that is known."""
+        measure = _MEASURE.fullmatch(text)
+        scale = SCALES[self.unit].get(measure[2]) if measure else None
+        if measure is None or scale is None:
+            return ""
+        digits = measure[1].replace(",", "." if _DECIMAL_COMMA.fullmatch(measure[1]) else "")
+        return f', without quotes and unit: {float(digits) * scale:.12g} for "{text.strip()}"'
+
+    def same(self, value: float, truth: float) -> bool:
+        """Whether they agree to the tolerance."""
+        return math.isclose(value, truth, rel_tol=self.tolerance or 1e-9, abs_tol=1e-12)
+
+    def slip(self, value: float, truth: float) -> str:
+        """'An answer in milliseconds? …'."""
+        if self.unit == "share" and value > 1 >= truth and not self.same(value, truth * 100):
+            return f"A share is 1 at most: {value:.4g} % are {value / 100:.4g}. This exercise asks for {self.asks}."
+        for factor, name in SLIPS.get(self.unit, ()):
+            if truth and self.same(value, truth * factor) and not self.same(truth, truth * factor):
+                return f"An answer in {name}? This exercise asks for {self.asks}."
+        return ""
+
+    def side(self, value: float, truth: float) -> str:
+        """Too large or too small, and about how much."""
+        side = "large" if value > truth else "small"
+        if value * truth <= 0:
+            return f"It is too {side}."
+        ratio = max(value / truth, truth / value)
+        if ratio < 1.1:
+            return f"It is a little too {side}."
+        return f"It is too {side}, by a factor of about {units.number(float(f'{ratio:.2g}'))}."
+
+    def show(self, value: float) -> str:
+        """'0.0123 (12.3 ms)': what to type, and how people read it."""
+        plain = f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
+        readable = _UNITS[self.unit][1](value) if self.unit else plain
+        return plain if readable.replace(",", "").strip() == plain else f"{plain} ({readable})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One of several options, by its letter (a, b, …) or its text."""
+
+    options: tuple[str, ...]
+
+    @property
+    def asks(self) -> str:
+        """'one of the letters "a" to "d"'."""
+        return f'one of the letters "a" to "{_LETTERS[len(self.options) - 1]}"'
+
+    def read(self, answer: object) -> str | Refusal:
+        """The text of the option."""
+        if isinstance(answer, str):
+            text = answer.strip().casefold().rstrip(".)")
+            if len(text) == 1 and text in _LETTERS[: len(self.options)]:
+                return self.options[_LETTERS.index(text)]
+            for option in self.options:
+                if option.casefold().rstrip(".") == text:
+                    return option
+        return Refusal(hint=f"Answer with {self.asks}, in quotes.")
+
+    def same(self, value: str, truth: str) -> bool:
+        """Whether they are the same option."""
+        assert truth in self.options, f"the truth {truth!r} is not among the options"
+        return value == truth
+
+    def slip(self, _value: str, _truth: str) -> str:
+        """Nothing."""
+        return ""
+
+    def side(self, _value: str, _truth: str) -> str:
+        """Nothing."""
+        return ""
+
+    def show(self, value: str) -> str:
+        """'b) a slower network'."""
+        return f"{_LETTERS[self.options.index(value)]}) {value}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Every option with its letter."""
+        return tuple(map(self.show, self.options))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """Several numbers or names: a list, in an order that counts or not."""
+
+    of: str
+    """'layers', 'ranks', 'sizes of the mesh': what is listed."""
+    ordered: bool = False
+
+    @property
+    def asks(self) -> str:
+        """'a list of ranks'."""
+        return f"a list of {self.of}" + (", in order" if self.ordered else ", in any order")
+
+    def read(self, answer: object) -> tuple[Any, ...] | Refusal:
+        """The items as a tuple, sorted where their order does not count."""
+        if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
+            return Refusal(hint=f"This exercise asks for {self.asks}, such as [1, 2].")
+        items = [getattr(item, "item", lambda item=item: item)() for item in answer]
+        if not all(isinstance(item, int | float | str) for item in items):
+            return Refusal(hint=f"Items are numbers or names. This exercise asks for {self.asks}.")
+        return tuple(items) if self.ordered else tuple(sorted(set(items), key=lambda item: (str(type(item)), item)))
+
+    def same(self, value: tuple[Any, ...], truth: Sequence[Any]) -> bool:
+        """Whether the same are listed."""
+        expected = self.read(truth)
+        assert not isinstance(expected, Refusal), "the truth is a list"
+        return value == expected
+
+    def slip(self, _value: tuple[Any, ...], _truth: Sequence[Any]) -> str:
+        """Nothing."""
+        return ""
+
+    def side(self, value: tuple[Any, ...], truth: Sequence[Any]) -> str:
+        """How many are right."""
+        if self.ordered and len(value) != len(truth):
+            return f"There are {len(truth)}, not {len(value)}."
+        right = sum(a == b for a, b in zip(value, truth, strict=False)) if self.ordered else len({*value} & {*truth})
+        return f"{right} of {len(truth)} are right" + (
+            f", {len(value) - right} are not." if right < len(value) else "."
+        )
+
+    def show(self, value: Sequence[Any]) -> str:
+        """'[0, 1]'."""
+        return f"[{', '.join(map(repr, value))}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A name or a spec such as S0R; upper and lower case and spaces do not count."""
+
+    of: str
+    """'a sharding spec', 'the name of a schedule'."""
+    known: tuple[str, ...] = ()
+    """All that can be answered, so that a mistyped name is a hint and not wrong; () where anything can."""
+
+    @property
+    def asks(self) -> str:
+        """'a sharding spec, in quotes'."""
+        return f"{self.of}, in quotes"
+
+    def read(self, answer: object) -> str | Refusal:
+        """The name."""
+        if not isinstance(answer, str) or not answer.strip():
+            return Refusal(hint=f"This exercise asks for {self.asks}.")
+        text = "".join(answer.split()).casefold()
+        names = {"".join(name.split()).casefold(): name for name in self.known}
+        if not names or text in names:
+            return names.get(text, text)
+        close = difflib.get_close_matches(text, names, n=3, cutoff=0.3) or sorted(names)[:6]
+        return Refusal(hint=f"Unknown here: {answer!r}. Did you mean {' or '.join(repr(names[c]) for c in close)}?")
+
+    def same(self, value: str, truth: str) -> bool:
+        """Whether they are the same name."""
+        return "".join(value.split()).casefold() == "".join(truth.split()).casefold()
+
+    def slip(self, _value: str, _truth: str) -> str:
+        """Nothing."""
+        return ""
+
+    def side(self, _value: str, _truth: str) -> str:
+        """Nothing."""
+        return ""
+
+    def show(self, value: str) -> str:
+        """In quotes."""
+        return repr(value)

@@ -1,0 +1,79 @@
+"""All exercises by their id, and what a mistyped id means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from alpa_explore.course.definition import Exercise
+from alpa_explore.course.exercises.planning import (
+    capture,
+    cluster,
+    collectives,
+    formulations,
+    layering,
+    pipeline,
+    sharding,
+    tour,
+)
+from alpa_explore.course.exercises.training import (
+    accuracy,
+    attention,
+    experts,
+    memory,
+    running,
+    schedules,
+    your_own,
+)
+from alpa_explore.errors import UnknownNameError, nearest_names
+
+_LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
+    "00": tour.EXERCISES,
+    "01": capture.EXERCISES,
+    "02": cluster.EXERCISES,
+    "03": collectives.EXERCISES,
+    "04": layering.EXERCISES,
+    "05": sharding.EXERCISES,
+    "06": formulations.EXERCISES,
+    "07": pipeline.EXERCISES,
+    "08": schedules.EXERCISES,
+    "09": memory.EXERCISES,
+    "10": attention.EXERCISES,
+    "11": experts.EXERCISES,
+    "12": running.EXERCISES,
+    "13": accuracy.EXERCISES,
+    "14": your_own.EXERCISES,
+}
+_NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
+
+
+def _by_id() -> Mapping[str, Exercise[Any]]:
+    found: dict[str, Exercise[Any]] = {}
+    for lesson, exercises in _LESSONS.items():
+        for place, exercise in enumerate(exercises, start=1):
+            assert exercise.id == f"{lesson}.{place}", f"exercise {exercise.id} should be {lesson}.{place}"
+            found[exercise.id] = exercise
+    return MappingProxyType(found)
+
+
+EXERCISES: Mapping[str, Exercise[Any]] = _by_id()
+"""Id -> exercise, in the order of the course."""
+
+
+def exercise_of(name: object) -> Exercise[Any]:
+    """The exercise of an id; '6.2' and 6.2 mean '06.2'. UnknownNameError, with the nearest ids, where there is none."""
+    text = str(name).strip()
+    if number := _NUMBER.fullmatch(text):
+        text = f"{int(number[1]):02}.{int(number[2])}"
+    if text in EXERCISES:
+        return EXERCISES[text]
+    same_lesson = [e for e in EXERCISES if e.startswith(text.partition(".")[0].zfill(2) + ".")]
+    remedy = f"This lesson has {', '.join(same_lesson)}." if same_lesson else nearest_names(text, EXERCISES)
+    raise UnknownNameError("There is no such exercise", found=repr(name), remedy=remedy)
+
+
+def exercises_of(lesson: str) -> tuple[Exercise[Any], ...]:
+    """The exercises of a lesson ('06' or '6'), in order; () where it has none."""
+    return tuple(e for e in EXERCISES.values() if e.lesson == str(lesson).zfill(2))

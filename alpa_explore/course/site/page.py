@@ -1,0 +1,162 @@
+"""A lesson as an HTML page. Every heading of level 2 or 3 begins a part, and so does every quiz: a part is a slide."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from alpa_explore.course.lessons.notebook import Lesson
+from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.site.execute import RunCell
+from alpa_explore.course.site.markdown import code_html, markdown_html
+from alpa_explore.course.site.outputs import WIDGET, Figures, outputs_html
+from alpa_explore.course.site.plan_view import plan_html
+from alpa_explore.course.site.quiz import quiz_data, quiz_html
+from alpa_explore.course.site.theme import themes
+
+_HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
+_POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; "
+    "img-src 'self' file: data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
+)
+"""Nothing is loaded but what lies beside the page."""
+_STUDENT = re.compile(r"^student\(", re.MULTILINE)
+"""In a cell that says who answers: the progress that it shows is nobody's here."""
+_HIDDEN = "hide-input"
+"""Tag of a cell whose code the page does not show."""
+SCRIPTS = ("plotly.min.js", "site.js")
+
+
+def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson]) -> str:
+    """The page of a lesson that was run, or of the index and the like. `pages` are those that are no lessons."""
+    figures, quizzes, parts = Figures(), dict[str, Any](), [list[str]()]
+    for cell in run:
+        html = _cell_html(cell, figures, quizzes)
+        for piece in _pieces(html, new_part=bool(cell.cell.exercise)):
+            if piece.starts:
+                parts.append([])
+            parts[-1].append(piece.html)
+    body = "\n".join(
+        f'<section class="part" id="part-{number}">{"".join(part)}</section>'
+        for number, part in enumerate(part for part in parts if part)
+    )
+    return _document(lesson, lessons, pages, body, {"figures": figures.data, "quizzes": quizzes, **themes()})
+
+
+class _Piece:
+    """Part of the HTML of a cell; `starts`: a new part of the page begins with it."""
+
+    __slots__ = ("html", "starts")
+
+    def __init__(self, html: str, starts: bool) -> None:
+        self.html, self.starts = html, starts
+
+
+def _pieces(html: str, *, new_part: bool) -> list[_Piece]:
+    """The HTML of a cell, divided before its headings, which get an id to link to."""
+    pieces, last, starts = [], 0, new_part
+    for match in _HEADING.finditer(html):
+        if match.start() > last and html[last : match.start()].strip():
+            pieces.append(_Piece(html[last : match.start()], starts))
+        level, words = match[1], match[2]
+        key = re.sub(r"\W+", "-", _TAG.sub("", words)).strip("-").lower()
+        pieces.append(_Piece(f'<h{level} id="{key}">{words}</h{level}>', True))
+        last, starts = match.end(), False
+    if html[last:].strip():
+        pieces.append(_Piece(html[last:], starts))
+    return pieces
+
+
+def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
+    cell = run.cell
+    if cell.kind == "markdown":
+        return markdown_html(cell.source)
+    if cell.exercise:
+        exercise = EXERCISES[cell.exercise]
+        quizzes[exercise.id] = quiz_data(exercise)
+        return quiz_html(exercise)
+    if cell.points:
+        return ""
+    code = "" if _HIDDEN in cell.metadata.get("tags", ()) else code_html(cell.source)
+    outputs = [] if _STUDENT.search(cell.source) else run.outputs
+    if run.plan is not None:
+        # The widget and the table that stands for it where there is no kernel.
+        outputs = [o for o in outputs if WIDGET not in o.get("data", {}) and "alpa-saved" not in str(o.get("data", {}))]
+    shown = outputs_html(outputs, figures) + (plan_html(run.plan, figures) if run.plan is not None else "")
+    return f'<div class="cell">{code}{shown}</div>'
+
+
+def _document(
+    lesson: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson], body: str, data: dict[str, Any]
+) -> str:
+    title = f"{lesson.number} · {lesson.title}" if lesson.number else lesson.title
+    place = lessons.index(lesson) if lesson in lessons else -1
+    before = lessons[place - 1] if place > 0 else None
+    after = lessons[place + 1] if lesson in lessons[:-1] else lessons[0] if place < 0 and lessons else None
+    scripts = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
+    return f"""<!doctype html>
+<html lang="en" data-theme="light">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)} · alpa_explore</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="site.css">
+{scripts}</head>
+<body>
+<header>
+<a class="home" href="index.html">How to train a model on many devices</a>
+<span class="tools"><button type="button" id="slides" title="Slides (S); arrow keys, Escape">Slides</button>
+<button type="button" id="theme" title="Light or dark">Theme</button></span>
+</header>
+<div class="columns">
+<nav aria-label="Lessons"><details open><summary>Lessons</summary>{_links(lesson, lessons, pages)}</details></nav>
+<main>
+{_goals(lesson)}{body}
+<p class="turn">{_turn(before, "←")}{_turn(after, "→")}</p>
+</main>
+</div>
+<div id="counter" aria-live="polite" hidden></div>
+<noscript><p class="note">Figures and quizzes need JavaScript; the text does not.</p></noscript>
+<script type="application/json" id="data">{_json(data)}</script>
+</body>
+</html>
+"""
+
+
+def _links(here: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson]) -> str:
+    items = [
+        f'<li><a href="{page.name}.html"{" aria-current=page" if page == here else ""}>'
+        f"{escape(f'{page.number} · {page.title}' if page.number else page.title)}</a></li>"
+        for page in (*lessons, *pages)
+        if page.name != "index"
+    ]
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _goals(lesson: Lesson) -> str:
+    if not lesson.number or not lesson.goals:
+        return ""
+    goals = "".join(f"<li>{escape(goal)}</li>" for goal in lesson.goals)
+    builds = f" It builds on {', '.join(lesson.prerequisites)}." if lesson.prerequisites else ""
+    return f'<aside class="goals"><p>{lesson.minutes} minutes.{builds} After it you can</p><ul>{goals}</ul></aside>'
+
+
+def _turn(lesson: Lesson | None, arrow: str) -> str:
+    if lesson is None:
+        return "<span></span>"
+    words = f"{lesson.number} · {escape(lesson.title)}"
+    label = f"{arrow} {words}" if arrow == "←" else f"{words} {arrow}"
+    return f'<a href="{lesson.name}.html">{label}</a>'
+
+
+def _json(data: Any) -> str:
+    """For a script element, in which entities are not decoded: what could end it becomes an escape."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,256 @@
+// The script of every page of the course: draws figures in the reader's theme, grades quizzes, shows slides.
+(() => {
+  "use strict";
+  const { figures, quizzes, config, templates, ground, ink, pairs } = JSON.parse(
+    document.getElementById("data").textContent,
+  );
+  const root = document.documentElement;
+
+  // --- Theme: the reader's, or the one that was chosen in this tab.
+  const media = window.matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
+  const theme = () => chosen ?? (media.matches ? "dark" : "light");
+
+  // --- Figures: drawn when they come near the screen, and again in another theme.
+  const recoloured = (value) => {
+    if (typeof value === "string") return pairs[value] ?? value;
+    if (Array.isArray(value)) return value.map(recoloured);
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, recoloured(inner)]));
+    }
+    return value;
+  };
+  const themed = ({ data, layout, frames }, active) => {
+    const name = theme();
+    // Copies: plotly modifies its arguments.
+    const figure = structuredClone({ data, layout, frames });
+    const made = name === "dark" ? recoloured(figure) : figure;
+    made.layout.template = structuredClone(templates[name]);
+    made.layout.paper_bgcolor = made.layout.plot_bgcolor = ground[name];
+    made.layout.font = { ...made.layout.font, color: ink[name] };
+    (made.layout.sliders ?? []).forEach((slider, place) => {
+      if (active[place] !== undefined) slider.active = active[place];
+    });
+    return made;
+  };
+  // A title is wrapped for a wide screen; here anew, where the page is narrower. Plotly neither wraps nor cuts it.
+  const wrapped = (text, letters) => {
+    const old = text.split("<br>");
+    if (old.every((line) => line.length <= letters)) return text;
+    const lines = [""];
+    for (const word of old.join(" ").split(" ")) {
+      const line = lines.at(-1);
+      if (line && line.length + word.length >= letters) lines.push(word);
+      else lines[lines.length - 1] = line ? `${line} ${word}` : word;
+    }
+    return lines.join("<br>");
+  };
+  const fitTitle = (layout, place) => {
+    const letters = Math.max(20, Math.floor((place.clientWidth - 24) / 8));
+    const text = layout.title?.text;
+    if (!text) return;
+    const fitting = wrapped(text, letters);
+    const more = 20 * (fitting.split("<br>").length - text.split("<br>").length);
+    layout.title.text = fitting;
+    if (more > 0) {
+      layout.margin = { ...layout.margin, t: (layout.margin?.t ?? 80) + more };
+      layout.height = (layout.height ?? 450) + more;
+      place.style.height = `${layout.height}px`;
+    }
+  };
+  const draw = async (place) => {
+    const drawn = Boolean(place._fullLayout);
+    const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
+    const figure = themed(figures[Number(place.dataset.figure)], active);
+    fitTitle(figure.layout, place);
+    if (drawn) Plotly.purge(place);
+    await Plotly.newPlot(place, { ...figure, config });
+    // What a slider had shown before the theme changed.
+    for (const slider of figure.layout.sliders ?? []) {
+      const step = slider.steps?.[slider.active ?? 0];
+      if (drawn && step && step.method !== "skip") await Plotly[step.method](place, ...step.args);
+    }
+    place.dataset.drawn = theme();
+  };
+  let last = Promise.resolve();
+  const enqueue = (place) => {
+    last = last.then(() => draw(place)).catch((error) => console.error(error));
+  };
+  const places = [...document.querySelectorAll(".figure")];
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (isIntersecting && target.dataset.drawn !== theme()) enqueue(target);
+      }
+    },
+    { rootMargin: "600px" },
+  );
+  // Controls beside a figure choose one of its states; one that cannot exist is a sentence above the last that could.
+  for (const interactive of document.querySelectorAll("figure.interactive")) {
+    const states = JSON.parse(interactive.dataset.states);
+    const fields = [...interactive.querySelectorAll("input, select")];
+    const place = interactive.querySelector(".figure");
+    const refused = interactive.querySelector(".refused");
+    interactive.addEventListener("input", ({ target }) => {
+      if (target.dataset.values) {
+        const text = JSON.parse(target.dataset.values)[Number(target.value)];
+        target.nextElementSibling.textContent = text;
+        target.setAttribute("aria-valuetext", text);
+      }
+      const state = states[fields.map((field) => field.value).join(",")];
+      refused.textContent = typeof state === "string" ? state : "";
+      if (typeof state === "string") return;
+      place.dataset.figure = state;
+      place.style.height = `${figures[state].layout.height ?? 450}px`;
+      enqueue(place);
+    });
+  }
+  const applyTheme = () => {
+    root.dataset.theme = theme();
+    for (const place of places) {
+      near.unobserve(place);
+      near.observe(place);
+    }
+  };
+  media.addEventListener("change", applyTheme);
+  document.getElementById("theme").addEventListener("click", () => {
+    chosen = theme() === "dark" ? "light" : "dark";
+    applyTheme();
+  });
+
+  // --- Quizzes: the comparisons of alpa_explore/course/kinds.py.
+  const close = (value, truth, tolerance) =>
+    Math.abs(value - truth) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(truth)), 1e-12);
+  const squeezed = (text) => text.replace(/\s+/g, "").toLowerCase();
+  const side = (value, truth) => {
+    const word = value > truth ? "large" : "small";
+    if (value * truth <= 0) return `It is too ${word}.`;
+    const ratio = Math.max(value / truth, truth / value);
+    if (ratio < 1.1) return `It is a little too ${word}.`;
+    return `It is too ${word}, by a factor of about ${Number(ratio.toPrecision(2)).toLocaleString("en")}.`;
+  };
+  const items = (text) =>
+    text
+      .replace(/^[\s[({]+|[\s\])}]+$/g, "")
+      .split(",")
+      .map((part) => part.trim().replace(/^["']|["']$/g, ""))
+      .filter((part) => part !== "")
+      .map((part) => (Number.isNaN(Number(part)) ? part : Number(part)));
+  const sameItems = (value, truth, ordered) => {
+    const key = (list) => (ordered ? list : [...new Set(list)].sort()).join("\u0000");
+    return key(value) === key(truth);
+  };
+  const kinds = {
+    number(quiz, text) {
+      const measure = /^\s*([-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?|[-+]?\.\d+)\s*(\S*)\s*$/i.exec(text);
+      if (!measure) return { refused: `This exercise asks for ${quiz.asks}.` };
+      const decimalComma = /^[-+]?(?:0,\d+|\d+,(?!\d{3}$)\d+)$/.test(measure[1]);
+      const value = Number(measure[1].replaceAll(",", decimalComma ? "." : ""));
+      const scale = quiz.scales[measure[2]];
+      if (measure[2] !== "") {
+        const instead = scale === undefined ? "" : `: ${Number((value * scale).toPrecision(12))} for "${text.trim()}"`;
+        return { refused: `This exercise asks for ${quiz.asks}, without a unit${instead}.` };
+      }
+      return {
+        value,
+        same: (other) => close(value, other, quiz.tolerance),
+        slip: () => {
+          const slip = quiz.slips.find(({ factor }) => close(value, quiz.truth * factor, quiz.tolerance));
+          return slip ? `An answer in ${slip.name}? This exercise asks for ${quiz.asks}.` : "";
+        },
+        side: () => side(value, quiz.truth),
+      };
+    },
+    choice(quiz, text) {
+      if (!text) return { refused: "Choose one first." };
+      return { same: (other) => text === other };
+    },
+    items(quiz, text) {
+      const value = items(text);
+      if (!value.length) return { refused: `This exercise asks for ${quiz.asks}, such as 1, 2.` };
+      return { same: (other) => sameItems(value, other, quiz.ordered) };
+    },
+    words(quiz, text) {
+      const value = squeezed(text.replace(/^["']|["']$/g, ""));
+      if (!value) return { refused: `This exercise asks for ${quiz.asks}.` };
+      if (quiz.known.length && !quiz.known.some((name) => squeezed(name) === value)) {
+        return { refused: `Unknown here. It is one of ${quiz.known.join(", ")}.` };
+      }
+      return { same: (other) => squeezed(other) === value };
+    },
+  };
+  const grade = (quiz, text) => {
+    const answer = kinds[quiz.kind](quiz, text);
+    if (answer.refused) return ["hint", "→ Not marked.", answer.refused];
+    if (answer.same(quiz.truth)) return ["right", "✓ Right.", quiz.why, true];
+    const mistake = quiz.mistakes.find((known) => answer.same(known.answer));
+    if (mistake) return ["wrong", "✗ Not yet.", mistake.reason, true];
+    const slip = answer.slip?.();
+    if (slip) return ["hint", "→ Not marked.", slip];
+    return ["wrong", "✗ Not yet.", answer.side?.() || "Look at the hints."];
+  };
+  for (const form of document.querySelectorAll("form.quiz")) {
+    const quiz = quizzes[form.dataset.quiz];
+    const verdict = form.querySelector(".verdict");
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const [state, word, text, isHtml] = grade(quiz, new FormData(form).get("answer") ?? "");
+      verdict.dataset.state = state;
+      const head = document.createElement("b");
+      head.textContent = word;
+      const body = document.createElement("div");
+      if (isHtml) body.innerHTML = text;
+      else body.textContent = text;
+      verdict.replaceChildren(head, body);
+    });
+    form.querySelector("button.hint").addEventListener("click", (event) => {
+      form.querySelector(".hints li[hidden]")?.removeAttribute("hidden");
+      event.target.disabled = !form.querySelector(".hints li[hidden]");
+    });
+  }
+
+  // --- Slides: a part at a time. ?slides opens them, arrow keys turn, Escape leaves.
+  const parts = [...document.querySelectorAll("main .part")];
+  const counter = document.getElementById("counter");
+  let shown = -1;
+  const show = (number) => {
+    shown = Math.min(Math.max(number, 0), parts.length - 1);
+    parts.forEach((part, place) => part.classList.toggle("shown", place === shown));
+    counter.textContent = `${shown + 1} of ${parts.length}`;
+    window.scrollTo(0, 0);
+    window.dispatchEvent(new Event("resize"));
+  };
+  const slides = (on) => {
+    document.body.classList.toggle("slides", on);
+    counter.hidden = !on;
+    if (on) {
+      const top = parts.findIndex((part) => part.getBoundingClientRect().bottom > 80);
+      show(shown >= 0 ? shown : Math.max(top, 0));
+    } else {
+      const part = parts[shown];
+      shown = -1;
+      part?.scrollIntoView();
+      window.dispatchEvent(new Event("resize"));
+    }
+  };
+  const turns = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 };
+  document.addEventListener("keydown", (event) => {
+    if (event.target.closest?.("input[type='text'], textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const on = document.body.classList.contains("slides");
+    if (event.key === "s" || event.key === "S") slides(!on);
+    else if (on && event.key === "Escape") slides(false);
+    else if (on && event.key in turns) show(shown + turns[event.key]);
+    else if (on && event.key === "Home") show(0);
+    else if (on && event.key === "End") show(parts.length - 1);
+    else return;
+    event.preventDefault();
+  });
+  document.getElementById("slides").addEventListener("click", () => {
+    slides(!document.body.classList.contains("slides"));
+  });
+
+  if (window.matchMedia("(max-width: 60em)").matches) document.querySelector("nav > details").open = false;
+  applyTheme();
+  if (new URLSearchParams(window.location.search).has("slides")) slides(true);
+  root.dataset.ready = "yes";
+})();

@@ -1,0 +1,11 @@
+"""The figures of lessons 08 to 14, in the order of the lessons.
+
+schedules   lesson 08: a schedule as a Gantt chart, with the activations that it holds
+memory      lesson 09: what fills a device under ZeRO stages 0 to 3; bytes of plans by part
+attention   lesson 10: causal attention divided among devices; a ring beside computing
+experts     lesson 11: tokens from devices to experts, and the rows that each device computes
+resharding  lesson 12: the cheapest collectives from any spec into any other
+coverage    lesson 14: how the rules of a model's operators are known
+
+Those of lesson 13 are in `figures.accuracy`. Imports `interactive` of the package above.
+"""

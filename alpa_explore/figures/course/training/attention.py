@@ -1,0 +1,243 @@
+"""Causal attention divided among devices along the sequence: who computes how much, and what a ring waits for.
+
+Query i sees the keys 0 … i, so that half of all pairs of a query and a key are computed. A device with one run of the
+sequence has more pairs the later its run is; in zig-zag order device d of p has the chunks d and 2p − 1 − d of 2p, and
+all have equally many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from alpa_explore import units
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.group import device_group
+from alpa_explore.cost.collectives import exposed_seconds
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.group_collectives import group_seconds
+from alpa_explore.cost.kernels import Kernel, KernelKind, ring_keys
+from alpa_explore.errors import OptionError
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.style import dress, empty, ground, stage_color
+from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.sharding.reshard import StepKind
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+ORDERS = ("one run each", "zig-zag")
+_HALF = 2
+"""Bytes of an element of keys and values."""
+
+
+def chunk_devices(devices: int, order: str) -> Ints:
+    """The device of each of the 2p chunks of the sequence."""
+    if order not in ORDERS:
+        raise OptionError("Unknown order of the sequence", found=repr(order), remedy=f"Choose one of {ORDERS}.")
+    chunks = np.arange(2 * devices)
+    return chunks // 2 if order == ORDERS[0] else np.minimum(chunks, 2 * devices - 1 - chunks)
+
+
+def causal_shares(devices: int, order: str) -> Floats:
+    """The share of all visible pairs that each device computes, in the limit of a long sequence."""
+    owner, chunks = chunk_devices(devices, order), 2 * devices
+    pairs = np.arange(chunks) + 0.5  # of a chunk's queries with the chunks before it, and half of its own
+    return np.asarray(np.bincount(owner, weights=pairs, minlength=devices) / pairs.sum())
+
+
+def causal_balance_figure(devices: int, order: str, *, theme: str = "light") -> go.Figure:
+    """The mask in blocks, coloured by the device that computes them, and the pairs of each device over the mean."""
+    import plotly.graph_objects as go
+
+    owner, shares = chunk_devices(devices, order), causal_shares(devices, order)
+    chunks = len(owner)
+    traces: list[dict[str, Any]] = []
+    for device in range(devices):
+        rows = [row for row in range(chunks) if owner[row] == device]
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": rows,
+                "x": [row + 0.5 for row in rows],
+                "width": 0.96,
+                "marker": {"color": stage_color(device, theme), "line": {"width": 1, "color": ground(theme)}},
+                "text": [f"device {device}"] * len(rows),
+                "textposition": "inside",
+                "insidetextanchor": "start",
+                "name": f"device {device}",
+                "showlegend": False,
+                "hovertemplate": f"device {device}: queries of chunk %{{y}} see %{{x}} chunks of keys<extra></extra>",
+            }
+        )
+    relative = shares * devices
+    traces.append(
+        {
+            "type": "bar",
+            "x": [f"device {d}" for d in range(devices)],
+            "y": relative.tolist(),
+            "xaxis": "x2",
+            "yaxis": "y2",
+            "marker": {"color": [stage_color(d, theme) for d in range(devices)]},
+            "text": [f"{r:.2f}" for r in relative],
+            "showlegend": False,
+            "hovertemplate": "%{x} computes %{y:.3f} times the mean<extra></extra>",
+        }
+    )
+    title = (
+        f"{devices} devices, {order}: the busiest computes {relative.max():.2f} times the mean, and all wait for it"
+        if relative.max() > 1 + 1e-9
+        else f"{devices} devices, {order}: all compute equally much"
+    )
+    return dress(
+        go.Figure(traces),
+        title,
+        theme=theme,
+        height=360,
+        xaxis={"domain": [0, 0.55], "title": {"text": "keys, in chunks of the sequence"}, "range": [0, chunks]},
+        yaxis={"title": {"text": "queries, in chunks"}, "range": [chunks - 0.5, -0.5], "dtick": 1},
+        xaxis2={"domain": [0.65, 1]},
+        yaxis2={"anchor": "x2", "title": {"text": "pairs over the mean"}, "range": [0, 2.1]},
+    )
+
+
+def causal_balance() -> InteractiveFigure:
+    """The same with controls."""
+    return InteractiveFigure(
+        draw=causal_balance_figure,
+        label="Which device computes which part of causal attention",
+        controls=(
+            Control(name="devices", label="Devices", values=(2, 4, 8), start=4),
+            Control(name="order", label="Order of the sequence", values=ORDERS, start=ORDERS[0]),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingTimes:
+    """Attention of one block of a model on one device of a ring, forward, for one sample."""
+
+    computing_seconds: float
+    exchanging_seconds: float
+    """In which keys and values of all other devices pass by."""
+    exposed_seconds: float
+    """Of the exchange, those that computing does not hide."""
+
+
+def ring_times(
+    cluster: Cluster,
+    sequence: int,
+    devices: int,
+    *,
+    stride: int = 1,
+    heads: int = 32,
+    kv_heads: int = 8,
+    head: int = 128,
+) -> RingTimes:
+    """The times of a causal ring in zig-zag order; the default sizes are those of Llama-3-8B.
+
+    The ring has every `stride`-th device: with the number of devices of a node each stands on another node. Raises
+    OptionError for a sequence that does not divide.
+    """
+    if sequence % (2 * devices):
+        raise OptionError(
+            "The sequence does not divide into two chunks a device",
+            found=f"{sequence:,} positions on {devices} devices",
+            remedy=f"Choose a multiple of {2 * devices}.",
+        )
+    length = sequence // devices
+    pairs = heads * length * sequence / 2
+    kernel = Kernel(
+        kind=KernelKind.ATTENTION,
+        flops=4.0 * pairs * head,
+        bytes_accessed=float(_HALF * length * head * (2 * heads + 2 * kv_heads)),
+        dtype="bfloat16",
+        matrix=True,
+        sizes=(heads, length, ring_keys(length, devices), head),
+    )
+    computing = compute_seconds(cluster.device, kernel)
+    keys_and_values = float(_HALF * 2 * kv_heads * head * sequence)
+    exchanging = group_seconds(StepKind.RING, keys_and_values, device_group(cluster, devices, stride))
+    return RingTimes(
+        computing_seconds=computing,
+        exchanging_seconds=exchanging,
+        exposed_seconds=exposed_seconds(exchanging, computing, devices),
+    )
+
+
+LINKS = {"inside a node": 1, "between nodes": 8}
+"""The stride of a ring on 8 nodes of 8 devices, by the link that it uses."""
+_CLUSTER = "8x8:h100"
+
+
+def ring_figure(sequence: int, devices: int, link: str, *, theme: str = "light") -> go.Figure:
+    """The steps of the ring on one device: a block of attention, and beside it the keys and values of the next one."""
+    import plotly.graph_objects as go
+
+    if link not in LINKS:
+        raise OptionError("Unknown link", found=repr(link), remedy=f"Choose one of {', '.join(map(repr, LINKS))}.")
+    times = ring_times(Cluster.parse(_CLUSTER), sequence, devices, stride=LINKS[link])
+    block, step = times.computing_seconds / devices, times.exchanging_seconds / (devices - 1)
+    starts, arrivals = [0.0], [step * (i + 1) for i in range(devices - 1)]
+    for arrival in arrivals:
+        starts.append(max(starts[-1] + block, arrival))
+    rows = ("attention", "keys and values")
+    waits = [(starts[i] + block, starts[i + 1]) for i in range(devices - 1) if starts[i + 1] > starts[i] + block]
+    traces: list[dict[str, Any]] = [
+        _bars(rows[0], starts, [block] * devices, stage_color(0, theme), "compute"),
+        _bars(
+            rows[1], [step * i for i in range(devices - 1)], [step] * (devices - 1), stage_color(1, theme), "receive"
+        ),
+    ]
+    if waits:
+        traces.append(_bars(rows[0], [a for a, _ in waits], [b - a for a, b in waits], empty(theme), "wait"))
+    hidden = times.exposed_seconds <= 0.005 * times.computing_seconds
+    title = (
+        f"{sequence:,} positions on {devices} devices, {link}: {units.seconds(times.computing_seconds)} of attention, "
+        f"{units.seconds(times.exchanging_seconds)} of exchange, "
+        + ("all hidden" if hidden else f"{units.seconds(times.exposed_seconds)} not hidden")
+    )
+    return dress(
+        go.Figure(traces),
+        title,
+        theme=theme,
+        height=260,
+        barmode="overlay",
+        xaxis={"title": {"text": "time"}, "rangemode": "tozero", "tickformat": "~s", "ticksuffix": "s"},
+        yaxis={"autorange": "reversed"},
+    )
+
+
+def ring() -> InteractiveFigure:
+    """The same with controls."""
+    return InteractiveFigure(
+        draw=ring_figure,
+        label="Computing and exchange of ring attention over time",
+        controls=(
+            Control(
+                name="sequence",
+                label="Positions of the sequence",
+                values=(8192, 16384, 32768, 65536, 131072),
+                start=8192,
+            ),
+            Control(name="devices", label="Devices of the ring", values=(2, 4, 8), start=8),
+            Control(name="link", label="Link", values=tuple(LINKS), start=tuple(LINKS)[1]),
+        ),
+    )
+
+
+def _bars(row: str, starts: list[float], lengths: list[float], color: str, name: str) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "y": [row] * len(starts),
+        "base": starts,
+        "x": lengths,
+        "width": 0.7,
+        "name": name,
+        "marker": {"color": color, "line": {"width": 1, "color": "#888888"}},
+        "hovertemplate": f"{name}: %{{x:.3s}}s<extra></extra>",
+    }

@@ -1,0 +1,113 @@
+"""Tokens on their way to experts: who sends how many to whom, and who computes most.
+
+Every token goes to its k best experts. The router's preferences are drawn from a seed: expert e is chosen with a
+probability proportional to (e + 1)^−skew, so that a skew of 0 is balanced in the mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from alpa_explore import units
+from alpa_explore.errors import OptionError
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.style import HEAT, dress, ink, stage_color
+from alpa_explore.numerics.arrays import Ints
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_TOKENS = 512
+"""Tokens of each device."""
+_SEED = 20260
+
+
+def routed_tokens(devices: int, experts: int, topk: int, skew: float, *, tokens: int = _TOKENS) -> Ints:
+    """How many tokens of each device go to each expert, shape [devices, experts]."""
+    if experts % devices or not 1 <= topk <= experts:
+        raise OptionError(
+            "These experts cannot be shared by these devices",
+            found=f"{experts} experts, top {topk}, {devices} devices",
+            remedy="Choose a number of devices that divides the experts, and at most as many choices as experts.",
+        )
+    generator = np.random.default_rng(_SEED)
+    preference = -skew * np.log(np.arange(experts) + 1.0)
+    counts = np.zeros((devices, experts), dtype=np.int64)
+    for device in range(devices):
+        # The k largest of log-probabilities with Gumbel noise are a draw without replacement.
+        scores = preference + generator.gumbel(size=(tokens, experts))
+        chosen = np.argpartition(-scores, topk - 1, axis=1)[:, :topk]
+        counts[device] = np.bincount(chosen.ravel(), minlength=experts)
+    return counts
+
+
+def busiest_over_mean(counts: Ints, devices: int) -> float:
+    """Rows of the device that computes most over the mean, where each has experts / devices of them."""
+    rows = counts.sum(axis=0).reshape(devices, -1).sum(axis=1)
+    return float(rows.max() / rows.mean())
+
+
+def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16, theme: str = "light") -> go.Figure:
+    """The counts as a heat map (from device, to expert), and the rows that each device computes."""
+    import plotly.graph_objects as go
+
+    counts = routed_tokens(devices, experts, topk, skew)
+    each = experts // devices
+    rows = counts.sum(axis=0).reshape(devices, each).sum(axis=1)
+    stays = sum(int(counts[d, d * each : (d + 1) * each].sum()) for d in range(devices))
+    imbalance = busiest_over_mean(counts, devices)
+    names = [f"expert {e}<br>on device {e // each}" for e in range(experts)]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "heatmap",
+            "z": counts.tolist(),
+            "x": list(range(experts)),
+            "y": list(range(devices)),
+            "colorscale": HEAT,
+            "zmin": 0,
+            "text": [names] * devices,
+            "hovertemplate": "device %{y} sends %{z} tokens to %{text}<extra></extra>",
+            "colorbar": {"title": {"text": "tokens"}, "len": 0.55, "y": 1, "yanchor": "top"},
+        },
+        {
+            "type": "bar",
+            "x": [(d + 0.5) * each - 0.5 for d in range(devices)],
+            "y": (rows / rows.mean()).tolist(),
+            "width": [each * 0.9] * devices,
+            "xaxis": "x",
+            "yaxis": "y2",
+            "marker": {"color": [stage_color(d, theme) for d in range(devices)]},
+            "text": [f"device {d}: {r / rows.mean():.2f}" for d, r in enumerate(rows)],
+            "textposition": "inside",
+            "hovertemplate": "%{text} times the mean<extra></extra>",
+            "showlegend": False,
+        },
+    ]
+    mean = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y2", "y0": 1, "y1": 1}
+    return dress(
+        go.Figure(traces),
+        f"{devices} devices, {experts} experts, top {topk}: {units.percent(1 - stays / counts.sum())} of the rows "
+        "leave "
+        f"their device; the busiest has {imbalance:.2f} times the mean",
+        theme=theme,
+        height=420,
+        xaxis={"title": {"text": "to expert"}, "dtick": 1, "anchor": "y2"},
+        yaxis={"title": {"text": "from device"}, "dtick": 1, "domain": [0.46, 1], "autorange": "reversed"},
+        yaxis2={"title": {"text": "rows over the mean"}, "domain": [0, 0.38], "rangemode": "tozero"},
+        shapes=[mean | {"line": {"color": ink(theme), "dash": "dash", "width": 1}}],
+    )
+
+
+def routing() -> InteractiveFigure:
+    """The same with controls."""
+    return InteractiveFigure(
+        draw=routing_figure,
+        label="Tokens from devices to experts, and the rows that each device computes",
+        controls=(
+            Control(name="devices", label="Devices that share the experts", values=(2, 4, 8), start=4),
+            Control(name="topk", label="Experts of a token", values=(1, 2, 4), start=2),
+            Control(name="skew", label="Skew of the router", values=(0.0, 0.25, 0.5, 1.0), start=0.0),
+        ),
+    )

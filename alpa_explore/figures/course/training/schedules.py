@@ -1,0 +1,197 @@
+"""A schedule on equal stages: a Gantt chart, and below it the activations that each device holds.
+
+Times are in units: `forward`, `backward_input` and `backward_weight` are those of a whole device for one microbatch, so
+that schedules with one and with two stages a device do the same work. A held microbatch counts 1 for a whole device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from alpa_explore import units
+from alpa_explore.errors import OptionError
+from alpa_explore.figures import tuning
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.style import dress, ground, ink, mixed, stage_color
+from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import StageTimes
+from alpa_explore.schedules.task import Action
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from alpa_explore.schedules.simulator.timeline import Timeline
+
+_LOOKS = {
+    Action.FORWARD: ("forward", "#0072B2", 0.0, ""),
+    Action.BACKWARD: ("backward", "#E69F00", 0.0, ""),
+    Action.BACKWARD_INPUT: ("backward to the input", "#E69F00", 0.0, ""),
+    Action.BACKWARD_WEIGHT: ("backward to the weights", "#009E73", 0.0, "/"),
+}
+"""Name, colour, share of ink, hatching."""
+_SHADE = 0.3
+"""Share of ink in the colour of the second stage of a device."""
+RATIOS = {"1 : 1 : 1": (1.0, 1.0, 1.0), "1 : 1.2 : 0.8": (1.0, 1.2, 0.8), "1 : 0.7 : 1.3": (1.0, 0.7, 1.3)}
+"""Forward : backward to the input : backward to the weights, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFacts:
+    """A schedule on equal stages, in numbers."""
+
+    timeline: Timeline
+    makespan: float
+    bubble_fraction: float
+    held: float
+    """Most microbatches whose activations a device holds, in those of a whole device."""
+
+
+def schedule_facts(
+    name: str, devices: int, microbatches: int, parts: tuple[float, float, float] = (1.0, 1.0, 1.0)
+) -> ScheduleFacts:
+    """Simulate a schedule of the catalogue on `devices` equal devices without sends; DualPipe is given half of the
+    microbatches in each direction. Raises ScheduleError for a size that it does not have."""
+    schedule = build_schedule(name, devices, microbatches)
+    stages = schedule.num_stages // devices / schedule.copies
+    forward, backward_input, backward_weight = (part / stages for part in parts)
+    times = StageTimes(
+        forward_seconds=forward,
+        backward_input_seconds=backward_input,
+        backward_weight_seconds=backward_weight,
+        activation_bytes=1.0 / stages,
+    )
+    timeline = simulate(schedule, [times] * schedule.num_stages)
+    held = max(float(memory_curve(timeline, place).activation_bytes.max()) for place in range(devices))
+    return ScheduleFacts(
+        timeline=timeline,
+        makespan=timeline.makespan_seconds,
+        bubble_fraction=timeline.bubble_fraction,
+        held=held,
+    )
+
+
+def schedule_figure(
+    name: str, devices: int, microbatches: int, ratio: str = "1 : 1 : 1", *, theme: str = "light"
+) -> go.Figure:
+    """The chart of one schedule. `ratio` is a key of RATIOS."""
+    import plotly.graph_objects as go
+
+    if ratio not in RATIOS:
+        raise OptionError(
+            "Unknown ratio of the passes", found=repr(ratio), remedy=f"Choose one of {', '.join(map(repr, RATIOS))}."
+        )
+    facts = schedule_facts(name, devices, microbatches, RATIOS[ratio])
+    traces = [*_task_traces(facts.timeline, theme), *_held_traces(facts.timeline, devices, theme)]
+    figure = go.Figure(traces)
+    title = (
+        f"{name}, {devices} devices, B = {microbatches}: {facts.makespan:.4g} units, idle "
+        f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches"
+    )
+    rows = [f"device {place}" for place in range(devices)]
+    return dress(
+        figure,
+        title,
+        theme=theme,
+        height=300 + 24 * devices,
+        barmode="overlay",
+        xaxis={"title": {"text": "time, in forward passes of a microbatch"}, "anchor": "y2", "rangemode": "tozero"},
+        yaxis={
+            "domain": [0.42, 1.0],
+            "tickvals": list(range(devices)),
+            "ticktext": rows,
+            "range": [devices - 0.5, -0.5],
+            "zeroline": False,
+        },
+        yaxis2={"domain": [0.0, 0.32], "title": {"text": "held"}, "rangemode": "tozero"},
+    )
+
+
+def schedule_player() -> InteractiveFigure:
+    """The chart with a list of schedules and sliders for devices, microbatches and the passes."""
+    return InteractiveFigure(
+        draw=schedule_figure,
+        label="A pipeline schedule and the activations that it holds",
+        controls=(
+            Control(
+                name="name",
+                label="Schedule",
+                values=("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half", "v-min", "dualpipe-v"),
+                start="1f1b",
+            ),
+            Control(name="devices", label="Devices", values=(2, 4, 8), start=4),
+            Control(name="microbatches", label="Microbatches B", values=(4, 8, 16), start=8),
+            Control(name="ratio", label="forward : to input : to weights", values=tuple(RATIOS)[:2], start="1 : 1 : 1"),
+        ),
+    )
+
+
+def _task_traces(timeline: Timeline, theme: str) -> list[dict[str, Any]]:
+    schedule, traces = timeline.schedule, []
+    place_of = np.array(schedule.submesh_of_stage)
+    numbered = len(schedule.actions) <= tuning.COURSE_NUMBERED_TASKS
+    later = np.array([list(schedule.submesh_of_stage[:s]).count(p) for s, p in enumerate(schedule.submesh_of_stage)])
+    for action, (label, color, share, pattern) in _LOOKS.items():
+        tasks = np.flatnonzero((schedule.actions == action) & (timeline.end_seconds > timeline.start_seconds))
+        if not len(tasks):
+            continue
+        start, end = timeline.start_seconds[tasks], timeline.end_seconds[tasks]
+        stages, microbatches = schedule.stages[tasks], schedule.microbatches[tasks]
+        shades = [mixed(color, ink(theme), share), mixed(color, ink(theme), share + _SHADE)]
+        marker: dict[str, Any] = {
+            "color": color if pattern else [shades[min(int(later[s]), 1)] for s in stages],
+            "line": {"width": 1, "color": ground(theme)},
+        }
+        if pattern:
+            marker["pattern"] = {
+                "shape": pattern,
+                "fillmode": "overlay",
+                "fgcolor": ground(theme),
+                "fgopacity": 0.4,
+                "size": 8,
+                "solidity": 0.12,
+            }
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "x": np.round(end - start, 4).tolist(),
+                "base": np.round(start, 4).tolist(),
+                "y": place_of[stages].tolist(),
+                "width": 0.84,
+                "name": label,
+                "marker": marker,
+                "text": [str(m) for m in microbatches] if numbered else None,
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "textangle": 0,
+                "customdata": np.stack([microbatches, stages], axis=1).tolist(),
+                "hovertemplate": f"{label} of microbatch %{{customdata[0]}}, stage %{{customdata[1]}}<extra></extra>",
+            }
+        )
+    return traces
+
+
+def _held_traces(timeline: Timeline, devices: int, theme: str) -> list[dict[str, Any]]:
+    traces = []
+    for place in range(devices):
+        curve = memory_curve(timeline, place)
+        dash = ("solid", "dash", "dot", "dashdot")[place % 4]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": np.round(curve.seconds, 4).tolist(),
+                "y": np.round(curve.activation_bytes, 4).tolist(),
+                "yaxis": "y2",
+                "line": {"shape": "hv", "width": 2, "dash": dash, "color": stage_color(place, theme)},
+                "name": f"held by device {place}",
+                "showlegend": False,
+                "hovertemplate": f"device {place} holds %{{y:.3g}} microbatches<extra></extra>",
+            }
+        )
+    return traces

@@ -1,0 +1,271 @@
+"""The operators of a stage as a graph: a group for each block, equal blocks as one, with collectives on the edges.
+
+`stage_dataflow` is a value that any page can draw. Of equal blocks the nodes are those of the first, and stand for the
+operators of all of them. Updates of the weights of one part of a block (its attention, its MLP) are one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from alpa_explore import units
+from alpa_explore.figures.dataflow.blocks import PHASES, Block, part_of_block, stage_blocks
+from alpa_explore.figures.dataflow.wiring import LEAVES, Read, is_view, stage_reads, views_of
+from alpa_explore.figures.decisions.operator_rows import kind, per
+from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.plans.report.tables import stage_named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataflowNode:
+    """An operator of a block, or all updates of one part of it."""
+
+    id: str
+    group: str
+    phase: str
+    part: str
+    """Of its block: 'attention'; '' for the block itself."""
+    operators: tuple[PlanOperator, ...]
+    """What it stands for: an operator of the first block, or its updates."""
+    equal: tuple[PlanOperator, ...]
+    """The same ones of the other blocks of the group."""
+    views: tuple[PlanOperator, ...] = ()
+    """Operators that take no time and are drawn as part of these, in all equal blocks."""
+
+    @property
+    def operator(self) -> PlanOperator:
+        """The first one."""
+        return self.operators[0]
+
+    @property
+    def label(self) -> str:
+        """'addmm', 'softmax'; 'update × 4'."""
+        if self.phase == "update":
+            return "update" if len(self.operators) == 1 else f"update × {len(self.operators)}"
+        return kind(self.operator).strip("_")
+
+    @property
+    def compute_seconds(self) -> float:
+        """Of one block."""
+        return sum(o.compute_seconds for o in self.operators)
+
+    @property
+    def communication_seconds(self) -> float:
+        """Of one block."""
+        return sum(o.communication_seconds for o in self.operators)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataflowEdge:
+    """Tensors that go from a node to another, perhaps through a collective."""
+
+    source: str
+    """Id of a node; '' where they enter the stage, or are stored weights."""
+    target: str
+    """Id of a node; '' where they leave the stage."""
+    end: str
+    """What stands in place of a node (`wiring.ENTERS`, `WEIGHT`, `LEAVES`); '' for an edge between two."""
+    next_block: bool
+    """Whether it leads from one of several equal blocks to the next."""
+    reads: tuple[Read, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of the collectives, of all equal edges."""
+        return sum(read.collective.seconds for read in self.reads if read.collective is not None)
+
+    @property
+    def longest(self) -> Read | None:
+        """The read whose collective takes longest; None where nothing is moved."""
+        return max((r for r in self.reads if r.collective is not None), key=_seconds, default=None)
+
+    @property
+    def kinds(self) -> str:
+        """'all-gather', 'all-gather, all-to-all'; '' where nothing is moved."""
+        kinds = [k for read in self.reads if read.collective is not None for k in read.collective.kinds.split(", ")]
+        return ", ".join(dict.fromkeys(kinds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataflowGroup:
+    """A block, or several equal ones."""
+
+    id: str
+    label: str
+    count: int
+    layers: tuple[int, ...]
+    compute_seconds: tuple[float, float, float]
+    """Of all its blocks: forward, backward, update."""
+    communication_seconds: tuple[float, float, float]
+    views: int
+    """Operators of one block that take no time and are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDataflow:
+    """A stage as a graph."""
+
+    stage: PlanStage
+    groups: tuple[DataflowGroup, ...]
+    """In the order of the forward pass."""
+    nodes: tuple[DataflowNode, ...]
+    """In execution order within a group."""
+    edges: tuple[DataflowEdge, ...]
+    wired: bool
+    """Whether the plan holds which tensors an operator reads; else edges follow the order of execution."""
+
+
+def stage_dataflow(plan: Plan, stage: int = 0) -> StageDataflow:
+    """The graph of a stage. OptionError for a stage that the plan does not have."""
+    shown = stage_named(plan, stage)
+    blocks = stage_blocks(shown)
+    views = views_of(shown)
+    nodes = tuple(
+        replace(node, views=tuple(v for o in (*node.operators, *node.equal) for v in views.get(o.name, ())))
+        for number, block in enumerate(blocks)
+        for node in _nodes(block, f"g{number}")
+    )
+    reads, wired = stage_reads(shown), any(o.input_names for o in shown.operators)
+    groups = tuple(_group(block, f"g{number}") for number, block in enumerate(blocks))
+    return StageDataflow(
+        stage=shown,
+        groups=groups,
+        nodes=nodes,
+        edges=tuple(_edges(blocks, nodes, reads) if wired else _in_order(nodes)),
+        wired=wired,
+    )
+
+
+def dataflow_sentence(plan: Plan, stage: int = 0) -> str:
+    """What the graph shows for this plan and stage."""
+    return sentence_of(stage_dataflow(plan, stage))
+
+
+def sentence_of(flow: StageDataflow) -> str:
+    """The stage, its blocks, and its most expensive collective."""
+    shown = flow.stage
+    if not shown.operators:
+        return f"The strategies of stage {shown.index} are not in the plan: plan again to see them."
+    named = f"{stage_phrase(shown)} ({logical_mesh_phrase(shown.logical_mesh)})"
+    blocks = sum(group.count for group in flow.groups)
+    found = [f"{named[0].upper()}{named[1:]}: {len(shown.operators):,} operators in {blocks} blocks"]
+    most = max(flow.groups, key=lambda group: group.count)
+    if most.count > 1:
+        found.append(f"{most.count} of them are equal ({most.label}) and are drawn once")
+    moved = [read for edge in flow.edges if (read := edge.longest) is not None]
+    of_microbatch = [read for read in moved if not _once(read)]
+    if moved:
+        longest = max(of_microbatch or moved, key=_seconds)
+        when = "in a microbatch" if of_microbatch else "once an iteration"
+        found.append(
+            f"The longest collective {when}: {_kinds(longest)} of {longest.tensor}, {units.seconds(_seconds(longest))}"
+        )
+    else:
+        found.append("No tensor is moved between devices")
+    if not flow.wired:
+        found.append("The plan does not hold which tensors operators read (an older file): edges follow the order")
+    return ". ".join(found) + "."
+
+
+def _seconds(read: Read) -> float:
+    return read.collective.seconds if read.collective is not None else 0.0
+
+
+def _once(read: Read) -> bool:
+    return read.collective is not None and read.collective.once
+
+
+def _kinds(read: Read) -> str:
+    return read.collective.kinds if read.collective is not None else ""
+
+
+def node_text(node: DataflowNode, count: int) -> str:
+    """The time of a node in words; `count` is the number of equal blocks."""
+    compute, moved = units.seconds(node.compute_seconds), units.seconds(node.communication_seconds)
+    times = f"{compute} + collectives {moved}" if node.communication_seconds else compute
+    return f"{times} {per(node.operator)}{f', in each of {count} equal blocks' if count > 1 else ''}"
+
+
+def _group(block: Block, id_: str) -> DataflowGroup:
+    def total(attribute: str) -> tuple[float, float, float]:
+        forward, backward, update = (
+            sum(getattr(o, attribute) for member in block.members for o in member if o.phase == phase)
+            for phase in PHASES
+        )
+        return forward, backward, update
+
+    return DataflowGroup(
+        id=id_,
+        label=block.label,
+        count=block.count,
+        layers=tuple(sorted({o.layer for member in block.members for o in member})),
+        compute_seconds=total("compute_seconds"),
+        communication_seconds=total("communication_seconds"),
+        views=sum(is_view(o) for o in block.operators),
+    )
+
+
+def _nodes(block: Block, group: str) -> Iterator[DataflowNode]:
+    """Those of the first of the equal blocks."""
+    others = block.members[1:]
+    updates: dict[str, list[int]] = {}
+    for place, operator in enumerate(block.operators):
+        if operator.phase == "update":
+            updates.setdefault(part_of_block(operator.module), []).append(place)
+        elif not is_view(operator):
+            yield _node(block, others, group, [place])
+    for places in updates.values():
+        yield _node(block, others, group, places)
+
+
+def _node(block: Block, others: Sequence[Sequence[PlanOperator]], group: str, places: Sequence[int]) -> DataflowNode:
+    operators = tuple(block.operators[place] for place in places)
+    return DataflowNode(
+        id=f"{group}.{places[0]}",
+        group=group,
+        phase=operators[0].phase,
+        part=part_of_block(operators[0].module),
+        operators=operators,
+        equal=tuple(member[place] for member in others for place in places),
+    )
+
+
+def _edges(blocks: Sequence[Block], nodes: Sequence[DataflowNode], reads: Sequence[Read]) -> Iterator[DataflowEdge]:
+    """Of equal blocks the edges inside the first; those between blocks once, with all their reads."""
+    member_of = {o.name: k for block in blocks for k, member in enumerate(block.members) for o in member}
+    node_of = {o.name: node for node in nodes for o in (*node.operators, *node.equal)}
+    found: dict[tuple[str, str, str, bool], list[Read]] = {}
+    for read in reads:
+        source, target = node_of.get(read.source), node_of.get(read.target)
+        inside = source is not None and target is not None and source.group == target.group
+        between = inside and member_of[read.source] != member_of[read.target]
+        alone = source is None or target is None or (inside and not between)
+        if alone and member_of[read.target or read.source] > 0:
+            continue  # the same as in the first of the equal blocks
+        ends = (source.id if source is not None else "", target.id if target is not None else "")
+        found.setdefault((*ends, read.end, between), []).append(read)
+    for (source_id, target_id, end, between), together in found.items():
+        yield DataflowEdge(source=source_id, target=target_id, end=end, next_block=between, reads=tuple(together))
+
+
+def _in_order(nodes: Sequence[DataflowNode]) -> Iterator[DataflowEdge]:
+    """From each node to the next of its group and phase, where more is not known."""
+    last: dict[tuple[str, str], DataflowNode] = {}
+    for node in nodes:
+        before = last.get((node.group, node.phase))
+        if before is not None and node.phase != "update":
+            read = Read(tensor="", source=before.operator.name, target=node.operator.name)
+            yield DataflowEdge(source=before.id, target=node.id, end="", next_block=False, reads=(read,))
+        last[node.group, node.phase] = node
+
+
+def without_hidden_ends(edges: Sequence[DataflowEdge]) -> tuple[DataflowEdge, ...]:
+    """Without what enters, is stored or leaves and is not moved by a collective: those have a tile at the operator."""
+    return tuple(
+        edge if edge.end == LEAVES or not edge.end else replace(edge, reads=moved)
+        for edge in edges
+        if (moved := tuple(read for read in edge.reads if read.collective is not None)) or not edge.end
+    )

@@ -1,0 +1,84 @@
+"""Edges of a stage problem: seconds to reshard a tensor, for each pair of strategies of the operators at its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from alpa_explore.intra_op.stage import tuning
+from alpa_explore.numerics.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """A figure of each pair of strategies. One of very many pairs is computed for those that are asked for, and not
+    kept."""
+
+    shape: tuple[int, int]
+    kept: Floats | None
+    computed: Callable[[Ints, Ints], Floats] | None = None
+    """(strategies of a, strategies of b) -> the figures between them."""
+
+    @classmethod
+    def of(cls, matrix: Floats) -> Pairs:
+        """The figures of a matrix."""
+        return cls((matrix.shape[0], matrix.shape[1]), matrix)
+
+    @staticmethod
+    def are_many(shape: tuple[int, int]) -> bool:
+        """Whether so many pairs are not kept."""
+        return shape[0] * shape[1] > tuning.MOST_PAIRS_KEPT
+
+    @property
+    def whole(self) -> Floats:
+        """Of all pairs."""
+        if self.kept is not None:
+            return self.kept
+        return self.between(np.arange(self.shape[0]), np.arange(self.shape[1]))
+
+    def between(self, rows: Ints, columns: Ints) -> Floats:
+        """Of some strategies of a and some of b."""
+        if self.kept is not None:
+            return self.kept[rows[:, None], columns[None, :]]
+        assert self.computed is not None, "figures are kept or computed"
+        return self.computed(rows, columns)
+
+    def at(self, row: int, column: int) -> float:
+        """Of one pair."""
+        if self.kept is not None:
+            return float(self.kept[row, column])
+        return float(self.between(np.array([row]), np.array([column]))[0, 0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Edge:
+    """Resharding of `tensor` from node a to node b."""
+
+    a: int
+    b: int
+    tensor: int
+    exposed: Pairs
+    """Exposed seconds, of [strategies of a, strategies of b]."""
+    source_specs: Ints
+    """For each strategy of a the spec that it produces, as a position in the ReshardTable of the tensor."""
+    target_specs: Ints
+    """For each strategy of b the spec that it reads."""
+    times: int
+    """How often per microbatch (2 where recomputation reads it again) or per iteration (1)."""
+    each_iteration: bool
+    stored: bool
+    """Whether it is a stored weight, its gradient or its update, which buckets gather and sum."""
+    launches: Pairs | None = None
+    """Host seconds to launch its collectives in a microbatch, as `exposed`; None where launches take none."""
+
+    @property
+    def seconds(self) -> Floats:
+        """Exposed seconds, shape [strategies of a, strategies of b]."""
+        return self.exposed.whole
+
+    @property
+    def launching(self) -> Floats | None:
+        """`launches` of all pairs."""
+        return None if self.launches is None else self.launches.whole

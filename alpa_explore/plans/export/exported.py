@@ -1,0 +1,52 @@
+"""A file for another tool, and the comment at its top: what it is made from, and what it does not express."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from alpa_explore.plans.export.degrees import Limit, PlanDegrees
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.parallelism import parallelism_lines
+from alpa_explore.plans.report.text import sentence
+from alpa_explore.plans.value import PlanValue
+
+_WIDTH = 116
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A plan in the form of another tool."""
+
+    target: str
+    text: str
+    ending: str
+    """Of the file's name: 'sh', 'py'."""
+    degrees: PlanDegrees
+    limits: tuple[Limit, ...]
+    """What the file does not express of the plan, and what it does instead; also at the top of the text."""
+
+
+def heading(plan: PlanValue, tool: str, usage: Sequence[str], limits: Sequence[Limit]) -> str:
+    """Comment lines: the plan in words, how the file is used, and its limits."""
+    lines = [
+        f"{printable(plan.model.name)} on {printable(str(plan.cluster))} for {tool}, exported by alpa_explore.",
+        "",
+        sentence(plan),
+        *(line[0].upper() + line[1:] for line in parallelism_lines(plan)),
+        "",
+        *usage,
+        "",
+    ]
+    if limits:
+        lines.append("What this file does not express of the plan, and what it does instead:")
+        lines += [f"- {limit}" for limit in limits]
+    else:
+        lines.append("This file expresses everything that the plan decides.")
+    wrapped = (
+        part
+        for line in lines
+        for part in textwrap.wrap(printable(line), _WIDTH, subsequent_indent="  " * line.startswith("- ")) or [""]
+    )
+    return "".join(f"# {part}".rstrip() + "\n" for part in wrapped)

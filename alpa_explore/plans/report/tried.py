@@ -1,0 +1,52 @@
+"""Plans that were tried, beside each other: the settings in which they differ, and what each of them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alpa_explore import units
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.differences import settings_in_words
+from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import fullest
+from alpa_explore.plans.value import PlanValue
+
+SMALL = 5e-4
+"""Changes below this share are shown as none."""
+
+
+def tried_table(plan: PlanValue, tried: Sequence[PlanValue]) -> list[Row]:
+    """A row for each of `tried`: its number, the settings that are not the same in all of them, as text, and its
+    figures. `time_fraction` is the time of a sample over that of `plan`, less 1."""
+    worded = [settings_in_words(other) for other in tried]
+    names = list(dict.fromkeys(name for words in worded for name in words))
+    differing = [name for name in names if len({words.get(name) for words in worded}) > 1]
+    return [
+        {
+            "plan_number": number,
+            **{name: printable(words.get(name, "–")) for name in differing},
+            **_figures(plan, other),
+        }
+        for number, (other, words) in enumerate(zip(tried, worded, strict=True))
+    ]
+
+
+def change_text(fraction: float) -> str:
+    """−0.31 -> '−31 %'; '±0' for less than 0.05 %."""
+    if abs(fraction) < SMALL:
+        return "±0"
+    return f"{'+' if fraction > 0 else '−'}{units.percent(abs(fraction))}"
+
+
+def _figures(plan: PlanValue, other: PlanValue) -> Row:
+    full = fullest(other)
+    return {
+        "iteration_seconds": other.predicted.iteration_seconds,
+        "time_fraction": plan.samples_per_second / other.samples_per_second - 1,
+        "samples_a_second": other.samples_per_second,
+        "mfu_fraction": other.flops_utilization,
+        "peak_bytes": other.predicted.peak_bytes_per_device,
+        "memory_fraction": full.peak_bytes / other.device_of(full).memory_bytes,
+        "bubble_fraction": other.predicted.bubble_fraction,
+        "stages": len(other.stages),
+    }

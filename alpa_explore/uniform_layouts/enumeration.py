@@ -1,0 +1,130 @@
+"""Every uniform layout of a model on a cluster.
+
+All devices are used: TP × CP × PP × DP of them. A degree must divide what it divides:
+
+- TP the heads, the width of the MLP and the positions of a device; it stays inside a node.
+- CP the sequence, in two pieces a device (zig-zag), of at least `tuning.LEAST_POSITIONS` positions together.
+- PP no more than the blocks; they need not divide evenly (`pricing.stages`).
+- DP the global batch. The microbatch divides what a replica gets, in powers of two, up to `tuning.MOST_TOKENS` tokens
+  on a device; with several stages there are at least as many microbatches as stages.
+- EP the experts; EP × expert TP the devices of a stage; expert TP is 1 or TP.
+- Interleaved: the parts divide the blocks, or these with embedding and head counted as one each; the stages divide
+  the microbatches (Megatron-LM).
+- ZeRO only where there are copies; selective recomputation only where attention is spelled out, whose scores it drops:
+  a fused kernel holds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.uniform_layouts import tuning
+from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.models import LayoutModel
+from alpa_explore.uniform_layouts.offers import Offer, offer_of
+from alpa_explore.uniform_layouts.pricing.architecture import SPELLED_OUT, Architecture
+
+
+def enumerate_layouts(model: LayoutModel, cluster: Cluster, global_batch: int) -> tuple[UniformLayout, ...]:
+    """All layouts; none where the batch has no division on so many devices."""
+    offer = offer_of(cluster.software.name)
+    return tuple(
+        layout
+        for degrees in _degrees(model, cluster, global_batch, offer)
+        for expert in _experts(model.architecture, degrees)
+        for batched in _microbatches(model, expert, global_batch)
+        for interleaved in _interleaved(model.architecture, batched, offer)
+        for layout in _stored(model.architecture, interleaved, cluster, offer)
+    )
+
+
+def leanest(layouts: tuple[UniformLayout, ...]) -> tuple[UniformLayout, ...]:
+    """Those that may need the least memory: one sample in a microbatch, all recomputed, the most that ZeRO divides."""
+    most: dict[tuple[int, ...], UniformLayout] = {}
+    for layout in layouts:
+        if layout.microbatch == 1 and layout.recompute == "full" and layout.chunks == 1:
+            key = (layout.tensor, layout.pipeline, layout.context, layout.expert, layout.expert_tensor)
+            if key not in most or layout.zero_stage > most[key].zero_stage:
+                most[key] = layout
+    return tuple(most.values())
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors, ascending."""
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return tuple(dict.fromkeys((*small, *(number // n for n in reversed(small)))))
+
+
+def _degrees(model: LayoutModel, cluster: Cluster, batch: int, offer: Offer) -> Iterator[UniformLayout]:
+    architecture, devices, length = model.architecture, cluster.devices, model.sequence
+    for tensor in divisors(devices):
+        if tensor > min(cluster.devices_per_node, tuning.MOST_TENSOR) or (tensor > 1 and not offer.tensor):
+            break
+        if not _divides_tensors(architecture, tensor) or length % tensor:
+            continue
+        for context in divisors(devices // tensor):
+            if context > 1 and not (offer.context and _divides_sequence(length, context, tensor)):
+                continue
+            for pipeline in divisors(devices // tensor // context):
+                if pipeline > architecture.layers or (pipeline > 1 and not offer.pipeline):
+                    break
+                data = devices // tensor // context // pipeline
+                if batch % data == 0:
+                    yield UniformLayout(tensor=tensor, context=context, pipeline=pipeline, data=data)
+
+
+def _divides_tensors(architecture: Architecture, tensor: int) -> bool:
+    return architecture.heads % tensor == 0 and architecture.ffn % tensor == 0 and architecture.hidden % tensor == 0
+
+
+def _divides_sequence(length: int, context: int, tensor: int) -> bool:
+    own, rest = divmod(length, context)
+    return not rest and own >= tuning.LEAST_POSITIONS and own % (2 * tensor) == 0
+
+
+def _experts(architecture: Architecture, degrees: UniformLayout) -> Iterator[UniformLayout]:
+    if architecture.experts == 1:
+        yield degrees
+        return
+    for matrices in sorted({1, degrees.tensor}):
+        for expert in divisors(degrees.stage_devices // matrices):
+            if architecture.experts % expert == 0:
+                yield replace(degrees, expert=expert, expert_tensor=matrices)
+
+
+def _microbatches(model: LayoutModel, degrees: UniformLayout, batch: int) -> Iterator[UniformLayout]:
+    own, samples = batch // degrees.data, 1
+    while own % samples == 0 and (samples == 1 or samples * model.sequence // degrees.context <= tuning.MOST_TOKENS):
+        count = own // samples
+        if degrees.pipeline == 1 or count >= degrees.pipeline:
+            yield replace(degrees, microbatch=samples, microbatches=count)
+        samples *= 2
+
+
+def _interleaved(architecture: Architecture, layout: UniformLayout, offer: Offer) -> Iterator[UniformLayout]:
+    yield layout
+    stages = layout.pipeline
+    if stages == 1 or not offer.interleaved or layout.microbatches % stages:
+        return
+    for chunks in range(2, tuning.MOST_CHUNKS + 1):
+        parts = stages * chunks
+        if parts <= architecture.layers and 0 in (architecture.layers % parts, (architecture.layers + 2) % parts):
+            yield replace(layout, chunks=chunks)
+
+
+def _stored(
+    architecture: Architecture, layout: UniformLayout, cluster: Cluster, offer: Offer
+) -> Iterator[UniformLayout]:
+    stages = offer.zero_stages if layout.pipeline == 1 else offer.zero_in_pipelines
+    if layout.data * layout.context == 1:
+        stages = (0,)
+    kept = ("none", "selective", "full") if _spells_out(architecture, cluster.software.name) else ("none", "full")
+    for zero in stages:
+        for recompute in kept:
+            yield replace(layout, zero_stage=zero, recompute=recompute)
+
+
+def _spells_out(architecture: Architecture, software: str) -> bool:
+    return architecture.kind == "gpt" and (architecture.spelled_out or software in SPELLED_OUT)

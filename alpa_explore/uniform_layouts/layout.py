@@ -1,0 +1,81 @@
+"""A uniform layout: the same degrees of parallelism in every stage; and its name in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Axis: TypeAlias = Literal[
+    "tensor",
+    "pipeline",
+    "data",
+    "context",
+    "expert",
+    "expert_tensor",
+    "microbatch",
+    "chunks",
+    "zero_stage",
+    "recompute",
+]
+LABELS: dict[Axis, str] = {
+    "tensor": "TP",
+    "pipeline": "PP",
+    "data": "DP",
+    "context": "CP",
+    "expert": "EP",
+    "expert_tensor": "expert TP",
+    "microbatch": "microbatch",
+    "chunks": "interleaving",
+    "zero_stage": "ZeRO",
+    "recompute": "recomputation",
+}
+"""What can differ between layouts, and its name on screen."""
+RECOMPUTATION = ("none", "selective", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformLayout:
+    """TP × PP × DP × CP devices. Devices of a stage are divided another way for experts: expert TP × EP × copies."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    microbatch: int = 1
+    """Samples of a microbatch of one data-parallel replica."""
+    microbatches: int = 1
+    """Of a replica in an iteration."""
+    chunks: int = 1
+    """Parts of the model on each stage; more than 1 under an interleaved schedule."""
+    zero_stage: int = 0
+    recompute: str = "none"
+    """Of `RECOMPUTATION`."""
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return self.stage_devices * self.pipeline
+
+    @property
+    def stage_devices(self) -> int:
+        """Number of devices of a stage."""
+        return self.tensor * self.data * self.context
+
+    @property
+    def words(self) -> str:
+        """'TP 2 · PP 4 · DP 8 · CP 1 · microbatch 2 · ZeRO-1 · selective recomputation'."""
+        parts = [f"TP {self.tensor}", f"PP {self.pipeline}", f"DP {self.data}", f"CP {self.context}"]
+        if self.expert > 1:
+            parts.append(f"EP {self.expert}")
+        if self.expert_tensor > 1:
+            parts.append(f"expert TP {self.expert_tensor}")
+        parts.append(f"microbatch {self.microbatch}")
+        if self.chunks > 1:
+            parts.append(f"interleaved × {self.chunks}")
+        if self.zero_stage:
+            parts.append(f"ZeRO-{self.zero_stage}")
+        if self.recompute != "none":
+            parts.append(f"{self.recompute} recomputation")
+        return " · ".join(parts)

@@ -1,0 +1,225 @@
+"""`ax.layouts`: every uniform layout of a model on a cluster, priced by the one cost model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from alpa_explore.cluster import Cluster, Link
+from alpa_explore.cluster.precisions import recipe_of, tensors_of
+from alpa_explore.errors import CancelledError, OptionError
+from alpa_explore.execution.executors import Executor
+from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.graph import full_precision
+from alpa_explore.inter_op.options import check_like_nodes
+from alpa_explore.store.cache import SolveCache
+from alpa_explore.store.code_version import code_version
+from alpa_explore.uniform_layouts import tuning
+from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
+from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.models import LayoutModel, layout_model
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, Prices, ranked
+from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works
+
+
+def layouts(
+    model: str,
+    cluster: Cluster | str,
+    *,
+    global_batch: int | None = None,
+    sequence: int | None = None,
+    precision: str | None = None,
+    scheduler: Any = None,
+    cache: bool = True,
+    progress: ProgressCallback | None = None,
+    partial: Callable[[Layouts], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> Layouts:
+    """Every uniform layout of `model` on `cluster`: TP × PP × DP × CP × EP × expert TP × microbatch × interleaving ×
+    ZeRO × recomputation, with seconds, bytes, and why one does not fit; `uniform_layouts.enumeration` says which exist.
+
+    `model` is a catalogue name, or the path of a Hugging Face config.json of a family in `models.FAMILIES`.
+    `global_batch`, `sequence` and `precision` are by default those of the model. Where no layout fits,
+    `Layouts.larger` has those of as many nodes as it takes. `partial` gets what is known some times a second; once
+    `cancel` is set, what is known by then is the answer, and CancelledError is raised where nothing is. `scheduler` and
+    `cache` are those of `ax.plan`.
+    OptionError where the batch cannot be divided, or the precision is not one of 16 bits or less.
+    """
+    cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
+    with Executor(scheduler) as executor:
+        question = Question.of(model, global_batch, sequence, precision, cache=cache)
+        answer = question.answer(cluster, executor=executor, progress=progress, partial=partial, cancel=cancel)
+        if not answer.ranked:
+            raise no_layout(question, cluster)
+        if not answer.whole:
+            return answer
+        if answer.best is not None:
+            return replace(answer, on_faster_links=question.on_faster_links(answer))
+
+        def on_more_nodes(larger: Layouts) -> None:
+            nonlocal answer
+            answer = replace(answer, larger=larger)
+            if partial is not None:
+                partial(answer)
+
+        try:
+            larger = question.larger(
+                cluster, executor=executor, progress=progress, partial=on_more_nodes, cancel=cancel
+            )
+        except CancelledError:
+            return answer
+        return replace(answer, larger=larger)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A model, a batch and a precision, asked of one cluster after the other; works are read once."""
+
+    model: LayoutModel
+    global_batch: int
+    precision: str
+    works: Works
+
+    @classmethod
+    def of(
+        cls, model: str, global_batch: int | None, sequence: int | None, precision: str | None, *, cache: bool
+    ) -> Question:
+        """The question, checked."""
+        known = layout_model(model, sequence)
+        batch = known.entry.global_batch if global_batch is None else global_batch
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise OptionError(
+                "The global batch must be a number of samples", found=repr(global_batch), remedy="Give 1 or more."
+            )
+        asked = known.entry.precision if precision is None else precision
+        dtype = full_precision(tensors_of(asked) or asked)
+        if dtype == "float32":
+            raise OptionError(
+                "Layouts are priced with weights of 16 bits, as the runs that the prices are held against",
+                found=f"precision {asked}",
+                remedy="Give bf16, fp16, or a precision of products such as fp8.",
+            )
+        store = SolveCache(code_version=code_version(READ_BY, READ_WITH)) if cache else None
+        works = Works(known, dtype, store)
+        return cls(model=known, global_batch=batch, precision=asked, works=works)
+
+    def answer(
+        self,
+        cluster: Cluster,
+        *,
+        executor: Executor,
+        progress: ProgressCallback | None = None,
+        partial: Callable[[Layouts], None] | None = None,
+        cancel: threading.Event | None = None,
+        only: Callable[[tuple[UniformLayout, ...]], Sequence[UniformLayout]] | None = None,
+    ) -> Layouts:
+        """All layouts on a cluster, or `only` some of them; without any where the batch has no division. Those that
+        were priced before `cancel` was set, where some were."""
+        check_like_nodes(cluster, "A uniform layout divides a model equally", "Give a cluster of one kind of nodes.")
+        recipe = recipe_of(self.precision)
+        if recipe:
+            cluster = cluster.in_precision(self.precision)
+        elif self.works.dtype not in cluster.device.peak_flops:
+            raise OptionError(
+                "The device does not compute in this precision",
+                found=f"{self.works.dtype} on {cluster.device.name}",
+                remedy=f"It has {', '.join(cluster.device.peak_flops)}.",
+            )
+        asked: Sequence[UniformLayout] = enumerate_layouts(self.model, cluster, self.global_batch)
+        if only is not None:
+            asked = only(tuple(asked))
+        self.works.prepare(((cluster, layout) for layout in asked), executor=executor, progress=progress, cancel=cancel)
+        prices = Prices(self.model, cluster, self.works, self.global_batch, recipe)
+        priced: list[PricedLayout] = []
+        began = said = time.monotonic()
+        for number, layout in enumerate(asked):
+            if number % tuning.SAYS_EVERY == 0:
+                now = time.monotonic()
+                if progress is not None:
+                    progress(Progress(pass_name="layouts", done=number, total=len(asked), elapsed_seconds=now - began))
+                if cancel is not None and cancel.is_set():
+                    if not priced:
+                        raise CancelledError("The layouts were cancelled", found="none was priced", remedy="Ask again.")
+                    return self._layouts(cluster, priced, whole=False)
+                if partial is not None and priced and now - said > tuning.PARTIAL_SECONDS:
+                    partial(self._layouts(cluster, priced, whole=False))
+                    said = now
+            priced.append(prices.price(layout))
+        if progress is not None:
+            progress(
+                Progress(
+                    pass_name="layouts",
+                    done=len(asked),
+                    total=len(asked),
+                    elapsed_seconds=time.monotonic() - began,
+                )
+            )
+        return self._layouts(cluster, priced, whole=True)
+
+    def on_faster_links(self, found: Layouts) -> PricedLayout | None:
+        """The fastest of an answer on `faster_links`; None where none fits, and for a cluster of more levels of links.
+        No layout takes less than half of its time there: where half of the next one's is no better, none of the rest
+        is."""
+        if found.cluster.levels:
+            return None
+        recipe = recipe_of(self.precision)
+        prices = Prices(self.model, faster_links(found.cluster), self.works, self.global_batch, recipe)
+        best: PricedLayout | None = None
+        for slower in found.fitting:
+            if best is not None and slower.seconds / 2 >= best.seconds:
+                break
+            priced = prices.price(slower.layout)
+            if best is None or priced.seconds < best.seconds:
+                best = priced
+        return best
+
+    def larger(
+        self,
+        cluster: Cluster,
+        *,
+        executor: Executor,
+        progress: ProgressCallback | None = None,
+        partial: Callable[[Layouts], None],
+        cancel: threading.Event | None = None,
+    ) -> Layouts | None:
+        """The layouts on the fewest nodes, doubled in turn from those of `cluster`, on which the leanest one fits."""
+        nodes = 2 * cluster.nodes
+        while nodes * cluster.devices_per_node <= tuning.MOST_DEVICES:
+            more = cluster.with_changes(nodes=nodes)
+            lean = self.answer(more, executor=executor, cancel=cancel, only=leanest)
+            if lean.best is not None:
+                partial(replace(lean, whole=False))
+                found = self.answer(more, executor=executor, progress=progress, partial=partial, cancel=cancel)
+                return replace(found, on_faster_links=self.on_faster_links(found)) if found.whole else found
+            nodes *= 2
+        return None
+
+    def _layouts(self, cluster: Cluster, priced: Sequence[PricedLayout], *, whole: bool) -> Layouts:
+        return Layouts(
+            model=self.model.name,
+            cluster=cluster,
+            global_batch=self.global_batch,
+            sequence=self.model.sequence,
+            precision=self.precision,
+            ranked=ranked(priced),
+            whole=whole,
+        )
+
+
+def faster_links(cluster: Cluster) -> Cluster:
+    """The same with twice the bandwidth between nodes; of one node, inside it."""
+    name = "between_nodes" if cluster.nodes > 1 else "inside_node"
+    link: Link = getattr(cluster, name)
+    return cluster.with_changes(**{name: replace(link, bandwidth=2 * link.bandwidth)})
+
+
+def no_layout(question: Question, cluster: Cluster) -> OptionError:
+    """No division of the batch uses all devices."""
+    return OptionError(
+        "No uniform layout divides the model and the batch over all devices",
+        found=f"{question.model.name} with a global batch of {question.global_batch} on {cluster}",
+        remedy="Give a global batch that the devices divide, or another number of nodes.",
+    )

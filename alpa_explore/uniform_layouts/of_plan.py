@@ -1,0 +1,156 @@
+"""What a plan does, in the words of uniform layouts, and what it gains over the best of them.
+
+A plan chooses a strategy for every operator. It corresponds to a uniform layout where all stages are of equal size and
+use their axes alike (`plans.report.parallelism`); else the words say what it does instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.parallelism import parallelism, parallelism_lines
+from alpa_explore.plans.report.specs import axis_sizes
+from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
+
+_ZERO = {"FSDP (ZeRO-3)": 3, "data parallel (ZeRO-2)": 2, "data parallel (ZeRO-1)": 1, "data parallel": 0}
+_RECOMPUTES = {"": "none", "none": "none", "attention": "selective", "full": "full", "True": "full"}
+"""Recomputation of a plan by its name -> that of a layout. Megatron-LM's selective one repeats what 'attention'
+does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAsLayout:
+    """A plan beside uniform layouts."""
+
+    layout: UniformLayout | None
+    """The one that it corresponds to; None where there is none."""
+    words: str
+    """What it does."""
+    seconds: float
+    """Of an iteration."""
+    samples: int
+    """Of a microbatch, on all replicas together: the plan keeps the number that it was given."""
+    best: PricedLayout | None
+    """The fastest uniform layout that fits."""
+    incomparable: str = ""
+    """Why its time says nothing beside those of the layouts; empty where it can be compared."""
+    priced: PricedLayout | None = None
+    """The layout that it corresponds to, among those that are priced."""
+
+    @property
+    def gain(self) -> float | None:
+        """Time of the best uniform layout / time of the plan − 1; None where they cannot be compared."""
+        return None if self.incomparable or self.best is None else self.best.seconds / self.seconds - 1
+
+
+def plan_beside(layouts: Layouts, plan: Plan) -> PlanAsLayout:
+    """A plan, named as a layout, beside the layouts of its model."""
+    layout, words = plan_layout(plan)
+    return PlanAsLayout(
+        layout=layout,
+        words=words,
+        seconds=plan.predicted.iteration_seconds,
+        samples=plan.model.samples,
+        best=layouts.best,
+        incomparable=_incomparable(layouts, plan),
+        priced=None if layout is None else layouts.find(layout),
+    )
+
+
+def _incomparable(layouts: Layouts, plan: Plan) -> str:
+    here, there = plan.cluster, layouts.cluster
+    if (here.nodes, here.devices_per_node, here.device.name) != (
+        there.nodes,
+        there.devices_per_node,
+        there.device.name,
+    ):
+        return f"it is for {here}, the layouts for {there}"
+    if here.device.software.name != there.device.software.name:
+        return f"it is priced for {here.device.software.label}, the layouts for {there.device.software.label}"
+    if plan.global_batch != layouts.global_batch:
+        return f"its global batch is {plan.global_batch:,}, theirs {layouts.global_batch:,}"
+    if plan.model.tokens != plan.model.samples * layouts.sequence:
+        return f"its samples have {plan.model.tokens // plan.model.samples:,} tokens, theirs {layouts.sequence:,}"
+    return ""
+
+
+def plan_layout(plan: Plan) -> tuple[UniformLayout | None, str]:
+    """(the uniform layout that a plan corresponds to, or None; what it does in words)."""
+    recompute = _RECOMPUTES.get(plan.options.rematerialization)
+    if not plan.options.rematerialization and plan.model.rematerialization:
+        recompute = "full"
+    devices = {stage.submesh for stage in plan.stages}
+    layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
+    uses = [_degrees(plan, number) for number in range(len(plan.stages))]
+    if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len({str(u) for u in uses}) > 1:
+        return None, _mixed_words(plan)
+    degrees = uses[0]
+    assert degrees is not None, "checked above"
+    pipeline, options = len(plan.stages), plan.options
+    chunks = options.pipeline.stages_per_submesh if options.pipeline.schedule == "interleaved-1f1b" else 1
+    samples, data = plan.model.samples, degrees["data"]
+    if samples % data or pipeline % chunks or options.pipeline.schedule not in ("1f1b", "interleaved-1f1b"):
+        return None, _mixed_words(plan)
+    layout = UniformLayout(
+        tensor=degrees["tensor"],
+        pipeline=pipeline // chunks,
+        data=data,
+        context=degrees["context"],
+        expert=degrees["expert"],
+        expert_tensor=degrees["expert_tensor"],
+        microbatch=samples // data,
+        microbatches=options.num_microbatches,
+        chunks=chunks,
+        zero_stage=degrees["zero"],
+        recompute=recompute,
+    )
+    return layout, layout.words
+
+
+def _degrees(plan: Plan, number: int) -> Counter[str] | None:
+    """The degrees of a stage; None where an axis has a use that no uniform layout has."""
+    stage = plan.stages[number]
+    uses = parallelism(stage)
+    if not uses and stage.submesh != (1, 1):
+        return None
+    degrees = Counter(tensor=1, data=1, context=1, expert=1, expert_tensor=1, zero=0)
+    zeros = set()
+    for use, size in zip(uses, axis_sizes(stage.logical_mesh), strict=True):
+        main, experts = use.removesuffix(" and expert parallel"), use.endswith(" and expert parallel")
+        if main in ("tensor parallel", "tensor parallel with sequence"):
+            degrees["tensor"] *= size
+        elif main in _ZERO:
+            degrees["data"] *= size
+            zeros.add(_ZERO[main])
+        elif main.startswith("context parallel"):
+            degrees["context"] *= size
+            if main.endswith("FSDP (ZeRO-3)"):
+                zeros.add(3)
+        else:
+            return None
+        if experts:
+            degrees["expert"] *= size
+    if len(zeros) > 1:
+        return None
+    degrees["zero"] = max(zeros, default=0)
+    return degrees
+
+
+def _mixed_words(plan: Plan) -> str:
+    """'4 stages of unlike sizes; stages 0–2: …'."""
+    count, unlike = len(plan.stages), len({stage.submesh for stage in plan.stages}) > 1
+    stages = f"{count} stage{'s' * (count > 1)}{' of unlike sizes' * unlike}"
+    lines = parallelism_lines(plan)
+    microbatch = f"{plan.options.num_microbatches:,} microbatches of {plan.model.samples:,} samples"
+    recomputed = plan.options.rematerialization
+    return "; ".join(
+        (
+            stages,
+            *lines,
+            microbatch,
+            *([f"recomputes {recomputed}"] if recomputed not in ("", "none") else []),
+        )
+    )

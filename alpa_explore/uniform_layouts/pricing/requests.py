@@ -1,0 +1,95 @@
+"""What is asked of the cost model for layouts and measured runs: values that processes can exchange.
+
+All runs of a `ModelKey` share the captured graph: a model with two blocks, whose work gives that of any number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.cost.blocks.shapes import Decoder
+from alpa_explore.models.configs import GPTConfig, LlamaConfig
+
+BLOCKS_CAPTURED = 2
+"""Blocks of the captured model; the first differs from the others (its input needs no sum of gradients)."""
+
+Answer = TypeVar("Answer", covariant=True)
+"""What a pricer says of a run: a `RunPrice`, or the work that a fit prices many times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelKey:
+    """What decides on the captured graph."""
+
+    config: GPTConfig | LlamaConfig
+    """With `BLOCKS_CAPTURED` blocks, the positions of a context-parallel device, the vocabulary padded as the framework
+    does, and at least tp heads of keys (where there are fewer, frameworks replicate them)."""
+    micro_batch: int
+    """Samples of a microbatch of one data-parallel replica."""
+    dtype: str
+    """torch's name of the dtype of tensors."""
+    decoder: Decoder | None = None
+    """Blocks with experts, whose work has a closed form: captured are embedding and head alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One run: cluster and layout."""
+
+    number: int
+    """By which its answer is found."""
+    cluster: Cluster
+    """With the software."""
+    tensor: int
+    data: int
+    pipeline: int
+    chunks: int
+    """Parts of the model on each stage; 1 without interleaving."""
+    context: int
+    expert: int
+    expert_tensor: int
+    blocks: tuple[float, ...]
+    """Of each of the pipeline · chunks parts, in the order of the model; periods of blocks where they differ."""
+    head_part: int
+    """The part that has the LM head and the loss."""
+    microbatches: int
+    """Of one replica in an iteration."""
+    zero_stage: int
+    recompute: tuple[str, ...]
+    """'none', 'selective' or 'full'. Several where the source does not say: times are those of the first, and it fits
+    if it does with one of them."""
+    low_precision: str | None
+    """In which linear layers of blocks run, of `cluster.precisions.RECIPES`; None for the dtype of tensors."""
+    counts_reserve: bool
+    """Whether the measured memory is the driver's figure, with what the software keeps back, and not what the framework
+    allocated."""
+    schedule: str
+    """'1f1b' or 'interleaved-1f1b', or what the source says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPrice:
+    """The answer."""
+
+    seconds: float
+    """Of an iteration."""
+    bytes: float
+    """Of the fullest device, counted as the source counts it: with what the software keeps back, or without."""
+    fits: bool
+    reason: str = ""
+    """Why it does not fit: stage, part, bytes; empty where it does."""
+
+
+class Pricer(Protocol[Answer]):
+    """Prices runs; processes get a copy, so it is a small value with module-level code. Both methods may raise
+    AlpaExploreError: then the row is refused with that reason."""
+
+    def model(self, key: ModelKey) -> Any:
+        """What all runs of a key share: made once, and passed to `price`."""
+        ...
+
+    def price(self, model: Any, run: RunRequest) -> Answer:
+        """The answer of one run."""
+        ...

@@ -1,0 +1,84 @@
+"""How each framework divides the blocks of a model among the parts of its pipeline.
+
+Parts are in the order of the model: with interleaving (vp > 1), part c · pp + s is chunk c of stage s.
+
+- pp · vp divides the layers: equal parts, in every framework but nanotron.
+- nanotron (nanotron/models/base.py, described in the Ultra-Scale Playbook): a block costs 4·h² + 3·h·ffn, the LM head
+  h · V, the rest nothing; blocks go to a stage until the running cost has passed the stage's share of the whole. The
+  head then is worth several blocks, late stages get fewer, and a rank may get nothing at all, which stops the run.
+- Megatron-DeepSpeed, where pp does not divide the layers (partition method 'type:transformer|embedding'): embedding and
+  head count as a block each; every stage is filled up to the least possible size of the largest.
+- The others: embedding and head count as a block each (Megatron-Core's account_for_…_in_pipeline_split, torchtitan),
+  if they then divide evenly; else the first parts get one block more.
+"""
+
+from __future__ import annotations
+
+from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+
+
+def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
+    """The number of blocks of each of the pp · vp parts; part 0 also has the embedding, the last one norm and head."""
+    layers, parts = architecture.layers, pipeline * chunks
+    if architecture.decoder is not None and architecture.decoder.predicted_ahead and parts > 1:
+        return _before_prediction(layers, parts)
+    if software == "nanotron" and chunks == 1:
+        return _by_cost(architecture, parts)[0]
+    if layers % parts == 0:
+        return (layers // parts,) * parts
+    if software == "megatron-deepspeed":
+        return _filled(layers, parts)
+    if (layers + 2) % parts == 0:
+        each = (layers + 2) // parts
+        return (each - 1, *(each,) * (parts - 2), each - 1)
+    short, longer = divmod(layers, parts)
+    return (*(short + 1,) * longer, *(short,) * (parts - longer))
+
+
+def head_part(architecture: Architecture, pipeline: int, chunks: int, software: str) -> int:
+    """The part that has the LM head and the loss: the last one, or an earlier one where nanotron's costs place it."""
+    if software == "nanotron" and chunks == 1:
+        return _by_cost(architecture, pipeline)[1]
+    return pipeline * chunks - 1
+
+
+def idle_ranks(architecture: Architecture, pipeline: int, software: str) -> int:
+    """Number of stages that get nothing of the model, not even its loss; nanotron fails where there is one."""
+    if software != "nanotron":
+        return 0
+    return pipeline - 1 - _by_cost(architecture, pipeline)[1]
+
+
+def _by_cost(architecture: Architecture, stages: int) -> tuple[tuple[int, ...], int]:
+    """(blocks of each stage, last stage that gets anything: the loss), as nanotron divides them."""
+    hidden = architecture.hidden
+    block = 4 * hidden * hidden + 3 * hidden * architecture.ffn
+    head = hidden * architecture.vocabulary
+    parts = [0, *(block,) * architecture.layers, 0, head, 0, 0]  # embedding, blocks, norm, head, cast, loss
+    whole, cost, stage, last = sum(parts), 0, 0, 0
+    counts = [0] * stages
+    for place, part in enumerate(parts):
+        cost, last = cost + part, stage
+        if 1 <= place <= architecture.layers:
+            counts[stage] += 1
+        if cost * stages > whole * (stage + 1) and stage < stages - 1:
+            stage += 1
+    return tuple(counts), last
+
+
+def _filled(layers: int, stages: int) -> tuple[int, ...]:
+    """Stages filled in turn with embedding, blocks and head, one unit each, to the least possible size of the
+    largest."""
+    most = -(-(layers + 2) // stages)
+    units = [0, *(1,) * layers, 0]  # 1 where the unit is a block
+    return tuple(sum(units[i * most : (i + 1) * most]) for i in range(stages))
+
+
+def _before_prediction(layers: int, parts: int) -> tuple[int, ...]:
+    """Parts of equal size but the last, with what is left: it has the blocks that predict further tokens, and their
+    heads, too. Where that leaves less than nothing, the first part has fewer as well (Megatron-Bridge's pp_layout of
+    DeepSeek-V3, "Et*4|(t*4|)*14tmL" and "Et|(tt|)*30mL")."""
+    each = -(-layers // parts)
+    rest = layers - each * (parts - 2)
+    first = min(each, max(rest, 0))
+    return (first, *(each,) * (parts - 2), max(rest - first, 0))

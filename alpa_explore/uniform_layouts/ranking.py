@@ -1,0 +1,185 @@
+"""The answer: every layout with its seconds and bytes, the fastest that fits first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.layout_price import LayoutPrice, price_in_time
+from alpa_explore.baselines.part_times import DecoderTime, decoder_time
+from alpa_explore.cluster import Cluster
+from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis, UniformLayout
+from alpa_explore.uniform_layouts.models import LayoutModel
+from alpa_explore.uniform_layouts.pricing.layout_pricer import overflow
+from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, head_part, idle_ranks
+from alpa_explore.uniform_layouts.works import Works
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedLayout:
+    """A layout and what it is predicted to take."""
+
+    layout: UniformLayout
+    seconds: float
+    """Of an iteration."""
+    bytes: float
+    """Of the fullest device, with what the software keeps back."""
+    reason: str
+    """Why it does not run: stage, bytes, and what takes most of them; empty where it does."""
+    missing_bytes: float
+    """By which it exceeds the memory of a device; 0 where it fits."""
+    tokens_per_second: float
+    """Of all devices together."""
+    mfu: float
+    """Share of the devices' peak that the model's FLOPs make; recomputed ones are not counted."""
+    pipeline_seconds: float
+    sync_seconds: float
+    """Of gradients and gathered weights, as far as computation does not hide them."""
+    parts_bytes: tuple[tuple[str, float], ...]
+    """Of the fullest device."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it runs."""
+        return not self.reason
+
+    @property
+    def words(self) -> str:
+        """The name of the layout."""
+        return self.layout.words
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """Sorts the fastest that fits first, and what does not fit by how much it lacks."""
+        return (not self.fits, self.seconds if self.fits else self.missing_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layouts:
+    """All uniform layouts of a model on a cluster, in the order of `PricedLayout.order`."""
+
+    model: str
+    cluster: Cluster
+    global_batch: int
+    """Samples of an iteration."""
+    sequence: int
+    """Tokens of a sample."""
+    precision: str
+    """As the user gave it, or the dtype of tensors."""
+    ranked: tuple[PricedLayout, ...]
+    whole: bool = True
+    """Whether all are there; not where the enumeration was cancelled."""
+    larger: Layouts | None = None
+    """Where none fits: the layouts on the fewest nodes of this kind, doubled in turn, on which one does; None where
+    that is not known or no number of them is enough."""
+    on_faster_links: PricedLayout | None = None
+    """The fastest where the links between nodes (of one node: inside it) have twice the bandwidth; None where none
+    fits, not all are there, or the links have more levels."""
+
+    @property
+    def best(self) -> PricedLayout | None:
+        """The fastest that fits."""
+        return self.ranked[0] if self.ranked and self.ranked[0].fits else None
+
+    @property
+    def fitting(self) -> tuple[PricedLayout, ...]:
+        """Those that fit, the fastest first."""
+        return tuple(priced for priced in self.ranked if priced.fits)
+
+    @property
+    def fits_on(self) -> Cluster | None:
+        """Where none fits: the cluster of `larger`."""
+        return None if self.larger is None else self.larger.cluster
+
+    @property
+    def nearest(self) -> PricedLayout | None:
+        """Where none fits: the one that lacks least."""
+        return self.ranked[0] if self.ranked and not self.ranked[0].fits else None
+
+    def values(self, axis: Axis) -> tuple[Any, ...]:
+        """The values of an axis that some layout has, ascending."""
+        found = {getattr(priced.layout, axis) for priced in self.ranked}
+        return tuple(sorted(found, key=RECOMPUTATION.index if axis == "recompute" else None))
+
+    def where(self, values: Mapping[Axis, Any]) -> tuple[PricedLayout, ...]:
+        """The layouts with these values of these axes, in order."""
+        return tuple(p for p in self.ranked if all(getattr(p.layout, axis) == v for axis, v in values.items()))
+
+    def find(self, layout: UniformLayout) -> PricedLayout | None:
+        """This layout among them."""
+        return next((priced for priced in self.ranked if priced.layout == layout), None)
+
+    def rank(self, priced: PricedLayout) -> int:
+        """Its place, from 1."""
+        return self.ranked.index(priced) + 1
+
+
+def ranked(priced: Iterable[PricedLayout]) -> tuple[PricedLayout, ...]:
+    """In the order of `PricedLayout.order`."""
+    return tuple(sorted(priced, key=lambda one: one.order))
+
+
+class Prices:
+    """Prices the layouts of a model on one cluster, from their works; times of parts are shared among layouts."""
+
+    def __init__(self, model: LayoutModel, cluster: Cluster, works: Works, global_batch: int, recipe: str) -> None:
+        self.model, self.cluster, self.works = model, cluster, works
+        self.recipe = recipe or None
+        tokens = global_batch * model.sequence
+        self._tokens, self._flops = tokens, model.architecture.flops(tokens, model.sequence)
+        self._peak = cluster.devices * cluster.device.peak(works.dtype)
+        self._times: dict[tuple[object, ...], DecoderTime] = {}
+
+    def price(self, layout: UniformLayout) -> PricedLayout:
+        """The price of one layout whose work was prepared."""
+        work, manual = self.works.of(self.cluster, layout), self._manual(layout)
+        shared = (id(work), layout.pipeline > 1, layout.context, layout.expert, layout.expert_tensor, layout.recompute)
+        if shared not in self._times:
+            self._times[shared] = decoder_time(work, self.cluster, manual)
+        price = price_in_time(work, self.cluster, manual, self._times[shared])
+        room = self.cluster.device.memory_bytes
+        return PricedLayout(
+            layout=layout,
+            seconds=price.seconds,
+            bytes=price.bytes,
+            reason=self._reason(layout, price, room),
+            missing_bytes=max(price.bytes - room, 0.0),
+            tokens_per_second=self._tokens / price.seconds,
+            mfu=self._flops / (price.seconds * self._peak),
+            pipeline_seconds=price.pipeline_seconds,
+            sync_seconds=price.sync_seconds,
+            parts_bytes=price.parts_bytes,
+        )
+
+    def _reason(self, layout: UniformLayout, price: LayoutPrice, room: float) -> str:
+        software = self.cluster.software
+        if idle := idle_ranks(self.model.architecture, layout.pipeline, software.name):
+            return f"{idle} of {layout.pipeline} stages get no part of the model, and {software.label} stops"
+        return overflow(price, room) if price.bytes > room else ""
+
+    def _manual(self, layout: UniformLayout) -> ManualLayout:
+        architecture, software = self.model.architecture, self.cluster.software.name
+        period = 1 if architecture.decoder is None else len(architecture.decoder.period)
+        blocks = blocks_of_parts(architecture, layout.pipeline, layout.chunks, software)
+        return ManualLayout(
+            tensor=layout.tensor,
+            data=layout.data,
+            pipeline=layout.pipeline,
+            microbatches=layout.microbatches,
+            blocks=tuple(n / period for n in blocks),
+            head_part=head_part(architecture, layout.pipeline, layout.chunks, software),
+            context=layout.context,
+            expert=layout.expert,
+            expert_tensor=layout.expert_tensor,
+            zero_stage=layout.zero_stage,
+            recompute=layout.recompute,
+            low_precision=self.recipe,
+        )
+
+
+def memory_words(priced: PricedLayout, cluster: Cluster) -> str:
+    """'61.2 of 80 GiB'."""
+    return f"{units.bytes_(priced.bytes)} of {units.bytes_(cluster.device.memory_bytes)}"

@@ -1,0 +1,219 @@
+"""Layouts and scalings as rows and sentences: for the command line, the figures and the tables beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.uniform_layouts.measured import MeasuredLayout
+from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
+from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
+
+Row = dict[str, Any]
+_NOTICEABLE = 0.02
+"""A plan and the layout that it is are priced from other graphs; by how much they may differ without a word."""
+_SAME = 5e-4
+"""Times whose ratio differs less from 1 are the same on screen."""
+
+
+def layouts_table(layouts: Layouts, most: int | None = None, shown: Sequence[PricedLayout] | None = None) -> list[Row]:
+    """One row a layout, in order; `shown` only these."""
+    chosen = layouts.ranked if shown is None else shown
+    best = layouts.best
+    return [
+        {
+            "rank": number,
+            "layout": priced.words,
+            "iteration_seconds": priced.seconds,
+            "times_best": None if best is None else priced.seconds / best.seconds,
+            "tokens_per_second": round(priced.tokens_per_second),
+            "mfu_fraction": priced.mfu,
+            "peak_bytes": priced.bytes,
+            "fits": priced.fits,
+            "reason": priced.reason,
+            "tp": priced.layout.tensor,
+            "pp": priced.layout.pipeline,
+            "dp": priced.layout.data,
+            "cp": priced.layout.context,
+            "ep": priced.layout.expert,
+            "expert_tp": priced.layout.expert_tensor,
+            "microbatch": priced.layout.microbatch,
+            "microbatches": priced.layout.microbatches,
+            "interleaving": priced.layout.chunks,
+            "zero": priced.layout.zero_stage,
+            "recomputation": priced.layout.recompute,
+        }
+        for number, priced in enumerate(chosen[:most], start=1)
+    ]
+
+
+def layouts_sentence(layouts: Layouts, plan: PlanAsLayout | None = None) -> str:
+    """How many layouts fit, which is the fastest, and what the plan gains over it."""
+    where = f"{layouts.model} on {layouts.cluster}"
+    batch = f"a global batch of {layouts.global_batch:,} × {layouts.sequence:,} tokens"
+    so_far = "" if layouts.whole else " so far"
+    best, count = layouts.best, len(layouts.ranked)
+    if best is None:
+        return f"None of {count:,} uniform layouts{so_far} of {where} fits{_lacks(layouts)}.{_on_more_nodes(layouts)}"
+    text = (
+        f"{len(layouts.fitting):,} of {count:,} uniform layouts{so_far} of {where} fit with {batch}; the fastest is "
+        f"{_time(best)}.{_faster(layouts, best)}"
+    )
+    return f"{text} {plan_sentence(plan)}" if plan is not None else text
+
+
+def _faster(layouts: Layouts, best: PricedLayout) -> str:
+    """' With twice the bandwidth between nodes it takes 13.1 s (−8 %).', or which other layout is fastest then."""
+    faster = layouts.on_faster_links
+    if faster is None:
+        return ""
+    where = "between nodes" if layouts.cluster.nodes > 1 else "inside the node"
+    named = "it takes" if faster.layout == best.layout else f"the fastest is {faster.words}:"
+    gain = f"−{units.percent(1 - faster.seconds / best.seconds)}" if faster.seconds < best.seconds else "no faster"
+    return f" With twice the bandwidth {where} {named} {units.seconds(faster.seconds)} ({gain})."
+
+
+def _time(best: PricedLayout) -> str:
+    return f"{best.words}: {units.seconds(best.seconds)}, MFU {units.percent(best.mfu)}"
+
+
+def _lacks(layouts: Layouts) -> str:
+    nearest = layouts.nearest
+    if nearest is None:
+        return ""
+    room = units.bytes_(layouts.cluster.device.memory_bytes)
+    return f": the leanest, {nearest.words}, needs {units.bytes_(nearest.bytes)} of {room}"
+
+
+def _on_more_nodes(layouts: Layouts) -> str:
+    """' On 4x8:h100, 32 devices, 205 of 2,084 fit; the fastest is …', as far as that is known."""
+    larger = layouts.larger
+    if larger is None or larger.best is None:
+        return ""
+    on = f" On {larger.cluster}, {larger.cluster.devices:,} devices, {len(larger.fitting):,} of {len(larger.ranked):,}"
+    so_far = "" if larger.whole else " so far"
+    return f"{on}{so_far} fit; the fastest is {_time(larger.best)}.{_faster(larger, larger.best)}"
+
+
+def plan_sentence(plan: PlanAsLayout) -> str:
+    """'The plan, TP 2 · …, takes 12.8 s: 1.2 % less than the best uniform layout.'"""
+    named = f"The plan ({plan.words}) takes {units.seconds(plan.seconds)}"
+    if plan.priced is not None and abs(plan.priced.seconds / plan.seconds - 1) > _NOTICEABLE:
+        named += f" ({units.seconds(plan.priced.seconds)} where it is priced as a layout)"
+    if plan.gain is None:
+        why = plan.incomparable or "no uniform layout fits"
+        return f"{named}; the two are not compared, because {why}."
+    if abs(plan.gain) < _SAME:
+        return f"{named}, as long as the best uniform layout."
+    if plan.gain > 0:
+        return f"{named}: the best uniform layout takes {units.percent(plan.gain)} longer."
+    return f"{named}: the best uniform layout takes {units.percent(-plan.gain)} less{_other_microbatch(plan)}."
+
+
+def _other_microbatch(plan: PlanAsLayout) -> str:
+    """Where the best layout may divide the batch otherwise than the plan was told to: how both do."""
+    assert plan.best is not None, "it takes less than the plan"
+    chosen = plan.best.layout.microbatch * plan.best.layout.data
+    if chosen == plan.samples:
+        return ""
+    samples = "1 sample" if chosen == 1 else f"{chosen:,} samples"
+    return f", with {samples} in a microbatch where the plan was given {plan.samples:,}"
+
+
+def measured_table(measured: Sequence[MeasuredLayout], layouts: Layouts) -> list[Row]:
+    """One row a measured run, beside its prediction."""
+    return [
+        {
+            "layout": one.words,
+            "measured_seconds": one.seconds,
+            "predicted_seconds": None if one.priced is None else one.priced.seconds,
+            "ratio": None if one.priced is None else one.priced.seconds / one.seconds,
+            "software": one.run.software,
+            "batch": one.run.global_batch,
+            "precision": one.run.precision,
+            "source": one.run.source,
+        }
+        for one in measured
+    ]
+
+
+def measured_sentence(measured: Sequence[MeasuredLayout], layouts: Layouts) -> str:
+    """How many measured runs of this kind there are, and the fastest; empty where there is none."""
+    if not measured:
+        return ""
+    count, fastest = len(measured), measured[0]
+    predicted = "" if fastest.priced is None else f", predicted {units.seconds(fastest.priced.seconds)}"
+    scaled = "" if fastest.run.global_batch == layouts.global_batch else ", scaled to this batch"
+    return (
+        f"{'A measured run' if count == 1 else f'{count} measured runs'} of this kind"
+        f"{'' if count == 1 else '; the fastest'}, {fastest.words}, took "
+        f"{units.seconds(fastest.seconds)}{scaled} ({fastest.run.software}){predicted}."
+    )
+
+
+def scaling_table(scaling: Scaling) -> list[Row]:
+    """One row for each device and number of nodes."""
+    priced = bool(scaling.prices)
+    return [
+        {
+            "place": str(point.cluster),
+            "device": point.device,
+            "nodes": point.cluster.nodes,
+            "devices": point.cluster.devices,
+            "state": point_words(point),
+            "iteration_seconds": None if (best := priced_best(point)) is None else best.seconds,
+            "tokens_per_second": None if best is None else round(best.tokens_per_second),
+            "mfu_fraction": None if best is None else best.mfu,
+            "efficiency_fraction": point.efficiency,
+            **({"dollars_per_billion_tokens": point.dollars_per_billion_tokens} if priced else {}),
+            "layout": "" if best is None else best.words,
+        }
+        for point in scaling.points
+    ]
+
+
+def priced_best(point: ScalingPoint) -> PricedLayout | None:
+    """The fastest layout of a point whose layouts are all priced."""
+    return point.best if point.state == "priced" else None
+
+
+def point_words(point: ScalingPoint) -> str:
+    """'fits', 'lacks 1.2 GiB a device', 'refused: …', 'not known yet'."""
+    if point.state == "does not fit":
+        return f"lacks {units.bytes_(point.missing_bytes)} a device"
+    if point.state == "refused":
+        return point.reason
+    return {"waiting": "not known yet", "fits": "fits, fastest not known yet"}.get(point.state, "fits")
+
+
+def scaling_sentence(scaling: Scaling) -> str:
+    """Where the model fits, and where it is fastest, and cheapest where prices are given."""
+    known = [point for point in scaling.points if priced_best(point) is not None]
+    waiting = sum(point.state in ("waiting", "fits") for point in scaling.points)
+    left = f" {waiting} of {len(scaling.points)} clusters are not known yet." if waiting else ""
+    if not known:
+        lacks = [p for p in scaling.points if p.state == "does not fit"]
+        if not lacks:
+            return (
+                f"Nothing is known of {scaling.model} yet.{left}" if waiting else f"{scaling.model} has no layout here."
+            )
+        least = min(lacks, key=lambda point: point.missing_bytes)
+        return f"{scaling.model} fits on none of them: on {least.cluster} it {point_words(least)}.{left}"
+    smallest = [p for d in scaling.devices if (p := scaling.smallest(d)) is not None and p in known]
+    fits = ", ".join(f"{p.cluster.devices:,} {p.device.upper()}" for p in smallest)
+    fastest = max(known, key=_pace)
+    text = f"{scaling.model} fits from {fits} on; fastest on {fastest.cluster}, {_pace(fastest):,.0f} tokens/s"
+    if fastest.efficiency is not None and fastest.efficiency < 1 - _SAME:
+        text += f" with an efficiency of {units.percent(fastest.efficiency)}"
+    costs = [(p.dollars_per_billion_tokens, p) for p in known if p.dollars_per_billion_tokens is not None]
+    if costs:
+        dollars, cheapest = min(costs, key=lambda pair: pair[0])
+        text += f"; cheapest on {cheapest.cluster}, {dollars:,.0f} dollars for a billion tokens"
+    return f"{text}.{left}"
+
+
+def _pace(point: ScalingPoint) -> float:
+    assert point.best is not None, "of points that are known"
+    return point.best.tokens_per_second

@@ -1,0 +1,20 @@
+"""Limits of the enumeration: what nobody runs is not priced."""
+
+LEAST_POSITIONS = 2048
+"""Positions that a context-parallel device has at least: with fewer, products are small and the ring has nothing to
+hide behind. Set by hand; the public runs with context parallelism have 4,096 and more."""
+MOST_TOKENS = 32_768
+"""Tokens of a microbatch on one device, where it has more than one sample: products are at their full rate long
+before. Set by hand."""
+MOST_TENSOR = 16
+"""Devices of a tensor-parallel group; no public run has more."""
+MOST_CHUNKS = 8
+"""Parts of the model on each stage of an interleaved schedule."""
+MOST_DEVICES = 16_384
+"""Devices up to which it is searched on how many a model fits."""
+SAYS_EVERY = 64
+"""Layouts after which the progress is said, and the cancellation looked at."""
+PARTIAL_SECONDS = 0.5
+"""Between two answers of what is known so far."""
+RACK_USED = 64
+"""Devices of a rack that runs use: a power of two; the others are spare."""

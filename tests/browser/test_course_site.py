@@ -1,0 +1,128 @@
+"""The website of the course, opened from a file: figures move, quizzes are graded, slides turn; no request leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from alpa_explore.course.grading import mistakes_of, truth_of
+from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.site.build import build_site
+from alpa_explore.course.students import EVERYBODY
+from tests.browser.conftest import guarded
+from tests.browser.harness.page import GuardedPage
+from tests.course.example_lesson import CELLS, write
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+EXPLORER = """\
+from alpa_explore_widgets import explore
+
+explore("mlp-tiny", cluster="1x2:a100", num_microbatches=4, num_layers=2)"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two lessons, run and written once."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    write(folder / "03_example.ipynb", CELLS)
+    write(folder / "04_explorer.ipynb", [("markdown", "# 04 · An explorer"), ("code", EXPLORER)])
+    write(folder / "index.ipynb", [("markdown", "# Index\n\n[The ring](03_example.ipynb)")])
+    return build_site(folder, tmp_path_factory.mktemp("out") / "site")
+
+
+@pytest.fixture
+def page(browser: Browser, site: Path) -> Iterator[GuardedPage]:
+    """The first lesson; at the end no request left the machine, and the console has no error."""
+    with guarded(browser) as (opened, guard):
+        opened.goto((site / "03_example.html").as_uri())
+        opened.locator("html[data-ready]").wait_for()
+        yield GuardedPage(opened, guard)
+        guard.check()
+
+
+def test_a_slider_moves_the_bars_also_in_the_dark(page: GuardedPage) -> None:
+    plot = page.figure()
+    bars = "(plot) => Array.from(plot.data[0].y)"
+    assert plot.evaluate(bars) == [1, 2]
+    rail = plot.locator(".slider-rail-touch-rect")
+    rail.scroll_into_view_if_needed()
+    touch = rail.bounding_box()
+    assert touch is not None
+    page.page.mouse.click(touch["x"] + touch["width"] - 3, touch["y"] + touch["height"] / 2)
+    page.wait_until(lambda: plot.evaluate(bars) == [3, 6], "the last step")
+
+    light = plot.evaluate("(plot) => plot._fullLayout.paper_bgcolor")
+    page.page.get_by_role("button", name="Theme").click()
+    page.page.locator('.figure[data-drawn="dark"]').wait_for()
+    page.wait_until(lambda: plot.evaluate(bars) == [3, 6], "the step that was chosen is kept")
+    assert plot.evaluate("(plot) => plot._fullLayout.paper_bgcolor") != light
+
+
+def test_a_quiz_is_graded_in_the_page(page: GuardedPage) -> None:
+    exercise = EXERCISES["03.1"]
+    truth, mistake = truth_of(exercise, EVERYBODY), mistakes_of(exercise, EVERYBODY)[0]
+    quiz = page.page.locator("form.quiz")
+    field, verdict = quiz.get_by_role("textbox"), quiz.get_by_role("status")
+
+    def answer(text: str) -> str:
+        field.fill(text)
+        field.press("Enter")
+        return verdict.inner_text()
+
+    assert "Right" in (right := answer(f"{truth:.6g}"))
+    assert "n − 1" in right
+    assert "Right" in answer(f"{truth:.6f}".replace(".", ",")), "with a decimal comma"
+    wrong = answer(f"{mistake.answer:.6g}")
+    assert "Not yet" in wrong
+    assert mistake.reason[:40] in wrong
+    assert "too large" in answer("1e9")
+    assert "milliseconds" in answer(f"{1e3 * truth:.6g}")
+    assert 'for "4 ms"' in answer("4 ms")
+    assert "Not marked" in answer("fast")
+    assert "Not marked" in answer("")
+
+    hints = quiz.locator(".hints li:visible")
+    button = quiz.get_by_role("button", name="Hint")
+    assert hints.count() == 0
+    for shown in range(1, len(exercise.hints(None)) + 1):
+        button.click()
+        assert hints.count() == shown
+    assert button.is_disabled()
+
+
+def test_slides_turn_by_arrow_keys(page: GuardedPage, site: Path) -> None:
+    page.page.goto(f"{(site / '03_example.html').as_uri()}?slides")
+    heading = page.page.locator(".part:visible").locator("h1, h2, h4").first
+    assert heading.inner_text() == "03 · Example"
+    seen = []
+    for _ in range(7):
+        page.page.keyboard.press("ArrowRight")
+        seen.append(heading.inner_text())
+    assert seen[:3] == ["Question: a ring", "Guess", "Figure"]
+    assert seen[-1] == "What we left out"
+    assert "8 of 8" in page.page.locator("#counter").inner_text()
+    page.page.keyboard.press("ArrowLeft")
+    assert heading.inner_text().startswith("03.1")
+    page.page.keyboard.press("Escape")
+    assert page.page.locator(".part:visible").count() == 8
+
+
+def test_an_explorer_is_its_plan_with_figures_behind_a_fold(page: GuardedPage) -> None:
+    page.page.get_by_role("link", name="04 · An explorer").first.click()
+    page.page.locator("html[data-ready]").wait_for()
+    assert page.page.locator(".plan table").first.is_visible()
+    page.page.get_by_text("The figures of this plan").click()
+    layers = page.figure()
+    assert "layers" in layers.evaluate("(plot) => plot.layout.title.text")
+
+
+def test_a_narrow_screen_scrolls_in_one_direction(page: GuardedPage) -> None:
+    page.page.set_viewport_size({"width": 390, "height": 800})
+    page.page.reload()
+    page.figure()
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.page.locator("nav details").get_attribute("open") is None

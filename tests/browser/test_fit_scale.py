@@ -1,0 +1,82 @@
+"""Fit & scale in JupyterLab at the size that people have, with real keys and clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import (
+    PLAN_SECONDS,
+    first_explorer,
+    note_of,
+    tab,
+    type_number,
+    type_text,
+)
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TINY = """
+from alpa_explore_widgets import explore
+explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    """One explorer for all tests of this module, in the default window."""
+    with new_lab() as lab:
+        lab.open(lab.server.write_notebook("fit_scale.ipynb", TINY))
+        lab.run_all()
+        first_explorer(lab)
+        yield lab
+
+
+def explorer_of(lab: LabPage) -> Locator:
+    return lab.page.locator(".alpa-explorer").first
+
+
+def finding(explorer: Locator) -> str:
+    return explorer.locator(".alpa-finding:visible").inner_text()
+
+
+def wait_for_finding(lab: LabPage, words: str) -> None:
+    lab.wait_until(lambda: words in finding(explorer_of(lab)), words, seconds=PLAN_SECONDS)
+
+
+def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    tab(explorer, "Fit & scale").click()
+    panel = explorer.locator(".alpa-panel:visible")
+    type_text(panel.get_by_role("textbox", name="Nodes"), "1, two")
+    panel.get_by_role("button", name="Find out").press("Enter")
+    tiny.wait_until(
+        lambda: "no list of numbers" in note_of(panel.get_by_role("textbox", name="Nodes")), "said in its field"
+    )
+    type_text(panel.get_by_role("textbox", name="Nodes"), "1")
+    type_text(panel.get_by_role("textbox", name="Devices"), "h100")
+    panel.get_by_role("button", name="Find out").press("Enter")
+    wait_for_finding(tiny, "llama-tiny fits from 8 H100 on")
+    assert note_of(panel.get_by_role("textbox", name="Nodes")) == ""
+
+
+def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    price = type_number(explorer, "H100", "-2")
+    tiny.wait_until(lambda: note_of(price) != "", "what is possible is said in the field")
+    assert "dollars" not in finding(explorer)
+    type_number(explorer, "H100", "2.5")
+    wait_for_finding(tiny, "dollars for a billion tokens")
+
+
+def test_plan_there_plans_on_that_cluster(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    explorer.locator(".alpa-panel:visible").get_by_role("button", name="Plan there").press("Enter")
+    tab(explorer, "Layers").click()
+    tiny.wait_until(
+        lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100", PLAN_SECONDS
+    )

@@ -1,0 +1,90 @@
+"""Layouts in JupyterLab at the size that people have, with real keys and clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import (
+    PLAN_SECONDS,
+    first_explorer,
+    seen_figure,
+    tab,
+)
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TINY = """
+from alpa_explore_widgets import explore
+explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    """One explorer for all tests of this module, in the default window."""
+    with new_lab() as lab:
+        lab.open(lab.server.write_notebook("layouts.ipynb", TINY))
+        lab.run_all()
+        first_explorer(lab)
+        yield lab
+
+
+def explorer_of(lab: LabPage) -> Locator:
+    return lab.page.locator(".alpa-explorer").first
+
+
+def finding(explorer: Locator) -> str:
+    return explorer.locator(".alpa-finding:visible").inner_text()
+
+
+def wait_for_finding(lab: LabPage, words: str) -> None:
+    lab.wait_until(lambda: words in finding(explorer_of(lab)), words, seconds=PLAN_SECONDS)
+
+
+def named(figure: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(trace for trace in figure["data"] if trace.get("name") == name)
+
+
+def test_layouts_are_priced_when_the_tab_is_opened(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    tab(explorer, "Layouts").click()
+    wait_for_finding(tiny, "uniform layouts of llama-tiny on 1x4:h100 fit")
+    assert "The plan (" in finding(explorer), "the plan is named in the same words"
+    figure = seen_figure(tiny, explorer)
+    assert named(figure, "fastest")
+    assert figure["layout"]["xaxis"]["ticktext"] == ["1", "2", "4"]
+    box = explorer.get_by_role("combobox", name="Across")
+    box.focus()
+    box.select_option("data")
+    tiny.wait_until(
+        lambda: "DP" in str(seen_figure(tiny, explorer)["layout"]["xaxis"]["title"]), "the columns are DP now"
+    )
+    box.select_option("tensor")
+
+
+def test_a_filter_keeps_the_layouts_with_this_value(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    choice = explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="recomputation")
+    choice.select_option("full")
+    layout = explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="Layout")
+    tiny.wait_until(lambda: "full recomputation" in layout.inner_text(), "the layouts that can be opened recompute")
+    choice.select_option("")
+    tiny.wait_until(lambda: "full recomputation" not in layout.locator("option").first.inner_text(), "all again")
+
+
+def test_a_layout_is_opened_as_a_plan_by_the_keyboard(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    panel = explorer.locator(".alpa-panel:visible")
+    panel.get_by_role("combobox", name="Layout").focus()
+    panel.get_by_role("button", name="Open as plan").press("Enter")
+    tiny.wait_until(
+        lambda: "the plan" in [t.get("name") for t in seen_figure(tiny, explorer)["data"]],
+        "the plan is marked in the heat map",
+        seconds=PLAN_SECONDS,
+    )

@@ -1,0 +1,158 @@
+"""The Overview, the What-ifs and the changes in Why, by real keys in JupyterLab's default window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import SMALL, is_chosen, slider, tab, tab_titles, type_number
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+_TO_TOP = "(e) => e.closest('.jp-Cell').scrollIntoView({ block: 'start' })"
+_INK = "(e) => getComputedStyle(e).color"
+_LIT = """(view) => [...view.querySelectorAll('[data-key]')]
+  .filter((mark) => Number(getComputedStyle(mark).opacity) === 1).map((mark) => mark.dataset.key)"""
+
+
+@pytest.fixture(scope="module")
+def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    with new_lab() as lab:
+        lab.page.set_viewport_size({"width": 1400, "height": 900})
+        lab.open(lab.server.write_notebook("overview.ipynb", SMALL))
+        lab.run_all()
+        _explorer(lab).locator(".alpa-card").first.wait_for(timeout=120_000)
+        yield lab
+
+
+@pytest.fixture
+def lab_with_overview(opened: LabPage) -> Iterator[LabPage]:
+    """With the Overview selected and nothing else."""
+    tab(_explorer(opened), "Overview").click()
+    yield opened
+    opened.page.keyboard.press("Escape")
+    opened.guard.check()
+
+
+def _explorer(lab: LabPage) -> Locator:
+    return lab.page.locator(".alpa-explorer").first
+
+
+def test_it_is_the_first_tab_and_all_of_it_is_seen_without_a_scroll(lab_with_overview: LabPage) -> None:
+    explorer = _explorer(lab_with_overview)
+    assert tab_titles(explorer)[0] == "Overview"
+    explorer.evaluate(_TO_TOP)
+    view = lab_with_overview.page.locator(".jp-WindowedPanel-outer").first.bounding_box()
+    assert view is not None
+    assert lab_with_overview.page.locator(".jp-FileBrowser").is_visible()
+    parts = (
+        ".alpa-sentence",
+        ".alpa-tiles",
+        ".alpa-stages",
+        ".alpa-sliders",
+        *(f".alpa-card >> nth={i}" for i in range(4)),
+    )
+    for part in parts:
+        place = explorer.locator(part).bounding_box()
+        assert place is not None, part
+        assert place["y"] >= view["y"] - 1, part
+        assert place["y"] + place["height"] <= view["y"] + view["height"] + 1, part
+
+
+def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(lab_with_overview: LabPage) -> None:
+    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+    view = explorer.locator(".alpa-linked")
+    every = view.evaluate(_LIT)
+    view.locator('[data-key="stage:0"]').first.click()
+    explorer.locator(".alpa-selected", has_text="stage 0").wait_for()
+    lab.page.mouse.move(0, 0)
+    lab.wait_until(lambda: view.evaluate(_LIT) == [k for k in every if k.startswith("stage:0")], "the others are faded")
+    tab(explorer, "Layers").click()
+    explorer.locator(".alpa-selected", has_text="stage 0").wait_for()
+    tab(explorer, "Overview").press("Escape")
+    tab(explorer, "Overview").click()
+    lab.wait_until(lambda: view.evaluate(_LIT) == every, "nothing is faded")
+    view.locator("[data-key]").last.hover()
+    lab.wait_until(lambda: len(view.evaluate(_LIT)) < len(every) or len(set(every)) == 1, "a mark is linked on hover")
+    lab.page.mouse.move(0, 0)
+    lab.wait_until(lambda: view.evaluate(_LIT) == every, "and no longer")
+
+
+def test_headings_lead_to_the_tabs_by_keyboard_and_cards_have_names(lab_with_overview: LabPage) -> None:
+    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+    for name in ("Layers", "Cluster", "Timeline", "Why"):
+        tab(explorer, "Overview").click()
+        card = explorer.get_by_role("region", name=name, exact=True)
+        assert card.get_by_role("img").get_attribute("aria-label")
+        card.get_by_role("button").press("Enter")
+        lab.wait_until(lambda: is_chosen(explorer, name), f"{name} is chosen")  # noqa: B023
+
+
+def test_it_follows_b_and_the_theme(lab_with_overview: LabPage) -> None:
+    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+    timeline = explorer.get_by_role("region", name="Timeline", exact=True)
+    line = timeline.locator("header p")
+    before = line.inner_text()
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    lab.wait_until(lambda: line.inner_text() != before, "another B")
+    slider(explorer, "B, microbatches").press("ArrowLeft")
+    lab.wait_until(lambda: line.inner_text() == before, "and back")
+    ink = line.evaluate(_INK)
+    lab.page.evaluate(_THEME, "JupyterLab Dark")
+    lab.wait_until(lambda: line.evaluate(_INK) != ink, "dark")
+    lab.page.wait_for_timeout(1000)  # JupyterLab takes no other theme while one is being loaded
+    lab.page.evaluate(_THEME, "JupyterLab Light")
+    lab.wait_until(lambda: line.evaluate(_INK) == ink, "light")
+
+
+def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overview: LabPage) -> None:
+    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+    for count in ("64", "16", "8"):
+        type_number(explorer, "B, microbatches", count)
+        explorer.get_by_text(f"{count} × 8").wait_for()
+        lab.page.wait_for_timeout(1700)  # values that follow at once are one move of the slider
+    tab(explorer, "What-ifs").click()
+    table = explorer.get_by_role("table", name="Plans of this explorer")
+    rows = table.locator("tbody tr")
+    lab.wait_until(lambda: rows.count() >= 3, "a row for each")
+
+    def counts() -> list[str]:
+        return list(table.evaluate("(t) => [...t.tBodies[0].rows].map((row) => row.cells[2].innerText)"))
+
+    heading = table.get_by_role("button", name="Sort by B", exact=True)
+    heading.press("Enter")
+    lab.wait_until(lambda: counts() == sorted(counts(), key=int), "ascending")
+    heading.press("Enter")
+    lab.wait_until(lambda: counts() == sorted(counts(), key=int, reverse=True), "descending")
+    assert table.locator("th[aria-sort=descending]").inner_text().startswith("B")
+    rows.last.get_by_role("button", name="Pin this plan to the top").press("Enter")
+    lab.wait_until(lambda: rows.first.get_by_role("button", name="Unpin this plan").count() == 1, "it is on top")
+    assert counts()[0] == min(counts(), key=int)
+    rows.first.get_by_role("button", name="Unpin this plan").press("Enter")
+    lab.wait_until(lambda: counts() == sorted(counts(), key=int, reverse=True), "it is not pinned any more")
+    assert rows.first.locator("b").count() > 0, "what differs is bold"
+    rows.first.press("Enter")
+    explorer.get_by_text("64 × 8").wait_for()
+    lab.wait_until(lambda: rows.first.get_attribute("aria-current") == "true", "it is on screen")
+    explorer.get_by_role("button", name="Undo").click()
+
+
+def test_a_change_in_why_is_planned_aside_and_a_press_makes_it_the_settings(lab_with_overview: LabPage) -> None:
+    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+    tab(explorer, "Why").click()
+    changes = explorer.get_by_role("group", name="Time of a sample with other hardware")
+    memory = changes.get_by_role("button", name="2 × memory")
+    nodes = changes.get_by_role("button", name="+ 1 node")
+    assert nodes.inner_text().endswith("?")
+    explorer.get_by_role("button", name="Answer all").press("Enter")
+    lab.wait_until(lambda: not nodes.inner_text().endswith("?"), "the answer", 240)
+    assert explorer.locator(".alpa-busy").count() == 0, "the plan on screen is not being replaced"
+    explorer.get_by_text("see Why and Search").wait_for(timeout=240_000)
+    memory.press("Enter")
+    explorer.get_by_text("of 32 GiB").first.wait_for()
+    explorer.get_by_role("button", name="Undo").click()

@@ -1,0 +1,217 @@
+"""A stage as a graph, its memory over time, and the playback of an iteration, by keyboard and pointer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import seen_figure, tab
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TWO_STAGES = """
+import alpa_explore as ax
+from alpa_explore_widgets import explore
+explore(ax.baseline("gpt-tiny", "2x4:v100", "megatron", tp=4, dp=1, pp=2, num_microbatches=64, num_layers=4, delta=1.0))
+"""
+FOCUSED = "document.activeElement?.getAttribute('aria-label') ?? ''"
+
+
+@pytest.fixture(scope="module")
+def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    with new_lab() as lab:
+        lab.open(lab.server.write_notebook("pictures.ipynb", TWO_STAGES))
+        lab.run_all()
+        lab.page.locator(".alpa-tiles").wait_for()
+        yield lab
+
+
+@pytest.fixture
+def page(opened: LabPage) -> Iterator[LabPage]:
+    yield opened
+    opened.guard.check()
+
+
+def explorer_of(lab: LabPage) -> Locator:
+    return lab.page.locator(".alpa-explorer").first
+
+
+def panel(lab: LabPage) -> Locator:
+    return explorer_of(lab).locator(".alpa-panel:visible")
+
+
+def show_graph(lab: LabPage) -> Locator:
+    """The graph with every block folded."""
+    tab(explorer_of(lab), "Sharding").click()
+    canvas = panel(lab).locator(".alpa-flow-canvas")
+    canvas.wait_for()
+    if panel(lab).locator(".alpa-flow-node").count():
+        for name in ("Open all", "Fold all"):
+            button = panel(lab).get_by_role("button", name=name)
+            if button.count():
+                button.click()
+    lab.wait_until(lambda: not panel(lab).locator(".alpa-flow-node").count(), "every block is folded")
+    return canvas
+
+
+def head(lab: LabPage, name: str) -> Locator:
+    return panel(lab).locator(f".alpa-flow-head[aria-label^='{name}']")
+
+
+def focused(lab: LabPage) -> str:
+    return str(lab.page.evaluate(FOCUSED))
+
+
+def test_blocks_are_folded_in_the_order_of_the_data_and_have_names(page: LabPage) -> None:
+    canvas = show_graph(page)
+    assert (canvas.get_attribute("aria-label") or "").startswith("Sharding of gpt-tiny on 2x4:v100 as a graph. Stage 0")
+    heads = panel(page).locator(".alpa-flow-head")
+    names = [one.get_attribute("aria-label") or "" for one in heads.all()]
+    assert names[0].startswith("embedding, block: forward ")
+    assert names[1].startswith("h.0, block: ")
+    assert {one.get_attribute("aria-expanded") for one in heads.all()} == {"false"}
+    tops = [box["y"] for box in (one.bounding_box() for one in heads.all()) if box]
+    assert tops == sorted(tops)
+
+
+def test_enter_opens_a_block_arrows_walk_its_operators_and_enter_selects_one_everywhere(page: LabPage) -> None:
+    show_graph(page)
+    keyboard = page.page.keyboard
+    heads = panel(page).locator(".alpa-flow-head[tabindex='0']")
+    heads.focus()
+    while not focused(page).startswith("h.0, block"):
+        before = focused(page)
+        keyboard.press("ArrowDown")
+        assert focused(page) != before, "an arrow moves to a neighbour"
+    keyboard.press("Enter")
+    head(page, "h.0").and_(page.page.locator("[aria-expanded='true']")).wait_for()
+    assert focused(page).startswith("h.0, block"), "the focus stays"
+    keyboard.press("ArrowDown")
+    assert ", forward, " in focused(page) or ", backward, " in focused(page)
+    operator = focused(page).split(" ")[0]
+    keyboard.press("Enter")
+    explorer_of(page).locator(".alpa-selected", has_text=operator).wait_for()
+    chosen = panel(page).locator(".alpa-flow-node[aria-pressed='true']")
+    page.wait_until(lambda: chosen.count() == 1, "the operator is marked")
+    assert operator in panel(page).locator(".alpa-flow-words").inner_text()
+    assert panel(page).locator(".alpa-flow-tensor svg .alpa-tile-cut").count() >= 8, "its tensors on four devices"
+    explorer_of(page).get_by_role("button", name="Pin spec").wait_for()
+    keyboard.press("Escape")
+    page.wait_until(lambda: chosen.count() == 0, "Escape clears the selection")
+
+
+def test_collectives_stand_on_the_edges_with_their_kind_and_time_wide_as_they_are_long(page: LabPage) -> None:
+    show_graph(page)
+    head(page, "h.0").click()
+    labels = panel(page).locator(".alpa-flow-edge-label")
+    labels.first.wait_for()
+    assert any(text.startswith("all-reduce ") and text.endswith(" µs") for text in labels.all_text_contents())
+    widths = "(all) => all.map((path) => parseFloat(getComputedStyle(path).strokeWidth))"
+    moving = panel(page).locator(".alpa-flow-edge.alpa-moves path").evaluate_all(widths)
+    others = panel(page).locator(".alpa-flow-edge:not(.alpa-moves) path").evaluate_all(widths)
+    assert max(moving) > 5
+    assert set(others) == {1}
+
+
+def test_a_selection_in_another_tab_opens_its_block(page: LabPage) -> None:
+    show_graph(page)
+    explorer_of(page).get_by_role("button", name="Tables").click()
+    row = panel(page).locator("tr[data-alpa-key*='operator:addmm']").first
+    row.click()
+    explorer_of(page).get_by_role("button", name="Tables").click()
+    chosen = panel(page).locator(".alpa-flow-node.alpa-chosen")
+    page.wait_until(lambda: chosen.count() == 1, "the selected operator is drawn")
+    assert (chosen.get_attribute("aria-label") or "").startswith("addmm")
+    page.page.keyboard.press("Escape")
+    panel(page).locator(".alpa-flow-head").first.press("Escape")
+    page.wait_until(lambda: explorer_of(page).locator(".alpa-selected").count() == 0, "nothing is selected")
+
+
+def test_it_zooms_by_key_and_button_and_is_dragged(page: LabPage) -> None:
+    canvas = show_graph(page)
+    head(page, "h.0").click()
+    width = lambda: float(canvas.get_attribute("width") or 0)  # noqa: E731  # read again each time
+    canvas = panel(page).locator(".alpa-flow-canvas")
+    before = width()
+    panel(page).locator("[data-id][tabindex='0']").focus()
+    page.page.keyboard.press("+")
+    assert width() > before
+    page.page.keyboard.press("0")
+    view = panel(page).locator(".alpa-flow-view")
+    inside = view.evaluate("(v) => v.scrollWidth <= v.clientWidth + 1 && v.scrollHeight <= v.clientHeight + 1")
+    assert inside or width() <= before, "the whole graph fits, or is as small as it gets"
+    for _ in range(5):
+        panel(page).get_by_role("button", name="Larger").click()
+    view.scroll_into_view_if_needed()
+    view.evaluate("(v) => v.scrollTo(0, 0)")
+    box = view.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] - 60, box["y"] + 100
+    page.page.mouse.move(x, y)
+    page.page.mouse.down()
+    page.page.mouse.move(x - 80, y - 60, steps=4)
+    page.page.mouse.up()
+    assert view.evaluate("(v) => [v.scrollLeft, v.scrollTop]") == [80, 60]
+
+
+def test_the_matrix_is_one_choice_away(page: LabPage) -> None:
+    show_graph(page)
+    view = panel(page).get_by_role("combobox", name="View")
+    view.focus()
+    page.page.keyboard.press("ArrowDown")
+    page.wait_until(lambda: view.input_value() == "matrix", "the matrix is chosen")
+    page.figure(panel(page))
+    assert any(trace["name"] == "specs" for trace in seen_figure(page, explorer_of(page))["data"])
+    assert panel(page).locator(".alpa-flow-canvas:visible").count() == 0
+    page.page.keyboard.press("ArrowUp")
+    panel(page).locator(".alpa-flow-canvas").wait_for()
+
+
+def test_memory_over_time_is_stacked_up_to_the_peak_of_the_tile(page: LabPage) -> None:
+    tab(explorer_of(page), "Memory").click()
+    panel(page).locator(".alpa-finding", has_text="a device holds at most").wait_for()
+    figure = seen_figure(page, explorer_of(page))
+    areas = [trace for trace in figure["data"] if trace.get("stackgroup")]
+    assert {"activations", "workspace"} <= {trace["name"] for trace in areas}
+    view = panel(page).get_by_role("combobox", name="View")
+    view.focus()
+    page.page.keyboard.press("ArrowDown")
+    page.wait_until(
+        lambda: "choice" in panel(page).locator(".alpa-finding").inner_text(), "the choices are shown beside it"
+    )
+    page.page.keyboard.press("ArrowUp")
+
+
+def test_an_iteration_is_stepped_through_and_played_by_keyboard(page: LabPage) -> None:
+    tab(explorer_of(page), "Timeline").click()
+    page.figure(panel(page))
+    slider = panel(page).get_by_role("slider", name="Moment of the iteration")
+    readout = panel(page).locator(".alpa-player-readout li")
+    page.wait_until(lambda: readout.count() == 2, "one line for each stage")
+    assert readout.all_inner_texts() == ["stage 0\nforward, microbatch 0", "stage 1\nidle"]
+    slider.focus()
+    keyboard = page.page.keyboard
+    keyboard.press("ArrowRight")
+    first = slider.get_attribute("aria-valuetext") or ""
+    assert "stage 0: forward, microbatch 1" in first
+    keyboard.press("ArrowRight")
+    assert "stage 1: forward, microbatch 0" in (slider.get_attribute("aria-valuetext") or "")
+    cursors = panel(page).locator(".alpa-player-cursor:visible")
+    page.wait_until(lambda: cursors.count() == 2, "a cursor in the chart and one in the strip")
+    keyboard.press("Home")
+    assert float(slider.input_value()) == 0
+    keyboard.press(" ")
+    panel(page).get_by_role("button", name="Pause").wait_for()
+    page.wait_until(lambda: float(slider.input_value()) > 0, "it plays")
+    keyboard.press(" ")
+    panel(page).get_by_role("button", name="Play").wait_for()
+    stopped = slider.input_value()
+    keyboard.press("ArrowLeft")
+    assert float(slider.input_value()) < float(stopped)
+    keyboard.press("End")
+    assert float(slider.input_value()) == pytest.approx(float(slider.get_attribute("max") or 0))
+    assert set(readout.locator("span").all_inner_texts()) == {"idle"}

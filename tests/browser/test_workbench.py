@@ -1,0 +1,56 @@
+"""The workbench of the course in JupyterLab: strategies chosen by keyboard and by a click, and what methods choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CELL = """\
+from alpa_explore.course.examples import MLP
+from alpa_explore_widgets.course import Workbench
+
+mlp = MLP(cluster="1x4:a100", tokens=8192, num_microbatches=16)
+bench = Workbench(mlp.problem, mlp.names, seconds=True)
+bench"""
+# A click on a box: pixels depend on fonts, so the event that plotly would send is emitted instead.
+CLICK = """(plot, key) => {
+  const data = plot.data.find((t) => t.customdata?.includes(key));
+  plot.emit('plotly_click', { points: [{ customdata: key, data }] });
+}"""
+
+
+def test_strategies_are_chosen_and_methods_compared(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("workbench.ipynb", CELL))
+    lab.run_all()
+    plot = lab.figure()
+
+    def title() -> str:
+        return str(plot.evaluate("(plot) => plot.layout.title.text"))
+
+    def after(act) -> str:
+        before = title()
+        act()
+        lab.wait_until(lambda: title() != before, "the figure says the cost of another choice")
+        return title()
+
+    def button(name: str):
+        return lab.page.get_by_role("button", name=name)
+
+    assert title().endswith("a cheaper choice exists.")
+    up = lab.page.get_by_role("combobox", name="up")
+    up.focus()
+    after(lambda: up.press("ArrowUp"))
+    assert lab.ask("bench.choices[0]") == up.evaluate("(list) => String(list.selectedIndex)")
+    after(lambda: plot.evaluate(CLICK, "operator:0.0"))
+    assert lab.ask("bench.choices[0]") == "0"
+    lab.wait_until(lambda: up.evaluate("(list) => list.selectedIndex") == 0, "the list follows the click")
+
+    assert after(lambda: button("Greedy").press("Enter")).endswith("a cheaper choice exists.")
+    optimum = after(lambda: button("Optimum").press("Enter"))
+    assert optimum.endswith("this is the optimum.")
+    assert float(lab.ask("bench.cost")) == pytest.approx(
+        float(lab.ask("min(mlp.problem.evaluate((i, j)) for i in range(3) for j in range(3))"))
+    )

@@ -1,0 +1,63 @@
+"""`alpa-explore layouts` and `alpa-explore scale`: tables, JSON, exit codes, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alpa_explore import cli
+
+LAYOUTS = ("layouts", "llama-tiny", "--cluster", "1x2:h100", "--global-batch", "4", "--no-cache")
+SCALE = ("scale", "llama-tiny", "--devices", "h100", "--nodes", "1", "--global-batch", "8", "--no-cache")
+Capture = pytest.CaptureFixture[str]
+
+
+def test_layouts_are_ranked_and_json_has_all(capsys: Capture, tmp_path: Path) -> None:
+    page = tmp_path / "layouts.html"
+    assert cli.main([*LAYOUTS, "--json", "--html", str(page)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = found["layouts"]
+    times = [row["iteration_seconds"] for row in rows if row["fits"]]
+    assert times == sorted(times)
+    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
+    assert (found["global_batch"], found["cluster"], found["plan"]) == (4, "1x2:h100", None)
+    assert "Plotly" in page.read_text()
+
+
+def test_the_table_has_the_fastest_that_fit(capsys: Capture) -> None:
+    assert cli.main([*LAYOUTS, "--top", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "uniform layouts of llama-tiny on 1x2:h100 fit" in out
+    assert len([line for line in out.splitlines() if "TP " in line and "PP " in line and "· DP" in line]) == 3 + 1
+
+
+@pytest.mark.slow
+def test_scale_has_a_row_for_each_cluster_and_dollars_where_a_price_is_given(capsys: Capture) -> None:
+    assert cli.main([*SCALE, "--price", "h100=2.5", "--json"]) == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert (point["place"], point["nodes"], point["state"]) == ("1x8:h100", 1, "fits")
+    hours = 1e9 / point["tokens_per_second"] / 3600
+    assert point["dollars_per_billion_tokens"] == pytest.approx(2.5 * 8 * hours, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        ((*LAYOUTS, "--top", "0"), "--top"),
+        ((*LAYOUTS[:-3], "--global-batch", "0"), "global batch"),
+        (("layouts", "wide-resnet-tiny", "--cluster", "1x2:h100"), "this family of models"),
+        (("layouts", "llama-tiny", "--cluster", "1x2:h1000"), "h100"),
+        ((*SCALE, "--price", "h100=cheap"), "--price h100=2.5"),
+        ((*SCALE, "--price", "h100"), "without ="),
+        ((*SCALE, "--price", "b200=2"), "not asked for"),
+        ((*SCALE, "--nodes", "1,two"), "--nodes 1,2,4"),
+        ((*SCALE, "--devices", ""), "h100, b200"),
+    ],
+)
+def test_bad_input_is_exit_2_with_a_remedy(ask: tuple[str, ...], words: str, capsys: Capture) -> None:
+    assert cli.main(list(ask)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err

@@ -1,0 +1,165 @@
+"""What a notebook calls: questions, verdicts, hints, solutions and points, and that no answer raises."""
+
+from __future__ import annotations
+
+import json
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alpa_explore.course import exercise, hint, points, reveal, solution, student, students
+from alpa_explore.course.grading import mistakes_of, truth_of
+from alpa_explore.course.registry import EXERCISES
+
+RING = EXERCISES["03.1"]
+
+
+def test_a_question_has_the_numbers_of_the_student() -> None:
+    student("s1")
+    first = str(exercise("03.1"))
+    student("s2")
+    assert str(exercise("03.1")) != first
+    student("s1")
+    assert str(exercise("03.1", ...)) == first
+
+
+def test_a_right_answer_is_explained_and_counts() -> None:
+    student("s1")
+    assert points("03") == 0
+    card = exercise("3.1", truth_of(RING, "s1"))
+    assert card.look == "right"
+    assert "n − 1" in card.text
+    assert points("03") == RING.points
+    assert f"{RING.points} of " in points("03")._repr_html_()
+    assert "There is no lesson '99'" in str(points("99"))
+
+
+def test_a_typical_mistake_is_explained() -> None:
+    student("s1")
+    mistake = mistakes_of(RING, "s1")[0]
+    card = exercise("03.1", mistake.answer)
+    assert (card.look, card.text) == ("wrong", mistake.reason)
+    assert points("03") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("4 ms", '0.004 for "4 ms"'),
+        ("fast", "The answer is text"),
+        ([1.0], "of type list"),
+        (True, "of type bool"),
+        (float("nan"), "nan"),
+        (1j, "of type complex"),
+        (object(), "of type object"),
+        ({}, "of type dict"),
+    ],
+)
+def test_an_answer_of_another_type_gets_a_hint_and_counts_as_no_attempt(answer: object, expected: str) -> None:
+    card = exercise("03.1", answer)
+    assert card.look == "hint"
+    assert expected in card.text
+    assert students.current().of("03.1").tries == 0
+
+
+def test_an_answer_in_another_unit_gets_a_hint() -> None:
+    card = exercise("03.1", 1e3 * truth_of(RING, students.EVERYBODY))
+    assert card.look == "hint"
+    assert "An answer in milliseconds?" in card.text
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.array, Fraction])
+def test_numbers_of_other_libraries_are_numbers(kind) -> None:
+    assert exercise("03.1", kind(truth_of(RING, students.EVERYBODY))).look == "right"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("03.99", "03.1"), ("nonsense", "Known"), (None, "Known"), ("3.x", "03.1")]
+)
+def test_an_unknown_exercise_names_the_nearest(name: object, expected: str) -> None:
+    for card in (exercise(name, 1.0), hint(name), solution(name)):
+        assert card.look == "hint"
+        assert expected in card.text
+
+
+def test_hints_come_in_steps() -> None:
+    hints = RING.hints(None)
+    texts = [hint("03.1").text for _ in range(len(hints) + 1)]
+    assert hints[0] in texts[0]
+    assert hints[1] not in texts[0]
+    assert all(text in texts[-1] for text in hints)
+    assert texts[-1] == texts[-2]
+
+
+def test_a_solution_is_behind_a_fold_with_its_code() -> None:
+    card = solution("03.1")
+    assert card.text == ""
+    assert "answer = " in card.folds[0].text
+    assert "<details" in card._repr_html_()
+    assert students.current().of("03.1").solution_seen
+
+
+def test_progress_is_there_in_the_next_session(course_folder: Path) -> None:
+    student("s1")
+    exercise("03.1", truth_of(RING, "s1"))
+    students.desk.cache_clear()
+    assert "(solved)" not in str(exercise("03.1"))
+    student("s1")
+    assert "(solved)" in str(exercise("03.1"))
+    assert [path.suffix for path in course_folder.iterdir()] == [".json"]
+
+
+def test_two_notebooks_of_a_student_do_not_forget_each_other(course_folder: Path) -> None:
+    first, second = students.known("s1"), students.known("s1")
+    first.of("03.1").solved = True
+    first.save()
+    second.of("03.2").tries = 2
+    second.save()
+    remembered = students.known("s1")
+    assert remembered.of("03.1").solved
+    assert remembered.of("03.2").tries == 2
+
+
+def test_names_that_look_alike_are_different_students() -> None:
+    names = ("anna b", "anna/b", "anna-b", "../anna-b", "Анна", "")
+    assert len({students.file_of(name) for name in names}) == len(names)
+    assert {students.file_of(name).parent for name in names} == {students.file_of("x").parent}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"format": 1, "attempts": {"03.1": {"tries": "x"}, "y": 3}}', "\x00"]
+)
+def test_a_damaged_file_costs_only_what_it_held(content: str, course_folder: Path) -> None:
+    course_folder.mkdir()
+    students.file_of("s1").write_text(content)
+    student("s1")
+    assert exercise("03.1", truth_of(RING, "s1")).look == "right"
+    assert json.loads(students.file_of("s1").read_text())["attempts"]["03.1"]["solved"]
+
+
+def test_a_folder_that_cannot_be_made_is_said_once_and_nothing_fails(
+    course_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course_folder.write_text("a file, where a folder should be")
+    assert "this session only" in student("s1").text
+    assert exercise("03.1", truth_of(RING, "s1")).look == "right"
+    assert points("03") == RING.points
+    assert os.environ["ALPA_EXPLORE_COURSE"] == str(course_folder)
+
+
+def test_names_and_answers_are_no_html() -> None:
+    assert "<script" not in student("<script>alert(1)</script>")._repr_html_()
+    assert "<script" not in exercise("<script>")._repr_html_()
+
+
+def test_a_guess_stands_beside_what_came_out() -> None:
+    assert reveal(0.25, 0.26, "share", what="The bubble").look == "right"
+    far = reveal(0.5, 0.25, "share", what="The bubble")
+    assert "The bubble is 0.25 (25 %)" in far.title
+    assert "too large" in far.text
+    assert reveal(..., 3.0).look == "plain"
+    assert reveal("many", 3.0).look == "hint"
+    assert "percent" in reveal(25, 0.25, "share").text

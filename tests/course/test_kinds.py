@@ -1,0 +1,108 @@
+"""Kinds of answers: what is read, what is refused with a hint, and what counts as the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpa_explore.course.kinds import Choice, Items, Number, Refusal, Words
+
+COLOURS = Choice(options=("A red one.", "A blue one."))
+
+
+def refusal(kind, answer: object) -> str:
+    read = kind.read(answer)
+    assert isinstance(read, Refusal)
+    return read.hint
+
+
+@pytest.mark.parametrize("answer", ["b", "B", "b)", " b. ", "a blue one", "A blue one."])
+def test_a_choice_is_its_letter_or_its_text(answer: str) -> None:
+    assert COLOURS.same(COLOURS.read(answer), "A blue one.")
+
+
+@pytest.mark.parametrize("answer", ["c", "", "green", 1, None, ["b"]])
+def test_what_is_no_option_is_refused(answer: object) -> None:
+    assert '"a" to "b"' in refusal(COLOURS, answer)
+
+
+def test_the_order_of_items_counts_where_it_should() -> None:
+    ranks = Items(of="ranks")
+    assert ranks.same(ranks.read([2, 1, 1]), (1, 2))
+    sizes = Items(of="sizes of the mesh", ordered=True)
+    assert sizes.same(sizes.read([2, 4]), (2, 4))
+    assert not sizes.same(sizes.read((4, 2)), (2, 4))
+    assert sizes.side((4, 2), (2, 4)) == "0 of 2 are right, 2 are not."
+    assert sizes.side((4,), (2, 4)) == "There are 2, not 1."
+    assert ranks.side((1, 3), (1, 2)) == "1 of 2 are right, 1 are not."
+
+
+@pytest.mark.parametrize("answer", ["[1, 2]", 3, [[1], [2]], [None]])
+def test_what_is_no_list_of_numbers_or_names_is_refused(answer: object) -> None:
+    assert "ranks" in refusal(Items(of="ranks"), answer)
+
+
+def test_words_ignore_case_and_spaces_and_a_mistyped_name_is_a_hint() -> None:
+    spec = Words(of="a sharding spec", known=("S0R", "RS0", "RR"))
+    assert spec.same(spec.read(" s0 r"), "S0R")
+    assert not spec.same(spec.read("RS0"), "S0R")
+    assert "'S0R'" in refusal(spec, "S0RR")
+    assert "in quotes" in refusal(spec, 5)
+
+
+@pytest.mark.parametrize(
+    ("unit", "truth", "answer", "name"),
+    [
+        ("s", 0.0042, 4.2, "milliseconds"),
+        ("s", 0.0042, 4200, "microseconds"),
+        ("B", 3 * 2**30, 3, "GiB"),
+        ("B", 3e9, 3, "GB"),
+        ("share", 0.3, 30, "percent"),
+        ("FLOP", 2e12, 2, "TFLOP"),
+        ("B/s", 25e9, 200e9, "bits per second"),
+    ],
+)
+def test_another_unit_is_recognised(unit: str, truth: float, answer: float, name: str) -> None:
+    kind = Number(unit=unit)
+    assert not kind.same(answer, truth)
+    assert f"An answer in {name}?" in kind.slip(answer, truth)
+    assert kind.slip(truth * 1.3, truth) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Number(unit="s"), "4 ms", "0.004"),
+        (Number(unit="B"), "2GiB", "2147483648"),
+        (Number(unit="share"), "30 %", "0.3"),
+        (Number(unit="share"), "0,27", "0.27"),
+        (Number(unit="share"), ".5", "0.5"),
+        (Number(unit="s"), "3 seconds", "3"),
+        (Number(unit="B"), "1,234 kB", "1234000"),
+    ],
+)
+def test_a_number_with_a_unit_is_told_as_it_should_be_typed(kind: Number, text: str, value: str) -> None:
+    assert f'{value} for "{text}"' in refusal(kind, text)
+    assert " for " not in refusal(kind, "4 parsecs").replace("asks for", "")
+
+
+def test_a_share_above_one_is_a_hint_unless_the_truth_is_above_one_too() -> None:
+    kind = Number(unit="share")
+    assert "27.3 % are 0.273" in kind.slip(27.3, 0.0588)
+    assert kind.slip(1.4, 1.2) == kind.slip(0.9, 0.5) == ""
+
+
+def test_counted_numbers_are_exact() -> None:
+    count = Number(tolerance=0)
+    assert count.same(count.read(12), 12)
+    assert not count.same(count.read(12.01), 12)
+    assert count.asks == "a whole number"
+    assert count.show(12) == "12"
+    assert Number(unit="s").show(0.0042) == "0.0042 (4.2 ms)"
+    assert Number().show(3.947) == "3.947"
+
+
+def test_a_wrong_number_is_too_large_or_too_small() -> None:
+    kind = Number()
+    assert kind.side(2.0, 1.0) == "It is too large, by a factor of about 2."
+    assert kind.side(1.0, 1.05) == "It is a little too small."
+    assert kind.side(-1.0, 1.0) == "It is too small."

@@ -1,0 +1,285 @@
+"""The website: what its pages hold, which outputs it can show, and that it is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from alpa_explore.course.lessons.index import BEGIN, END
+from alpa_explore.course.lessons.notebook import Cell, Lesson, course_folder, read_lesson
+from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.site import build as site_build
+from alpa_explore.course.site.build import MARK, build_site
+from alpa_explore.course.site.execute import RunCell
+from alpa_explore.course.site.formulas import formula_html
+from alpa_explore.course.site.markdown import markdown_html
+from alpa_explore.course.site.outputs import PLOTLY, WIDGET, Figures, outputs_html
+from alpa_explore.course.site.page import page_html
+from alpa_explore.course.site.plan_view import plan_html
+from alpa_explore.course.site.quiz import quiz_data, quiz_html
+from alpa_explore.course.site.saved_plan import plan_data, save_plan
+from alpa_explore.errors import CourseError
+from tests.course.example_lesson import CELLS, write
+from tests.plans.example import example_plan
+
+FIGURE = {
+    "data": [{"type": "bar", "x": [1]}],
+    "layout": {"title": {"text": "One &amp; <br>two"}, "height": 300, "template": {"x": 1}},
+    "frames": [{"name": "1"}],
+}
+
+
+def shown(data: dict[str, object]) -> dict[str, object]:
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def example_run(tmp_path: Path) -> tuple[Lesson, list[RunCell]]:
+    lesson = read_lesson(write(tmp_path / "03_example.ipynb", CELLS))
+    runs = []
+    for cell in lesson.cells:
+        outputs = [shown({PLOTLY: FIGURE})] if "go.Figure" in cell.source else []
+        runs.append(RunCell(cell=cell, outputs=outputs))
+    return lesson, runs
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Path) -> None:
+    lesson, run = example_run(tmp_path)
+    other = read_lesson(write(tmp_path / "04_other.ipynb", [("markdown", "# 04 · <Other>")]))
+    page = page_html(run, lesson, [lesson, other], [])
+    data = data_of(page)
+    assert list(data["quizzes"]) == ["03.1"]
+    assert len(data["figures"]) == 1
+    assert data["figures"][0]["frames"] == FIGURE["frames"]
+    assert "template" not in data["figures"][0]["layout"], "all figures share those of the themes"
+    parts = re.findall(r'<section class="part" id="part-\d+">(.*?)</section>', page, re.DOTALL)
+    starts = [re.search(r"<h[12] id=\"([\w-]+)\"|<form", part)[0] for part in parts]
+    assert [s.partition('"')[2].rstrip('"') for s in starts] == [
+        "03-example",
+        "question-a-ring",
+        "guess",
+        "figure",
+        "explanation",
+        "exercises",
+        "",
+        "what-we-left-out",
+    ]
+    assert 'href="04_other.html">04 · &lt;Other&gt; →' in page
+    assert "<math" in page
+    assert "points(" not in page
+    assert 'exercise("03.1"' not in page.partition("<script type")[0].replace("&quot;", '"')
+    assert not re.search(r"""(?:src|href)="(?:https?:)?//""", page)
+
+
+def test_every_exercise_can_be_asked_by_a_page() -> None:
+    for exercise in EXERCISES.values():
+        data = json.loads(json.dumps(quiz_data(exercise), allow_nan=False))
+        assert data["kind"] in ("number", "choice", "items", "words")
+        assert data["truth"] not in ("", None, [])
+        html = quiz_html(exercise)
+        assert html.count("<li hidden>") >= 2
+        assert "Show the solution" in html
+
+
+def test_outputs_have_a_form_without_a_kernel() -> None:
+    figures = Figures()
+    html = outputs_html(
+        [
+            {"output_type": "stream", "name": "stdout", "text": "a <b>\n"},
+            {"output_type": "stream", "name": "stderr", "text": "noise"},
+            {"output_type": "stream", "name": "stdout", "text": ["b", "c\n"]},
+            shown({PLOTLY: FIGURE, "text/html": "no"}),
+            shown({"text/html": ["<i>x", "</i>"], "text/plain": "no"}),
+            shown({"image/png": "aGk=\n"}),
+            shown({"image/svg+xml": "<svg></svg>"}),
+            shown({WIDGET: {}, "text/plain": "Widget()"}),
+            shown({"text/plain": "42"}),
+        ],
+        figures,
+    )
+    assert 'tabindex="0">a &lt;b&gt;\nbc</pre>' in html
+    assert "noise" not in html
+    assert 'data-figure="0" style="height:300px"' in html
+    assert 'aria-label="One &amp;  two"' in html
+    assert "<i>x</i>" in html
+    assert 'src="data:image/png;base64,aGk="' in html
+    assert "<svg></svg>" in html
+    assert "This part needs Python" in html
+    assert ">42</pre>" in html
+    assert "no" not in re.findall(r">(\w+)<", html)
+
+
+def test_an_explorer_becomes_its_plan(tmp_path: Path) -> None:
+    plan = example_plan()
+
+    class Explorer:
+        plan = None
+
+        def wait(self, seconds: float):
+            return plan
+
+        def _repr_mimebundle_(self):
+            return {"text/html": "<table></table>"}, {}
+
+    save_plan(Explorer(), str(tmp_path / "plan.json"), 1.0)
+    figures = Figures()
+    html = plan_html(json.loads((tmp_path / "plan.json").read_text()), figures)
+    assert len(figures.data) == html.count('class="figure"') >= 8
+    assert "The same as a table" in html
+    assert plan.model.name in html
+
+    save_plan(SimpleNamespace(plan=3), str(tmp_path / "other.json"), 1.0)
+    save_plan(None, str(tmp_path / "other.json"), 1.0)
+    assert not (tmp_path / "other.json").exists(), "what is no explorer has no plan"
+
+
+def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> None:
+    lesson, run = example_run(tmp_path)
+    cell = Cell(kind="code", source="explore(plan)", metadata={})
+    outputs = [shown({WIDGET: {}}), shown({"text/html": '<div class="alpa-saved">No plan was ready</div>'})]
+    plan = plan_data(example_plan(), "<table><tr><td>stage 0</td></tr></table>")
+    page = page_html([*run, RunCell(cell=cell, outputs=outputs, plan=plan)], lesson, [lesson], [])
+    assert "stage 0" in page
+    assert "No plan was ready" not in page
+    assert "needs Python" not in page
+
+
+@pytest.mark.parametrize(
+    ("latex", "expected"),
+    [
+        (r"x_i^2", "<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup>"),
+        (r"\frac{a}{b}", "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>"),
+        (r"\sum_{i=1}^{n} t_i", "<munderover><mo largeop"),
+        (r"\max_i x", "<munder><mo>max</mo><mi>i</mi></munder>"),
+        (r"\text{if } b \le 3", "<mtext>if&#160;</mtext><mi>b</mi><mo>≤</mo><mn>3</mn>"),
+        (r"\left( x \right)", '<mo stretchy="true" fence="true">(</mo><mi>x</mi>'),
+        (r"\begin{cases} a & b \\ c & d \end{cases}", "<mtable><mtr>"),
+        (r"a < b", "<mo>&lt;</mo>"),
+        (r"\underbrace{B}_{\text{microbatches}}", "<munder><munder>"),
+        (r"1{,}000", "<mn>1</mn>"),
+        (r"\tfrac12 x", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>x</mi>"),
+        (r"\begin{pmatrix} 0 & \tfrac12 \\ 1 & 0 \end{pmatrix}", "<mtable><mtr>"),
+        (r"f'(x)", "<msup><mi>f</mi><mo>′</mo></msup>"),
+    ],
+)
+def test_formulas_are_mathml(latex: str, expected: str) -> None:
+    html = formula_html(latex, block=False)
+    assert expected in html
+    assert html.count("<mrow>") == html.count("</mrow>")
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"\unknowncommand", "{a", "a}", r"\left( a", r"x_1_2", r"\frac{a}", r"\text a", r"\begin{tikz}x\end{tikz}"],
+)
+def test_a_formula_that_cannot_be_shown_is_named(latex: str) -> None:
+    with pytest.raises(CourseError, match="A formula cannot be shown"):
+        formula_html(latex, block=True)
+
+
+def test_texts_become_html_with_links_between_pages() -> None:
+    html = markdown_html(
+        "See [the ring](03_collectives.ipynb#ring) and [x](images/a.png). <!-- note -->\n\n```python\nx = 1\n```"
+    )
+    assert 'href="03_collectives.html#ring"' in html
+    assert 'href="images/a.png"' in html
+    assert "note" not in html
+    assert 'class="code"' in html
+
+
+def test_the_texts_of_the_course_can_be_shown() -> None:
+    for path in sorted(course_folder().glob("*.ipynb")):
+        for cell in read_lesson(path).cells:
+            if cell.kind == "markdown":
+                assert markdown_html(cell.source)
+
+
+class TestBuild:
+    @pytest.fixture
+    def notebooks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "notebooks"
+        folder.mkdir()
+        write(folder / "03_example.ipynb", CELLS)
+        write(folder / "index.ipynb", [("markdown", f"# Index\n\n{BEGIN}\n{END}")])
+        monkeypatch.setattr(
+            site_build,
+            "run_lessons",
+            lambda lessons, _folder, report: [[RunCell(cell=c) for c in lesson.cells] for lesson in lessons],
+        )
+        return folder
+
+    def test_the_folder_holds_all_that_its_pages_load(self, notebooks: Path, tmp_path: Path) -> None:
+        site = build_site(notebooks, tmp_path / "deep" / "site")
+        assert {p.name for p in site.iterdir()} == {
+            "03_example.html",
+            "index.html",
+            "site.css",
+            "site.js",
+            "plotly.min.js",
+            MARK,
+        }
+        assert '<a href="03_example.html">03 · Example</a>' in (site / "index.html").read_text()
+        loaded = re.findall(r'(?:src|href)="([^"#:]+)"', (site / "03_example.html").read_text())
+        assert all((site / name.partition("#")[0]).is_file() for name in loaded)
+        assert stat.S_IMODE(site.stat().st_mode) == 0o755
+        assert [p.name for p in site.parent.iterdir()] == ["site"], "nothing temporary is left"
+
+    def test_a_website_is_replaced_and_other_files_are_not(self, notebooks: Path, tmp_path: Path) -> None:
+        site = build_site(notebooks, tmp_path / "site")
+        (site / "old.html").write_text("old")
+        build_site(notebooks, site)
+        assert not (site / "old.html").exists()
+        other = tmp_path / "thesis"
+        other.mkdir()
+        (other / "chapter.tex").write_text("x")
+        with pytest.raises(CourseError, match="holds other files"):
+            build_site(notebooks, other)
+        assert (other / "chapter.tex").read_text() == "x"
+        with pytest.raises(CourseError, match="this is a file"):
+            build_site(notebooks, other / "chapter.tex")
+
+    def test_a_lesson_that_fails_leaves_the_old_website(
+        self, notebooks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = build_site(notebooks, tmp_path / "site")
+        before = {p.name: p.read_bytes() for p in site.iterdir()}
+
+        def fail(*_: object) -> None:
+            raise CourseError("Lesson 03_example failed", found="cell 2", remedy="Mend it.")
+
+        monkeypatch.setattr(site_build, "run_lessons", fail)
+        with pytest.raises(CourseError, match="03_example failed"):
+            build_site(notebooks, site)
+        assert {p.name: p.read_bytes() for p in site.iterdir()} == before
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["notebooks", "site"]
+
+    def test_a_place_that_cannot_be_written_is_named_before_lessons_run(
+        self, notebooks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        ran: list[object] = []
+        monkeypatch.setattr(site_build, "run_lessons", lambda *_: ran.append(1))
+        with pytest.raises(CourseError, match="file"):
+            build_site(notebooks, tmp_path / "file" / "site")
+        monkeypatch.setattr("os.access", lambda *_: False)
+        (tmp_path / "read-only").mkdir()
+        with pytest.raises(CourseError, match="read-only"):
+            build_site(notebooks, tmp_path / "read-only")
+        assert ran == []
+
+    @pytest.mark.slow
+    @pytest.mark.distributed
+    def test_the_cell_that_fails_is_named(self, tmp_path: Path) -> None:
+        cells = [("markdown", "# 03 · Example"), ("code", "x = 1"), ("code", "1 / 0")]
+        write(tmp_path / "03_example.ipynb", cells)
+        with pytest.raises(CourseError, match=r"cell 3 \('1 / 0'\): ZeroDivisionError"):
+            build_site(tmp_path, tmp_path / "site")
+        assert not (tmp_path / "site").exists()

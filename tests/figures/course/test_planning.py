@@ -1,0 +1,240 @@
+"""The figures of meshes, layering, sharding problems and the pipeline, held against the library."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.figures.course.planning.clustering import clustering_figure, clustering_table, run_bytes
+from alpa_explore.figures.course.planning.elimination import elimination_figure, elimination_steps, width
+from alpa_explore.figures.course.planning.meshes import axis_groups, meshes_figure
+from alpa_explore.figures.course.planning.stage_table import candidates, fill_figure, stage_table, stage_table_figure
+from alpa_explore.figures.course.planning.step import family, step_figure
+from alpa_explore.figures.course.planning.ways import DEVICES, WAYS, ways_figure
+from alpa_explore.figures.course.planning.workbench import greedy, workbench_figure, workbench_menu_figure
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.intra_op.ilp.enumerated_ilp import relax
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.layering import cluster_operators, crossings_of
+from alpa_explore.layering.reference import cost as defined_cost
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+
+DISAGREE = np.array([[1.0, 0.0], [0.0, 1.0]])
+"""Two nodes that pay for choosing alike."""
+
+
+@pytest.fixture(scope="module")
+def mlp() -> TrainingGraph:
+    return microbatch_graph("mlp-tiny", 8)
+
+
+def problem(nodes: list[list[float]], edges: dict[tuple[int, int], object]) -> ShardingProblem:
+    return ShardingProblem(
+        name="by hand",
+        node_costs=tuple(map(np.array, nodes)),
+        edges=tuple(edges),
+        edge_costs=tuple(np.array(matrix, dtype=float) for matrix in edges.values()),
+    )
+
+
+GREEDY_FAILS = problem([[0.0, 1.0], [0.0, 1.0]], {(0, 1): [[5, 5], [5, 0]]})
+TRIANGLE = problem([[0.0, 0.0]] * 3, {(0, 1): DISAGREE, (1, 2): DISAGREE, (0, 2): DISAGREE})
+
+
+# Meshes and ways.
+
+
+def test_every_device_is_in_one_group_along_each_axis() -> None:
+    for shape in ((1, 8), (2, 4), (4, 2), (8, 1)):
+        for axis in (0, 1):
+            groups = axis_groups(shape, axis)
+            assert sorted(d for group in groups for d in group) == list(range(8))
+            assert {len(group) for group in groups} == {shape[axis]}
+
+
+def test_the_titles_of_meshes_have_the_bandwidth_of_the_library() -> None:
+    cluster = Cluster.parse("2x4:v100")
+    figure = meshes_figure(cluster, Submesh(2, 4))
+    mesh = logical_mesh(cluster, Submesh(2, 4), (2, 4))
+    assert mesh.bandwidth[0] == cluster.between_nodes.bandwidth / 4
+    texts = [annotation.text for annotation in figure.layout.annotations]
+    assert "<b>axis 0, 4 × 2 devices at 781 MB/s</b>" in texts
+    assert [step.label for step in figure.layout.sliders[0].steps] == ["1×8", "2×4", "4×2", "8×1"]
+
+
+@pytest.mark.parametrize("way", WAYS[1:], ids=lambda way: way.name)
+def test_together_the_devices_compute_every_sample_with_every_weight_once(way) -> None:
+    assert way.dp * way.tp * way.pp == DEVICES
+    work = [
+        (layer, part, sample)
+        for device in range(DEVICES)
+        for layer, part, sample in product(way.layers(device), way.slices(device), way.samples(device))
+    ]
+    assert sorted(work) == sorted(product(range(4), range(4), range(4)))
+    assert len(way.layers(0)) * len(way.slices(0)) / 16 == way.weight_share
+
+
+def test_the_buttons_of_ways_say_what_a_device_holds() -> None:
+    figure = ways_figure(16 * 2.0**30)
+    titles = {b.label: b.args[1]["title.text"] for b in figure.layout.updatemenus[0].buttons}
+    assert "16 GiB" in titles["data"]
+    assert "4 GiB" in titles["tensor"]
+    assert "8 GiB" in titles["data × tensor"]
+
+
+def test_the_flops_of_a_step_are_those_of_its_operators(mlp: TrainingGraph) -> None:
+    figure = step_figure({"8": mlp}, "batch:")
+    shares = sum(sum(trace.y) for trace in figure.data)
+    assert shares == pytest.approx(1.0)
+    products = next(trace for trace in figure.data if trace.name == "products")
+    total = sum(o.flops for o in mlp.operators)
+    forward = sum(o.flops for o in mlp.forward_operators if family(o.kind) == "products")
+    assert products.y[0] == pytest.approx(forward / total)
+
+
+# Layering.
+
+
+def test_the_table_of_bytes_is_the_definition_of_c(mlp: TrainingGraph) -> None:
+    crossings, count = crossings_of(mlp), len(mlp.forward_operators)
+    table = run_bytes(crossings, count)
+    for start in range(count):
+        for stop in range(start + 1, count + 1):
+            assert table[start, stop] == defined_cost(crossings, start, stop - 1)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_table_of_eq_6_ends_at_the_optimum_of_the_library(mlp: TrainingGraph, layers: int) -> None:
+    flops = [o.flops for o in mlp.forward_operators]
+    for delta in (0.5, 1.0):
+        table = clustering_table(flops, run_bytes(crossings_of(mlp), len(flops)), layers, delta)
+        assert table[layers, len(flops)] == cluster_operators(mlp, layers, delta=delta).objective_bytes
+        assert table[0, 0] == 0
+        assert np.isinf(table[0, 1:]).all(), "no layers hold no operators"
+
+
+def test_a_delta_that_is_too_tight_is_a_state_that_says_so(mlp: TrainingGraph) -> None:
+    figure = clustering_figure(mlp, 3, (0.0, 1.0), start=1)
+    titles = [step.args[1]["title.text"] for step in figure.layout.sliders[0].steps]
+    assert "no clustering" in titles[0]
+    assert "G*" in titles[1]
+    assert len(figure.layout.shapes) == 2 + 3, "two cuts between three layers"
+
+
+# The workbench.
+
+
+def test_greedy_fails_where_the_optimum_looks_dearer_at_first() -> None:
+    assert GREEDY_FAILS.evaluate(greedy(GREEDY_FAILS)) == 5
+    assert solve(GREEDY_FAILS).objective == 2
+
+
+def test_the_relaxation_is_whole_on_a_tree_and_halves_a_triangle() -> None:
+    tree, triangle = relax(GREEDY_FAILS), relax(TRIANGLE)
+    assert tree.objective == pytest.approx(2)
+    assert tree.whole
+    assert triangle.objective == pytest.approx(0)
+    assert not triangle.whole
+    assert all(shares == pytest.approx([0.5, 0.5]) for shares in triangle.node_shares)
+    assert solve(TRIANGLE).objective == 1
+
+
+def test_the_figure_of_a_choice_says_what_it_costs() -> None:
+    title = workbench_figure(GREEDY_FAILS, (0, 1)).layout.title.text
+    assert title == "Cost 6 = nodes 1 + edges 5; a cheaper choice exists."
+    assert "in part" in workbench_figure(TRIANGLE, relax(TRIANGLE), theme="dark").layout.title.text
+
+
+def test_the_menu_begins_with_the_dearest_choice() -> None:
+    title = workbench_menu_figure(GREEDY_FAILS).layout.title.text
+    assert "cost 6" in title
+    assert "a cheaper choice exists" in title
+
+
+def test_the_menu_has_every_choice_and_three_methods() -> None:
+    figure = workbench_menu_figure(TRIANGLE)
+    every, special = figure.layout.updatemenus
+    assert len(every.buttons) == 8
+    assert [button.label for button in special.buttons] == ["greedy", "LP relaxation", "optimum"]
+    costs = [button.args[1]["title.text"].split("cost ")[1].split()[0] for button in every.buttons]
+    assert sorted(map(float, costs)) == sorted(TRIANGLE.evaluate(c) for c in product(range(2), repeat=3))
+
+
+# Elimination.
+
+
+def test_the_width_of_a_tree_is_1_of_a_cycle_2_and_of_a_grid_its_side() -> None:
+    chain = [(i, i + 1) for i in range(7)]
+    grid = [(i, i + 1) for i in range(9) if i % 3 < 2] + [(i, i + 3) for i in range(6)]
+    assert width(elimination_steps([4] * 8, chain)) == 1
+    assert width(elimination_steps([4] * 8, [*chain, (0, 7)])) == 2
+    assert width(elimination_steps([4] * 9, grid)) == 3
+
+
+def test_a_table_has_an_entry_for_each_combination_of_the_neighbours() -> None:
+    steps = elimination_steps([2, 3, 5], [(0, 1), (1, 2), (0, 2)])
+    assert [(len(step.neighbours), step.entries) for step in steps][-1] == (0, 1)
+    for step in steps:
+        assert step.entries == np.prod([(2, 3, 5)[u] for u in step.neighbours], initial=1)
+    figure = elimination_figure({"triangle": ([2, 3, 5], [(0, 1), (1, 2), (0, 2)])})
+    assert len(figure.layout.sliders[0].steps) == 3
+
+
+# The table of Eq. 3.
+
+DEVICES_OF = (1, 2, 4)
+
+
+@pytest.fixture
+def latency() -> np.ndarray:
+    """Layers of 4, 2, 3, 1 ms; more devices help less and less."""
+    times, table = [4.0, 2.0, 3.0, 1.0], np.full((4, 5, 3, 4), np.inf)
+    for k in range(4):
+        for i in range(k + 1, 5):
+            for shape, speed in enumerate((1.0, 1.7, 2.8)):
+                table[k, i, shape] = 1e-3 * sum(times[k:i]) / speed
+    return table
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+def test_the_least_t_of_the_tables_is_that_of_the_planner(latency: np.ndarray, count: int) -> None:
+    best = min(stage_table(latency, DEVICES_OF, 4, t).total(count)[0] for t in candidates(latency))
+    assert best == pytest.approx(pipeline_dp(latency, DEVICES_OF, 4, count).total_seconds)
+
+
+def test_the_way_is_a_partition_of_all_layers_on_all_devices(latency: np.ndarray) -> None:
+    result = pipeline_dp(latency, DEVICES_OF, 4, 8)
+    table = stage_table(latency, DEVICES_OF, 4, result.t_max_seconds)
+    way = table.way(len(result.stages), DEVICES_OF)
+    assert [(k, *table.steps[s, k, d]) for s, k, d in way] == list(result.stages)
+
+
+def test_a_stage_that_does_not_fit_at_its_place_is_not_taken(latency: np.ndarray) -> None:
+    latency[0, 2, 1, 1] = np.inf  # Eq. 5: two microbatches of layers 0 and 1 do not fit on two devices
+    table = stage_table(latency, DEVICES_OF, 4, 1.0)
+    assert table.steps[2, 0, 4] != (2, 1)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_slider_of_t_max_starts_at_the_optimum(latency: np.ndarray, theme: str) -> None:
+    figure = stage_table_figure(latency, DEVICES_OF, 4, 8, ["1×1", "1×2", "1×4"], theme)
+    assert "the least of all" in figure.layout.title.text
+    titles = [step.args[1]["title.text"] for step in figure.layout.sliders[0].steps]
+    assert "no partition" in titles[0]
+    assert sum("the least of all" in title for title in titles) == 1
+
+
+def test_the_cells_are_filled_one_by_one_each_from_one_that_is_there(latency: np.ndarray) -> None:
+    t_max = pipeline_dp(latency, DEVICES_OF, 4, 8).t_max_seconds
+    figure = fill_figure(latency, DEVICES_OF, 4, t_max, ["1×1", "1×2", "1×4"])
+    filled = [
+        sum(value is not None for trace in frame.data if trace.type == "heatmap" for row in trace.z for value in row)
+        for frame in figure.frames
+    ]
+    assert filled == list(range(len(figure.frames)))
+    assert len(figure.frames) == 1 + len(stage_table(latency, DEVICES_OF, 4, t_max).steps)

@@ -1,0 +1,133 @@
+"""Figures of lessons 08 to 14, held against what they show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.resharding import reshard_table
+from alpa_explore.errors import OptionError, ScheduleError
+from alpa_explore.figures.course.training.attention import (
+    ORDERS,
+    causal_balance_figure,
+    causal_shares,
+    ring_figure,
+    ring_times,
+)
+from alpa_explore.figures.course.training.coverage import coverage_figure
+from alpa_explore.figures.course.training.experts import busiest_over_mean, routed_tokens, routing_figure
+from alpa_explore.figures.course.training.memory import MODELS, stacked_bytes_figure, zero_bytes, zero_figure
+from alpa_explore.figures.course.training.resharding import resharding_figure
+from alpa_explore.figures.course.training.schedules import RATIOS, schedule_facts, schedule_figure
+from alpa_explore.models.catalog import entry
+from alpa_explore.schedules.catalog import SCHEDULES
+from alpa_explore.sharding.coverage import KindCoverage
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_do_the_same_work_whatever_the_stages_of_a_device(name: str) -> None:
+    facts = schedule_facts(name, 4, 8)
+    assert facts.makespan * (1 - facts.bubble_fraction) == pytest.approx(8 * 3), "8 microbatches of 3 units"
+    assert facts.held <= 8
+
+
+def test_the_bars_of_a_schedule_are_its_tasks_and_its_curves_what_is_held() -> None:
+    figure = schedule_figure("zb-h1", 4, 8)
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert [bar.name for bar in bars] == ["forward", "backward to the input", "backward to the weights"]
+    assert [len(bar.x) for bar in bars] == [32, 32, 32]
+    assert sum(sum(bar.x) for bar in bars) == pytest.approx(4 * 24)
+    curves = [trace for trace in figure.data if trace.type == "scatter"]
+    assert [max(curve.y) for curve in curves] == [4, 4, 4, 4]
+    assert "27 units" in figure.layout.title.text
+
+
+def test_what_a_schedule_cannot_do_is_said() -> None:
+    with pytest.raises(ScheduleError):
+        schedule_figure("dualpipe-v", 8, 8)
+    with pytest.raises(OptionError, match="ratio"):
+        schedule_figure("1f1b", 4, 8, "2 : 1")
+    assert len(RATIOS) >= 2
+
+
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_causal_shares_are_those_of_the_mask(devices: int) -> None:
+    tokens = 2 * devices * 64
+    seen = np.tril(np.ones((tokens, tokens))).sum(axis=1)
+    runs = seen.reshape(devices, -1).sum(axis=1) / seen.sum()
+    assert causal_shares(devices, ORDERS[0]) == pytest.approx(runs, rel=0.05)
+    assert causal_shares(devices, ORDERS[0])[-1] * devices == pytest.approx(2 - 1 / devices)
+    assert causal_shares(devices, ORDERS[1]) == pytest.approx(np.full(devices, 1 / devices))
+    figure = causal_balance_figure(devices, ORDERS[0])
+    assert sum(sum(trace.x) for trace in figure.data[:devices]) == pytest.approx((2 * devices) ** 2 / 2)
+
+
+def test_a_ring_waits_for_the_network_on_short_sequences_only() -> None:
+    cluster = Cluster.parse("8x8:h100")
+    short, long = (ring_times(cluster, sequence, 8, stride=8) for sequence in (8192, 131072))
+    assert short.exposed_seconds > 0 == long.exposed_seconds
+    assert long.computing_seconds / short.computing_seconds > 100, "16² times the work"
+    waiting = ring_figure(8192, 8, "between nodes").data
+    assert [trace.name for trace in waiting] == ["compute", "receive", "wait"]
+    ends = max(base + x for base, x in zip(waiting[0].base, waiting[0].x, strict=True))
+    assert ends == pytest.approx(short.computing_seconds + short.exposed_seconds)
+    assert "all hidden" in ring_figure(131072, 8, "between nodes").layout.title.text
+    with pytest.raises(OptionError, match="multiple of 16"):
+        ring_times(cluster, 1000, 8)
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_zero_divides_one_part_more_at_each_stage(stage: int) -> None:
+    parts = zero_bytes(1000.0, 4, stage)
+    divided = {"weights": stage >= 3, "gradients": stage >= 2, "optimizer state": stage >= 1}
+    whole = {"weights": 2000.0, "gradients": 4000.0, "optimizer state": 12000.0}
+    assert parts == {name: size / 4 if divided[name] else size for name, size in whole.items()}
+
+
+def test_the_bars_of_zero_are_bytes_of_the_catalogue_model() -> None:
+    for model in MODELS:
+        figure = zero_figure(model, 8, "fp32")
+        first = sum(trace.y[0] for trace in figure.data if trace.type == "bar") * 2**30
+        assert first == pytest.approx(18 * entry(model).parameter_count)
+    assert "ZeRO-1" in zero_figure("llama-3-8b", 8, "fp32").layout.title.text
+    assert "do not fit" in zero_figure("llama-3-70b", 8, "fp32").layout.title.text
+    bars = stacked_bytes_figure({"a": {"x": 2.0**30}, "b": {"y": 2.0**31}}, "two", limit_bytes=2.0**32)
+    assert bars.layout.shapes[0].y0 == 4
+    with pytest.raises(OptionError):
+        zero_bytes(1.0, 4, 4)
+
+
+def test_every_token_is_routed_to_k_experts_and_skew_makes_a_device_busy() -> None:
+    counts = routed_tokens(4, 16, 2, 1.0, tokens=100)
+    assert counts.sum(axis=1).tolist() == [200] * 4
+    assert counts.max() <= 100, "a token goes to an expert once"
+    even, skewed = (busiest_over_mean(routed_tokens(4, 16, 2, skew), 4) for skew in (0.0, 1.0))
+    assert 1 < even < 1.1 < skewed
+    figure = routing_figure(4, 2, 1.0)
+    assert np.array(figure.data[0].z).sum() == 4 * 512 * 2
+    assert f"{skewed:.2f} times the mean" in figure.layout.title.text
+    with pytest.raises(OptionError):
+        routed_tokens(3, 16, 2, 0.0)
+
+
+def test_the_cells_of_the_resharding_figure_are_the_seconds_of_the_table() -> None:
+    mesh = logical_mesh(Cluster.parse("1x4:v100"), Submesh(1, 4), (1, 4)).squeezed()
+    table = reshard_table((64, 64), 2 * 64 * 64, mesh)
+    heat = resharding_figure(table).data[0]
+    assert not any("P" in name for name in heat.x), "nothing becomes a pending sum"
+    row, column = list(heat.y).index("S0R"), list(heat.x).index("RR")
+    expected = np.log10(table.seconds[table.index[(0,)], table.index[(-1,)]])
+    assert heat.z[row][column] == pytest.approx(expected, abs=1e-3)
+    assert "all-gather over axis 0" in heat.text[row][column]
+
+
+def test_the_coverage_figure_names_what_is_discovered() -> None:
+    def kind(name: str, how: str, count: int) -> KindCoverage:
+        return KindCoverage(kind=name, how=how, count=count, flops=0, flops_share=0.0, factors=("m",), reason="")
+
+    kinds = [kind("aten.mm.default", "rule", 9), kind("aten.sort.stable", "discovered", 2)]
+    figure = coverage_figure(kinds)
+    assert [trace.name for trace in figure.data] == ["rule", "discovered"]
+    assert figure.data[1].y == ("aten.sort.stable",)
+    assert "2 have a discovered rule, none is replicated" in figure.layout.title.text

@@ -1,0 +1,131 @@
+"""The report of what was tried: one file, every plan a row, differences marked, and it sorts in a browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.errors import OptionError
+from alpa_explore.figures.report_page import Tried, report_html, write_report_html
+from alpa_explore.plans.plan import Plan
+from tests.browser.harness.chromium import find_chromium
+from tests.figures.conftest import HOSTILE
+from tests.figures.test_page import Elements
+from tests.plans.example import example_plan
+
+
+@pytest.fixture(scope="module")
+def tried(plan: Plan) -> list[Tried]:
+    """Three plans: two with another number of microbatches, of which one is slower by a factor."""
+    slower = replace(plan.predicted, iteration_seconds=2 * plan.predicted.iteration_seconds)
+    return [
+        Tried(plan=example_plan(num_microbatches=16), code="import alpa_explore as ax\nplan = 1 < 2"),
+        Tried(plan=plan),
+        Tried(plan=replace(plan, options=replace(plan.options, delta=0.25), predicted=slower)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(tried: list[Tried]) -> str:
+    return report_html(tried, chosen=1)
+
+
+def test_the_report_is_one_file_that_loads_nothing(page: str) -> None:
+    elements = Elements(page)
+    assert [s.get("src") for s in elements.named("script")] == [None, None, None]
+    assert not [a for _, attributes in elements.tags for a in attributes if a == "src"]
+    assert len(page) < 8e6
+
+
+def test_every_plan_is_a_row_and_the_chosen_one_says_so(page: str) -> None:
+    table = page.partition("<table data-sortable>")[2].partition("</table>")[0]
+    rows = table.partition("<tbody>")[2].split("</tr>")[:-1]
+    assert len(rows) == 3
+    assert ["chosen" in row for row in rows] == [False, True, False]
+    assert table.count("(chosen)") == 1
+
+
+def test_only_settings_that_differ_are_columns_and_differences_are_bold(page: str) -> None:
+    table = page.partition("<table data-sortable>")[2].partition("</table>")[0]
+    assert ">B</button>" in table
+    assert ">δ</button>" in table
+    assert ">solver</button>" not in table
+    rows = table.partition("<tbody>")[2].split("</tr>")[:-1]
+    assert "<b>16</b>" in rows[0]
+    assert "<b>" not in rows[1]
+    assert "<b>0.25</b>" in rows[2]
+    assert "+100 %" in rows[2]
+
+
+def test_the_settings_of_every_plan_are_code_or_words(page: str) -> None:
+    settings = page.partition('id="section-settings"')[2]
+    assert "import alpa_explore as ax\nplan = 1 &lt; 2" in settings
+    assert settings.count("<details") == 3
+    assert "<li>solver: " in settings
+
+
+def test_the_chosen_plan_is_compared_with_the_others_the_fastest_first(page: str) -> None:
+    places = [page.index(f'id="compare-{number}"') for number in (1, 3)]
+    assert places == sorted(places)
+    assert 'id="compare-2"' not in page
+
+
+def test_a_single_plan_has_nothing_to_compare_with_and_none_is_refused(plan: Plan) -> None:
+    assert 'id="compare-' not in report_html([Tried(plan=plan)])
+    with pytest.raises(OptionError, match="nothing to report"):
+        report_html([])
+
+
+@pytest.mark.slow
+def test_names_of_a_stranger_add_no_element(plan: Plan, hostile_plan: Plan) -> None:
+    tags = [
+        [tag for tag, _ in Elements(report_html([Tried(plan=p), Tried(plan=p, code="x")])).tags]
+        for p in (plan, hostile_plan)
+    ]
+    assert tags[0] == tags[1]
+    assert HOSTILE not in report_html([Tried(plan=hostile_plan, code=HOSTILE)])
+
+
+@pytest.mark.browser
+def test_in_a_browser_the_table_sorts_nothing_is_requested_and_nothing_complains(
+    tried: list[Tried], tmp_path: Path
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    write_report_html(tried, tmp_path / "report.html", chosen=1)
+    executable = find_chromium()
+    assert executable, "the browser tier needs Chromium"
+    requests: list[str] = []
+    messages: list[str] = []
+    first = "rows => rows.map(row => parseInt(row.cells[0].textContent))"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto((tmp_path / "report.html").as_uri())
+        page.wait_for_selector("html[data-drawn]", timeout=120_000)
+        heading = page.get_by_role("button", name="iteration", exact=True)
+        heading.focus()
+        page.keyboard.press("Enter")
+        rising = page.eval_on_selector_all("table[data-sortable] tbody tr", first)
+        times = page.eval_on_selector_all(
+            "table[data-sortable] tbody tr",
+            "(rows, at) => rows.map(row => Number(row.cells[at].dataset.value))",
+            heading.evaluate("button => button.parentElement.cellIndex"),
+        )
+        heading.click()
+        falling = page.eval_on_selector_all("table[data-sortable] tbody tr", first)
+        sort = heading.evaluate("button => button.parentElement.getAttribute('aria-sort')")
+        page.get_by_role("button", name="plan", exact=True).click()
+        again = page.eval_on_selector_all("table[data-sortable] tbody tr", first)
+        browser.close()
+    assert times == sorted(times)
+    assert falling == rising[::-1]
+    assert sort == "descending"
+    assert again == [1, 2, 3]
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert messages == []

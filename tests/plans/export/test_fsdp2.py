@@ -1,0 +1,102 @@
+"""Exported PyTorch code runs: its loss, gradients and weights after some steps are those of one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.plans.export.fsdp2 import fsdp2
+from alpa_explore.plans.plan import Plan
+
+_RANK = Path(__file__).with_name("rank.py")
+_INTERLEAVED = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
+
+
+def plan_of(model: str, cluster: str, kind: str, **options: Any) -> Plan:
+    settings = {"num_microbatches": 4, "num_layers": 4, "precision": "fp32", **options}
+    if kind:
+        return ax.baseline(model, cluster, kind, **settings)
+    return ax.plan(model, cluster, scheduler="serial", **settings)
+
+
+def namespace(source: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"__name__": __name__}
+    exec(compile(source, "exported.py", "exec"), found)
+    return found
+
+
+def test_modules_are_divided_as_the_specs_of_their_weights_say() -> None:
+    exported = fsdp2(plan_of("llama-tiny", "1x4:h100", "megatron", tp=2, pp=2))
+    code = namespace(exported.text)
+    assert exported.limits == ()
+    assert code["BLOCKS"] == [[0, 1], [2, 3]]
+    assert code["SEQUENCE_PARALLEL"] is True
+    styles = {name: style for name, style in code["TENSOR"].items() if not name.startswith(("h.1", "h.2", "h.3"))}
+    assert styles == {
+        "tokens": "vocabulary",
+        "h.0.attention_norm": "sequence",
+        "h.0.attention.q": "columns",
+        "h.0.attention.k": "columns",
+        "h.0.attention.v": "columns",
+        "h.0.attention.projection": "rows",
+        "h.0.mlp_norm": "sequence",
+        "h.0.mlp.gate": "columns",
+        "h.0.mlp.up": "columns",
+        "h.0.mlp.down": "rows",
+        "final_norm": "sequence",
+        "head": "columns",
+    }
+
+
+def test_what_cannot_be_divided_stays_whole_and_is_a_limit() -> None:
+    exported = fsdp2(plan_of("gpt-tiny", "1x2:v100", "megatron", tp=2, pp=1))
+    code = namespace(exported.text)
+    assert not [name for name in code["TENSOR"] if "attention" in name]
+    assert code["TENSOR"]["h.0.mlp.up"] == "columns"
+    assert any("h.0.attention" in limit.what for limit in exported.limits)
+
+
+def test_a_model_from_outside_the_catalogue_has_functions_to_write() -> None:
+    exported = fsdp2(plan_of("mlp-tiny", "1x2:v100", "data-parallel", num_layers=2))
+    assert any("The model's own code" in limit.what for limit in exported.limits)
+    with pytest.raises(NotImplementedError):
+        namespace(exported.text)["make_model"]()
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("model", "cluster", "kind", "options"),
+    [
+        ("llama-tiny", "1x4:h100", "megatron", {"tp": 2, "pp": 2}),
+        ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 2, "pp": 1, "rematerialization": "full"}),
+        ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 1, "pp": 2}),
+        ("llama-tiny", "1x4:h100", "hsdp", {"num_microbatches": 2, "replicas": 2}),
+        ("llama-tiny", "1x4:h100", "megatron", {"cp": 2, "dp": 2, "tp": 1, "pp": 1, "num_microbatches": 32}),
+        ("gpt-tiny", "1x4:v100", "megatron", {"tp": 2, "pp": 2}),
+        ("llama-tiny", "1x2:h100", "", {"pipeline": _INTERLEAVED}),
+    ],
+    ids=["tp+pp", "fsdp+tp", "fsdp+pp", "hsdp", "cp", "tied", "interleaved"],
+)
+def test_loss_gradients_and_weights_are_those_of_one_process(
+    model: str, cluster: str, kind: str, options: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    plan = plan_of(model, cluster, kind, **options)
+    (tmp_path / "exported.py").write_text(fsdp2(plan).text)
+    exported, ranks = str(tmp_path / "exported.py"), str(plan.cluster.devices)
+    command = [sys.executable, str(_RANK), exported, ranks]
+    if request.node.callspec.id == "tp+pp":
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
+        command += [str(_RANK), exported]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    assert found.pop("missing") == []
+    assert max(found.values()) < 1e-5, found

@@ -1,0 +1,154 @@
+"""The architecture of a name: as measured runs have it, and the same from a Hugging Face config."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alpa_explore.errors import OptionError
+from alpa_explore.models.catalog import entry, names
+from alpa_explore.uniform_layouts.models import layout_model
+from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+from alpa_explore.validation.runs.rows import read_rows
+
+DATA = Path(__file__).parents[1] / "validation" / "data"
+
+
+def of_row(file: str, model: str) -> Architecture:
+    return next(row.architecture for row in read_rows([DATA / f"{file}.csv"]).measured if row.model == model)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "model"),
+    [
+        ("llama-3-70b", "dgxc_nemo_h100_gb200", "LLAMA3-70B"),
+        ("llama-2-70b", "dgxc_nemo_h100_gb200", "LLAMA2-70B"),
+        ("llama-3-8b", "megatron_bridge_nemo", "LLAMA3-8B"),
+    ],
+)
+def test_a_catalogue_model_has_the_architecture_of_measured_runs(name: str, file: str, model: str) -> None:
+    assert layout_model(name).architecture == of_row(file, model)
+
+
+def test_deepseek_is_that_of_measured_runs_without_the_block_that_predicts_ahead() -> None:
+    measured = of_row("megatron_bridge_nemo", "DeepSeekV3")
+    assert measured.decoder is not None
+    expected = replace(measured, decoder=replace(measured.decoder, predicted_ahead=0))
+    assert layout_model("deepseek-v3").architecture == expected
+
+
+def test_the_parameters_of_an_architecture_are_about_those_of_the_catalogue() -> None:
+    """Norms and biases apart; the first dense blocks of DeepSeek count as the others, 5 % more."""
+    for name in names():
+        model = entry(name)
+        if model.family not in ("gpt", "llama", "qwen3", "mixtral", "deepseek", "gpt-oss") or "tiny" in name:
+            continue
+        of = layout_model(name).architecture
+        each = of.block_products if of.decoder is None else of.decoder.period[-1].parameters
+        count = of.layers * each + of.hidden * of.vocabulary * (1 if of.tied else 2)
+        assert count == pytest.approx(model.parameter_count, rel=0.06 if model.family == "deepseek" else 0.03), name
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+QWEN3_MOE = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "intermediate_size": 6144,
+    "vocab_size": 151936,
+}
+MIXTRAL = LLAMA | {
+    "model_type": "mixtral",
+    "vocab_size": 32000,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 2048,
+    "intermediate_size": 18432,
+    "vocab_size": 129280,
+}
+GPT_OSS = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "sliding_window": 128,
+    "num_local_experts": 128,
+    "num_experts_per_tok": 4,
+    "intermediate_size": 2880,
+    "vocab_size": 201088,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (LLAMA, "llama-3-8b"),
+        (QWEN3_MOE, "qwen3-30b-a3b"),
+        (MIXTRAL, "mixtral-8x7b"),
+        (DEEPSEEK, "deepseek-v3"),
+        (GPT_OSS, "gpt-oss-120b"),
+    ],
+)
+def test_a_config_has_the_architecture_of_the_catalogue(config: dict[str, Any], name: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    assert layout_model(str(file)).architecture == layout_model(name).architecture
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model_type": "mamba"}, "this family"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"vocab_size": 0}, "vocab_size"),
+    ],
+)
+def test_a_config_that_cannot_be_priced_says_why(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA | change))
+    with pytest.raises(OptionError, match=words):
+        layout_model(str(file))
+
+
+def test_heads_of_another_size_have_a_closed_form() -> None:
+    assert layout_model("qwen3-8b").architecture.decoder is None
+    wide = layout_model("qwen3-32b").architecture
+    assert wide.decoder is not None
+    assert wide.decoder.period[0].experts is None
+    assert wide.experts == 1

@@ -1,0 +1,148 @@
+"""A plan in the words of layouts, layouts as baselines, and measured runs beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.accuracy.measured_run import MeasuredRun
+from alpa_explore.accuracy.record import Record
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError
+from alpa_explore.plans.plan import Plan
+from alpa_explore.uniform_layouts.as_baseline import as_baseline
+from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.measured import measured_beside
+from alpa_explore.uniform_layouts.models import layout_model
+from alpa_explore.uniform_layouts.of_plan import plan_beside, plan_layout
+from alpa_explore.uniform_layouts.ranking import Layouts
+from alpa_explore.uniform_layouts.report import layouts_sentence, measured_sentence, plan_sentence
+
+
+@pytest.fixture(scope="module")
+def layouts() -> Layouts:
+    return ax.layouts("llama-tiny", "1x4:h100", global_batch=16, scheduler="serial", cache=False)
+
+
+def made(layouts: Layouts, layout: UniformLayout) -> Plan:
+    """The plan of a layout."""
+    named = as_baseline(layout, layouts.cluster)
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
+
+    return ax.baseline(
+        microbatch_graph("llama-tiny", named.num_microbatches, global_batch=layouts.global_batch),
+        layouts.cluster,
+        named.kind,
+        num_microbatches=named.num_microbatches,
+        num_layers=4,
+        rematerialization=named.rematerialization,
+        **dict(named.degrees),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "layout",
+    [
+        UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8),
+        UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=3),
+        UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=1),
+        UniformLayout(tensor=2, data=2, microbatch=2, microbatches=4, zero_stage=1, recompute="full"),
+    ],
+)
+def test_a_layout_opened_as_a_plan_is_recognised_as_that_layout(layouts: Layouts, layout: UniformLayout) -> None:
+    plan = made(layouts, layout)
+    found, words = plan_layout(plan)
+    assert found == layout
+    assert words == layout.words
+    beside = plan_beside(layouts, plan)
+    assert beside.priced is not None
+    assert beside.priced.layout == layout
+    assert beside.gain is not None
+    assert layout.words in plan_sentence(beside)
+
+
+def test_a_plan_of_another_batch_or_cluster_is_not_compared(layouts: Layouts) -> None:
+    plan = made(layouts, UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=3))
+    other = replace(layouts, global_batch=32)
+    assert plan_beside(other, plan).gain is None
+    assert "its global batch is 16, theirs 32" in layouts_sentence(other, plan_beside(other, plan))
+    elsewhere = replace(layouts, cluster=Cluster.parse("2x4:h100"))
+    assert "it is for 1x4:h100" in plan_sentence(plan_beside(elsewhere, plan))
+
+
+def test_where_a_layout_is_faster_with_other_microbatches_it_is_said(layouts: Layouts) -> None:
+    plan = made(layouts, UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8))
+    beside, best = plan_beside(layouts, plan), layouts.best
+    assert best is not None
+    assert beside.gain is not None
+    assert beside.gain < 0
+    at_once = best.layout.microbatch * best.layout.data
+    assert at_once != 2
+    sentence = plan_sentence(beside)
+    assert sentence.endswith(f"less, with {at_once} samples in a microbatch where the plan was given 2.")
+    one = replace(best, layout=UniformLayout(tensor=4, microbatch=1, microbatches=16))
+    assert "with 1 sample in" in plan_sentence(replace(beside, best=one))
+    same = replace(beside, samples=at_once)
+    assert plan_sentence(same).endswith("less.")
+
+
+def test_what_no_baseline_expresses_says_why() -> None:
+    cluster = Cluster.parse("2x8:h100")
+    for layout, words in (
+        (UniformLayout(pipeline=4, data=4, chunks=2, zero_stage=1), "interleaved"),
+        (UniformLayout(tensor=2, data=8, expert=8, expert_tensor=1, zero_stage=1), "replicas, divided by TP"),
+        (UniformLayout(tensor=2, data=8, zero_stage=2), "has ZeRO-1"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            as_baseline(layout, cluster)
+
+
+def run(layouts: Layouts, **changes: object) -> MeasuredRun:
+    common: dict[str, object] = {
+        "source": "table",
+        "line": 2,
+        "device": "h100",
+        "software": "megatron",
+        "gpus": 4,
+        "model": "tiny",
+        "sizes": layout_model("llama-tiny").architecture.sizes,
+        "sequence": layouts.sequence,
+        "global_batch": 16,
+        "micro_batch": 1,
+        "tensor": 2,
+        "pipeline": 1,
+        "virtual": 1,
+        "data": 2,
+        "zero_stage": 1,
+        "precision": "bf16",
+        "measured_seconds": 0.5,
+    }
+    return MeasuredRun(**(common | changes))  # type: ignore[arg-type]  # the fields of a run by name
+
+
+def test_measured_runs_of_the_same_kind_are_laid_over(layouts: Layouts) -> None:
+    same = run(layouts)
+    twice = run(layouts, line=3, global_batch=32, measured_seconds=0.8, tensor=1, data=4)
+    others = [
+        run(layouts, device="b200"),
+        run(layouts, gpus=8),
+        run(layouts, sequence=64),
+        run(layouts, precision="fp8"),
+        run(layouts, sizes="another model"),
+        run(layouts, status="oom"),
+    ]
+    found = measured_beside(layouts, Record(runs=(same, twice, *others)))
+    assert [one.run for one in found] == [twice, same], "the fastest first, for the batch of the layouts"
+    assert found[0].seconds == pytest.approx(0.4)
+    for one in found:
+        assert one.priced is not None
+        assert (one.priced.layout.tensor, one.priced.layout.recompute) == (one.run.tensor, "none")
+    assert "scaled to this batch" in measured_sentence(found, layouts)
+
+
+def test_a_degree_that_the_record_lacks_is_what_the_others_leave(layouts: Layouts) -> None:
+    (one,) = measured_beside(layouts, Record(runs=(run(layouts, tensor=1, data=2),)))
+    assert one.priced is None, "context parallelism of 2, which is not enumerated for so short a sequence"

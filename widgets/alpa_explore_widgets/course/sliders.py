@@ -1,0 +1,62 @@
+"""A figure of the course with its sliders: the kernel draws the state that they ask for.
+
+While the static site is built, the output holds all states of the figure as well: a page has no kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ipywidgets as W
+
+from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE, Control, InteractiveFigure
+from alpa_explore_widgets.elements.fields import PageBridge
+from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
+
+
+class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """The controls above, the figure below; a state that cannot exist is a sentence in its place."""
+
+    def __init__(self, figure: InteractiveFigure) -> None:
+        self.interactive = figure
+        self.bridge = PageBridge(label=figure.label)
+        self.figure = PlotlyFigure(waiting="")
+        self.problem = W.Label(layout=W.Layout(display="none"))
+        self.fields = [_field(control) for control in figure.controls]
+        row = W.Box(self.fields, layout=W.Layout(flex_flow="row wrap"))
+        super().__init__([self.bridge, row, self.problem, self.figure])
+        for field in self.fields:
+            field.observe(self._draw, "value")
+        self.bridge.observe(self._draw, "theme")
+        self._draw({})
+
+    def _draw(self, _change: dict[str, Any]) -> None:
+        values = {c.name: f.value for c, f in zip(self.interactive.controls, self.fields, strict=True)}
+        drawn = self.interactive.state(values, theme=self.bridge.theme)
+        self.problem.value = drawn if isinstance(drawn, str) else ""
+        self.problem.layout.display = "" if self.problem.value else "none"
+        self.figure.busy = isinstance(drawn, str)  # the last figure that exists, faded
+        if not isinstance(drawn, str):
+            self.figure.draw(drawn, self.interactive.label)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        if os.environ.get(WHOLE):
+            data = {**data, MIME_TYPE: self.interactive.document()}
+        return (data, *rest) if rest else data
+
+
+def sliders(figure: InteractiveFigure) -> SliderFigure:
+    """Show a figure with its sliders: `sliders(schedule_player())` as the last line of a cell."""
+    return SliderFigure(figure)
+
+
+def _field(control: Control) -> Any:
+    options = [(f"{value:,}" if isinstance(value, int) else str(value), value) for value in control.values]
+    common = {"options": options, "value": control.start, "description": control.label}
+    style = {"description_width": "initial"}
+    if isinstance(control.start, str):
+        return W.Dropdown(**common, style=style)
+    return W.SelectionSlider(**common, style=style, continuous_update=True, layout=W.Layout(width="340px"))

@@ -1,0 +1,36 @@
+"""HTML whose marks are linked with the figures: they carry keys, follow the selection, and select what is clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anywidget
+import traitlets
+
+from alpa_explore_widgets.elements.static_files import module_with_helpers
+
+
+class LinkedView(anywidget.AnyWidget):
+    """Marks have `data-key`, a key of alpa_explore.figures.keys; buttons with `data-tab` ask for the tab of that
+    title."""
+
+    _esm = module_with_helpers("keys.js", "linked_view.js")
+
+    html = traitlets.Unicode().tag(sync=True)
+    """What is shown; names in it are escaped."""
+    waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)
+    """What is said while `html` is empty."""
+    selection = traitlets.Unicode("").tag(sync=True)
+    """Key of the selection: marks of other things are faded. A click sets it."""
+    busy = traitlets.Bool(False).tag(sync=True)
+    """True fades the view."""
+
+    def __init__(self, go_to: Callable[[str], None], **traits: Any) -> None:
+        super().__init__(**traits)
+        self._go_to = go_to
+        self.on_msg(self._receive)
+
+    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "tab":
+            self._go_to(str(content.get("title", "")))

@@ -1,0 +1,84 @@
+"""The layers: FLOPs of the forward operators in order, over the stages and layers that hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alpa_explore import units
+from alpa_explore.figures.keys import key
+from alpa_explore.figures.style import ink_on, stage_color
+from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.report.tables import stage_of_layer
+from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, bars, box, line
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.records import PlanLayer
+
+_BARS = 240
+"""At most so many bars: one has about a pixel and a half."""
+_TOP, _STRIP, _GAP = 18.0, 20.0, 2.0
+"""Room above the bars, height of the strips of layers and of stages, and the gap before each, in pixels."""
+_CHARACTER = 0.018
+"""Share of the width that a character takes."""
+_LABELLED_SHARE = 0.15
+"""Share of the width between two cuts from which on the bytes that cross them have room."""
+
+
+def layers_card(plan: Plan) -> Card:
+    """Bars of FLOPs, below them the layers and the stages."""
+    count = sum(len(layer.operators) for layer in plan.layers)
+    mean = sum(layer.flops for layer in plan.layers) / len(plan.layers)
+    above = max(layer.flops for layer in plan.layers) / mean - 1 if mean else 0.0
+    cut = max(layer.cut_bytes for layer in plan.layers)
+    layers = "1 layer" if len(plan.layers) == 1 else f"{len(plan.layers):,} layers"
+    text = f"{layers} of {count:,} operators; the largest computes {units.percent(above)} more than the mean"
+    text += f"; at most {units.bytes_(cut)} cross a cut" if len(plan.layers) > 1 else ""
+    drawing = Drawing()
+    bottom = HEIGHT - 2 * (_STRIP + _GAP)
+    binned = [_binned(layer, count) for layer in plan.layers]
+    largest = max((flops for of_layer in binned for flops, _ in of_layer), default=0.0) or 1.0
+    stage_of, start = stage_of_layer(plan), 0
+    ends: dict[int, tuple[float, float]] = {}
+    for layer, of_layer in zip(plan.layers, binned, strict=True):
+        stage = stage_of[layer.index]
+        left, width = start / (count or 1), len(layer.operators) / (count or 1)
+        ends[stage] = (ends.get(stage, (left, 0))[0], left + width)
+        color = stage_color(stage)
+        spans, at = [], start
+        for flops, operators in of_layer:
+            spans.append((at / count, (at + operators) / count, (bottom - _TOP) * flops / largest))
+            at += operators
+        hint = (
+            f"layer {layer.index}, stage {stage}: {len(layer.operators):,} forward operators, "
+            f"{units.flops(layer.flops)}; {units.bytes_(layer.cut_bytes)} cross the cut behind it"
+        )
+        strip = box(left, bottom + _GAP, width, _STRIP, fill=color, css="edged")
+        drawing.group(key(stage=stage, layer=layer.index), hint, [bars(spans, bottom, fill=color), strip])
+        label = _fitting(width, f"layer {layer.index}", str(layer.index))
+        drawing.text(left + width / 2, bottom + _GAP + _STRIP / 2, label, css="middle", color=ink_on(color))
+        if layer is not plan.layers[-1]:
+            drawing.plain(line(left + width, _TOP, bottom))
+            if all(len(layer.operators) >= _LABELLED_SHARE * count for layer in plan.layers[1:-1]):
+                drawing.text(left + width, _TOP / 2, units.bytes_(layer.cut_bytes), css="middle")
+        start += len(layer.operators)
+    for s in plan.stages:
+        left, right = ends[s.index]
+        top, color = HEIGHT - _STRIP, stage_color(s.index)
+        hint = f"stage {s.index}: {layers_phrase(s.layers)}"
+        drawing.group(key(stage=s.index), hint, [box(left, top, right - left, _STRIP, fill=color, css="edged")])
+        label = _fitting(right - left, f"stage {s.index}", str(s.index))
+        drawing.text((left + right) / 2, top + _STRIP / 2, label, css="middle", color=ink_on(color))
+    return Card(tab="Layers", line=text, drawing=drawing.html(f"FLOPs of the operators: {text}"))
+
+
+def _binned(layer: PlanLayer, count: int) -> list[tuple[float, int]]:
+    """(most FLOPs of an operator, number of operators) of each bar of a layer."""
+    step = -(-count // _BARS) or 1
+    flops = layer.operator_flops
+    return [(max(flops[at : at + step]), len(flops[at : at + step])) for at in range(0, len(flops), step)]
+
+
+def _fitting(width: float, *labels: str) -> str:
+    """The first label that fits into a box of this width; '' for none."""
+    return next((label for label in labels if len(label) * _CHARACTER <= width), "")

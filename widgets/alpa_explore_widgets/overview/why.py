@@ -1,0 +1,80 @@
+"""Why: where the time of an iteration goes on each stage and on all devices, and what costs most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from alpa_explore import units
+from alpa_explore.figures.keys import key
+from alpa_explore.figures.part_looks import part_looks
+from alpa_explore.questions.explain import COMPUTING, UNKNOWN, WAIT, limits, mean_parts, time_parts
+from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.questions.explain import StageTime
+
+_BARS = HEIGHT - 88.0
+"""Height of the bars of all stages, in pixels; the rest is for the lists below them."""
+_ROW, _NAMED_ROW = 24.0, 11.0
+"""Height of a row, at most; and from which on it has a name."""
+_LISTED, _LISTED_LOW = 4, 3
+"""Parts, and limits, that are listed, each in one or two lines: below few bars, and where the bars take all room."""
+_NOTICEABLE = 5e-4
+"""A share below this is not listed."""
+
+
+def why_card(plan: Plan) -> Card:
+    """Stacked bars of the parts of T for each stage; below them their shares, and T without each limit."""
+    times, total = time_parts(plan), plan.predicted.iteration_seconds
+    binding = [limit for limit in limits(plan) if limit.name not in (COMPUTING, UNKNOWN) and limit.gain >= _NOTICEABLE]
+    text = "nothing but computing limits the plan"
+    if binding:
+        text = f"{binding[0].name} costs most besides computing: {units.percent(binding[0].gain)} of T"
+    drawing = Drawing(left=74)
+    looks = part_looks((name for time in times for name, _ in time.parts), "light")
+    pitch = min(_ROW, _BARS / len(times))
+    for row, time in enumerate(times):
+        _stage(drawing, time, looks, total, row * pitch, pitch)
+    shares = sorted(((s / total, name) for name, s in mean_parts(times).items()), reverse=True)
+    parts = [
+        (units.percent(share), name, "" if name == WAIT else looks[name][0])
+        for share, name in shares
+        if share >= _NOTICEABLE
+    ]
+    without = [(units.percent(limit.gain), limit.name, None) for limit in binding]
+    html = drawing.html(f"Parts of the time of each stage: {text}", max(len(times) * pitch, _ROW))
+    listed = _LISTED if len(times) * pitch <= 2 * _ROW else _LISTED_LOW
+    lists = _list("Time of all devices", parts[:listed]) + _list("T would be shorter without", without[:listed])
+    return Card(tab="Why", line=text, drawing=f'{html}<div class="alpa-card-lists">{lists}</div>')
+
+
+def _list(heading: str, items: Sequence[tuple[str, str, str | None]]) -> str:
+    """(share, what, colour) as lines; '' as a colour is that of waits, None for no colour."""
+    lines = []
+    for share, what, color in items:
+        ground = f'style="background:{color}"' if color else 'class="alpa-idle"'
+        swatch = "" if color is None else f"<i {ground}></i>"
+        text = f"<b>{escape(share)}</b> {escape(what)}"
+        lines.append(f'<li title="{escape(share)} {escape(what)}">{swatch}{text}</li>')
+    listed = "".join(lines) or "<li>nothing that is noticeable</li>"
+    return f'<div><p title="{escape(heading)}">{escape(heading)}</p><ul>{listed}</ul></div>'
+
+
+def _stage(
+    drawing: Drawing, time: StageTime, looks: dict[str, tuple[str, str]], total: float, top: float, pitch: float
+) -> None:
+    parts, at, shapes = dict(time.parts), 0.0, []
+    height = pitch - min(4.0, 0.2 * pitch)
+    for name, (color, _) in looks.items():
+        share = parts.get(name, 0.0) / total
+        if share > 0:
+            is_wait = name == WAIT
+            shapes.append(box(at, top, share, height, fill="" if is_wait else color, css="idle" if is_wait else ""))
+            at += share
+    listed = "; ".join(f"{name} {units.seconds(seconds)}" for name, seconds in time.parts)
+    drawing.group(key(stage=time.stage), f"stage {time.stage}: {listed}", shapes)
+    if pitch >= _NAMED_ROW:
+        drawing.row_name(top + height / 2, f"stage {time.stage}")

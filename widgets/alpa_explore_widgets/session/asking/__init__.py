@@ -1,0 +1,5 @@
+"""Questions beside the plan, answered in the background; the newest one wins, and each can be cancelled.
+
+- questions: changes with which a model fits, and how formulations of a sharding problem compare
+- layouts: every uniform layout, and where the model fits
+"""

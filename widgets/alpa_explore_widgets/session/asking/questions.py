@@ -1,0 +1,174 @@
+"""Questions beside the plan: after a fault for lack of memory, changes with which the model fits; how the formulations
+of a sharding problem compare. Both are answered in the background, and can be cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore.execution.progress import Progress
+from alpa_explore.intra_op.formulations.compare import FORMULATIONS
+from alpa_explore.tracing.cancelling import cancelled_by
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
+from alpa_explore_widgets.session.fault import Offer, Offers, fault_of
+
+if TYPE_CHECKING:
+    from alpa_explore.intra_op.formulations.comparison import Comparison
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.backend import Backend
+    from alpa_explore_widgets.session.settings import Settings
+    from alpa_explore_widgets.session.sources import Sources
+    from alpa_explore_widgets.session.state import StateStore
+
+
+class FitSearch:
+    """Seeks offers for settings that do not fit, for seconds at most; each was found to fit. The newest request
+    wins."""
+
+    def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
+        self._store, self._sources, self._backend = store, sources, backend
+        self.worker: NewestWins[Settings] = NewestWins(self._run, "alpa-explore fit")
+
+    def start(self, settings: Settings) -> None:
+        """Seek offers for `settings`."""
+        self._store.change(offers=Offers())
+        self.worker.submit(settings)
+
+    def forget(self) -> None:
+        """Cancel the search and drop its offers."""
+        self.worker.cancel()
+        self._store.change(offers=None)
+
+    def _run(self, settings: Settings, cancel: threading.Event) -> None:
+        found = Offers()
+        try:
+            with cancelled_by(cancel):
+                for found in self._found(settings, cancel):
+                    self._show(found, cancel)
+        except AlpaExploreError:
+            pass  # the fault that is on screen says what failed; there are fewer offers
+        finally:
+            self._show(replace(found, searching=False), cancel)
+
+    def _show(self, offers: Offers, cancel: threading.Event) -> None:
+        with self._store.lock:
+            if not cancel.is_set():
+                self._store.change(offers=offers)
+
+    def _found(self, settings: Settings, cancel: threading.Event) -> Iterator[Offers]:
+        graph, cluster = self._sources.graph(settings), self._sources.cluster(settings)
+        found = Offers()
+        larger = self._backend.fitting_cluster(graph, cluster, cancel=cancel, **settings.plan_options)
+        if larger is not None and larger.found:
+            size = (("nodes", larger.cluster.nodes), ("devices_per_node", larger.cluster.devices_per_node))
+            button = f"Plan on {larger.cluster.nodes} × {larger.cluster.devices_per_node}"
+            found = replace(found, offers=(Offer(found=str(larger), button=button, changes=size),))
+        elif larger is not None:
+            found = replace(found, at_least=str(larger))
+        yield found
+        on_larger = len(found.offers)
+        for offered in (self._smaller, self._leanest):
+            for offer, changed in offered(settings, recomputes=graph.rematerialization):
+                changed_graph = self._sources.graph(changed)
+                if not cancel.is_set() and self._backend.fits(
+                    changed_graph, cluster, cancel=cancel, **changed.plan_options
+                ):
+                    found = replace(found, offers=(*found.offers, offer))
+                    yield found
+            if len(found.offers) > on_larger:
+                return
+
+    def _smaller(self, settings: Settings, *, recomputes: bool) -> Iterator[tuple[Offer, Settings]]:
+        """Settings that hold less on the same cluster."""
+        if not recomputes and not settings.rematerialization:
+            offer = Offer(
+                found="Fits with recomputation",
+                button="Plan with recomputation",
+                changes=(("rematerialization", True),),
+            )
+            yield offer, replace(settings, rematerialization=True)
+        half = settings.microbatch // 2
+        if half in self._sources.microbatches(settings.model):
+            count = settings.num_microbatches * settings.microbatch // half
+            changes: dict[str, Any] = {"microbatch": half, "num_microbatches": count}
+            offer = Offer(
+                found=f"Fits with microbatches of {half}, B = {count:,}",
+                button=f"Plan with microbatches of {half}",
+                changes=tuple(changes.items()),
+            )
+            yield offer, replace(settings, **changes)
+
+    def _leanest(self, settings: Settings, *, recomputes: bool) -> Iterator[tuple[Offer, Settings]]:
+        """Both together, with the smallest microbatches: where neither alone is enough."""
+        least = min(self._sources.microbatches(settings.model), default=settings.microbatch)
+        if least < settings.microbatch and not recomputes and not settings.rematerialization:
+            count = settings.num_microbatches * settings.microbatch // least
+            changes: dict[str, Any] = {"rematerialization": True, "microbatch": least, "num_microbatches": count}
+            offer = Offer(
+                found=f"Fits with recomputation and microbatches of {least}, B = {count:,}",
+                button=f"Plan with recomputation, microbatches of {least}",
+                changes=tuple(changes.items()),
+            )
+            yield offer, replace(settings, **changes)
+
+
+class Comparisons:
+    """Runs one comparison at a time; the newest one wins. What was computed stays when it is cancelled."""
+
+    def __init__(self, store: StateStore, backend: Backend) -> None:
+        self._store, self._backend = store, backend
+        self.worker: NewestWins[tuple[Plan, int]] = NewestWins(self._run, "alpa-explore compare")
+
+    def start(self, plan: Plan, stage: int) -> None:
+        """Solve the first layer of this stage by every formulation."""
+        self.worker.submit((plan, stage))
+
+    def cancel(self) -> None:
+        """Start no further formulation; the one that is running ends first, within tuning.COMPARE_SECONDS."""
+        with self._store.lock:
+            comparing = self._store.state.comparing
+            if comparing is not None:
+                self._store.change(comparing=replace(comparing, pass_name=f"stopping after {comparing.pass_name}"))
+        self.worker.cancel()
+
+    def _run(self, job: tuple[Plan, int], cancel: threading.Event) -> None:
+        plan, stage = job
+        begun, ended = time.monotonic(), threading.Event()
+        names: list[str] = []
+
+        def report(name: str) -> None:
+            names.append(name)
+            show()
+
+        def partial(comparison: Comparison) -> None:
+            self._store.change(comparison=comparison)
+
+        def show() -> None:
+            elapsed, done = time.monotonic() - begun, max(len(names) - 1, 0)
+            name = names[-1] if names else "the layer"
+            now = Progress(pass_name=name, done=done, total=len(FORMULATIONS), elapsed_seconds=elapsed)
+            with self._store.lock:
+                if not (cancel.is_set() or ended.is_set()):
+                    self._store.change(comparing=now)
+
+        def tick() -> None:
+            while not ended.wait(tuning.CLOCK_SECONDS):
+                show()
+
+        show()
+        threading.Thread(target=tick, name="alpa-explore compare clock", daemon=True).start()
+        outcome: dict[str, object] = {"fault": None}
+        try:
+            outcome["comparison"] = self._backend.compare(plan, stage, progress=report, partial=partial, cancel=cancel)
+        except Exception as error:  # a background thread has no cell in which to show it
+            outcome = {"fault": fault_of(error)}
+        finally:
+            with self._store.lock:
+                ended.set()
+                self._store.change(comparing=None, **outcome)

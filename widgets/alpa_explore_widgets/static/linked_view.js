@@ -1,0 +1,78 @@
+// HTML whose marks are linked with the selection, and with each other while the pointer is on one of them.
+
+function render({ model, el }) {
+  el.classList.add("alpa-linked");
+  let pointed = ""; // key of the mark under the pointer
+  let frame = 0;
+
+  const highlight = () => {
+    const selection = model.get("selection"), key = pointed || selection;
+    const lit = key ? agrees(keyParts(key)) : () => false;
+    el.classList.toggle("alpa-linked-fading", Boolean(key));
+    el.classList.toggle("alpa-linked-pointing", Boolean(pointed));
+    for (const mark of el.querySelectorAll("[data-key]")) mark.classList.toggle("alpa-lit", lit(mark.dataset.key));
+  };
+  const painted = () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => el.dispatchEvent(new CustomEvent("alpa-painted", { bubbles: true })));
+  };
+  let sources = []; // of the cards that are shown
+  const show = () => {
+    // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
+    const page = document.createElement("template");
+    page.innerHTML = model.get("html");
+    const fresh = [...page.content.querySelectorAll(".alpa-card")], old = [...el.querySelectorAll(".alpa-card")];
+    const texts = fresh.map((card) => card.outerHTML);
+    if (!fresh.length || fresh.length !== old.length) el.replaceChildren(page.content);
+    else fresh.forEach((card, at) => texts[at] === sources[at] || replace(old[at], card));
+    sources = texts;
+    if (!model.get("html")) el.append(Object.assign(document.createElement("p"), { textContent: model.get("waiting") }));
+    highlight();
+    painted();
+  };
+  const replace = (old, card) => {
+    const focused = old.contains(document.activeElement) ? document.activeElement.dataset.tab : undefined;
+    old.replaceWith(card);
+    if (focused) card.querySelector(`[data-tab="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  };
+  const select = () => {
+    highlight();
+    painted();
+  };
+  const showBusy = () => {
+    el.classList.toggle("alpa-busy", model.get("busy"));
+    el.setAttribute("aria-busy", String(model.get("busy")));
+  };
+  const keyAt = (event) => (event.target instanceof Element ? event.target.closest("[data-key]")?.dataset.key : undefined) ?? "";
+  el.addEventListener("pointerover", (event) => {
+    if (pointed === keyAt(event)) return;
+    pointed = keyAt(event);
+    highlight();
+  });
+  el.addEventListener("pointerleave", () => {
+    pointed = "";
+    highlight();
+  });
+  el.addEventListener("click", (event) => {
+    const tab = event.target instanceof Element ? event.target.closest("[data-tab]") : null;
+    if (tab) model.send({ kind: "tab", title: tab.dataset.tab });
+    const key = keyAt(event);
+    if (!key) return;
+    model.set("selection", key === model.get("selection") ? "" : key);
+    model.save_changes();
+    select();
+  });
+  show();
+  showBusy();
+  const unlisten = listen(model, {
+    "change:html change:waiting": show,
+    "change:selection": select,
+    "change:busy": showBusy,
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    unlisten();
+  };
+}
+
+export default { render };

@@ -1,0 +1,150 @@
+"""The base class of the tabs: a question, and what answers it for the plan on screen."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from html import escape
+from threading import RLock
+from typing import TYPE_CHECKING, ClassVar
+
+import ipywidgets as W
+
+from alpa_explore_widgets.elements.fields import Button
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.report.tables import Row
+    from alpa_explore_widgets.elements.dataflow_graph import DataflowGraph
+    from alpa_explore_widgets.elements.linked_view import LinkedView
+    from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
+    from alpa_explore_widgets.session.state import State
+
+
+class Panel(ABC):
+    """A tab. It is brought up to date only while it is selected; after a change meanwhile, on selection."""
+
+    title: ClassVar[str]
+    """The text of the tab; unique in the explorer."""
+    view_name: ClassVar[str] = ""
+    """Its text among the tabs of its group, where `title` is the name of the group; '' for `title`."""
+    question: ClassVar[str]
+    """The question that the tab answers; shown above the answer."""
+    of_plan: ClassVar[bool] = True
+    """Whether the contents change with the plan."""
+    needs_plan: ClassVar[bool] = True
+    """Whether there is nothing to show before there is a plan."""
+    has_picture: ClassVar[bool] = False
+    """Whether the contents can be saved as a picture."""
+
+    def __init__(self) -> None:
+        self.question_line, self.finding = W.HTML(f'<p class="alpa-question">{self.question}</p>'), W.HTML()
+        controls = W.HBox(self.controls())
+        controls.add_class("alpa-panel-controls")
+        head = W.HBox([self.question_line, *([controls] if controls.children else [])])
+        head.add_class("alpa-panel-head")
+        self.widget = W.VBox([head, *self.below(), self.finding, *self.contents()])
+        self.widget.add_class("alpa-panel")
+        self.widget.add_class(f"alpa-panel-{self.css_name}")
+        self.lock: AbstractContextManager[object] = RLock()
+        """Held while the panel is drawn; the explorer replaces it by the lock of its state."""
+        self._shown: tuple[State, str, bool] | None = None
+        self._drawn: tuple[object, ...] = ()
+
+    @property
+    def css_name(self) -> str:
+        """The title as part of a CSS class: 'fit-scale'."""
+        return re.sub(r"\W+", "-", self.title.lower())
+
+    @property
+    def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
+        """The figures of the panel: they get the selection and make it."""
+        return ()
+
+    def controls(self) -> list[W.Widget]:
+        """Widgets beside the question; none by default."""
+        return []
+
+    def below(self) -> list[W.Widget]:
+        """Widgets between the question and the contents."""
+        return []
+
+    @abstractmethod
+    def contents(self) -> list[W.Widget]:
+        """The widgets that answer the question."""
+
+    def button(self, text: str, hint: str, press: Callable[[], None]) -> Button:
+        """A button of the panel."""
+        button = Button(press, description=text, hint=hint)
+        button.add_class("alpa-plain")
+        return button
+
+    def plan_of(self, state: State) -> Plan:
+        """The plan that is shown."""
+        assert state.plan is not None, "shown before there was a plan"
+        return state.plan
+
+    def busy(self, state: State) -> bool:
+        """Whether another answer is being computed."""
+        return state.replanning or (state.planning and not state.aside and state.plan is not None)
+
+    def show(self, state: State, theme: str, *, as_table: bool = False) -> None:
+        """Bring the contents up to date; called only while the tab is selected."""
+        shown = self._shown = (state, theme, as_table)
+        self.follow(state)
+        if self._shown is not shown:
+            return  # `follow` changed the state, which has been shown since
+        for figure in self.figures:
+            figure.selection = state.selection
+        assert state.plan is not None or not self.needs_plan, "shown before there was a plan"
+        inputs = (as_table, state.plan if self.of_plan else None, theme, *self.depends_on(state))
+        if len(inputs) == len(self._drawn) and all(a is b or a == b for a, b in zip(inputs, self._drawn, strict=True)):
+            return
+        self._drawn = inputs
+        try:
+            self.update(state, theme, as_table=as_table)
+        except Exception as error:  # a figure that fails must not break the rest of the explorer
+            self.finding.value = figure_fault_html(self.title, error)
+            for figure in self.figures:
+                figure.layout.display = "none"
+
+    def redraw(self) -> None:
+        """Draw again after a control of the panel changed."""
+        with self.lock:
+            if self._shown is not None:
+                self._drawn = ()
+                state, theme, as_table = self._shown
+                self.show(state, theme, as_table=as_table)
+
+    def depends_on(self, _state: State) -> tuple[object, ...]:
+        """The inputs of the contents besides plan and theme. (The selection is none: the browser fades marks.)"""
+        return ()
+
+    def follow(self, _state: State) -> None:
+        """Update the panel's own controls, before the contents."""
+        return
+
+    def stage_of_rows(self) -> int | None:
+        """The stage that all rows of the table are about; None if there is none."""
+        return None
+
+    @abstractmethod
+    def update(self, state: State, theme: str, *, as_table: bool) -> None:
+        """Show the contents for a state, as a table if that is what is chosen; `theme` is 'light' or 'dark'."""
+
+    @abstractmethod
+    def rows(self, state: State) -> Sequence[Row]:
+        """The rows of the table that shows the same as the contents."""
+
+
+def figure_fault_html(title: str, error: Exception) -> str:
+    """The error of a figure that could not be drawn, shown in its place."""
+    detail = escape("".join(traceback.format_exception(error)))
+    return (
+        f'<div class="alpa-message" role="alert"><p><b>The {escape(title)} figure failed:</b> '
+        f"{escape(type(error).__name__)}: {escape(str(error))}</p><p>The others are not affected. This is a fault of "
+        f"alpa_explore: please report it.</p><details><summary>Details</summary><pre>{detail}</pre></details></div>"
+    )

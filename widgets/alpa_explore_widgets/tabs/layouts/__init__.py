@@ -1,0 +1,1 @@
+"""The tabs about uniform layouts, which need no plan: `layouts` (Layouts) and `fit_scale` (Fit & scale)."""

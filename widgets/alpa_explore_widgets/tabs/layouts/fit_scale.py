@@ -1,0 +1,215 @@
+"""The Fit & scale tab: on which devices the model fits, and how many; how fast it is there, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as W
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
+from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from alpa_explore.plans.report.tables import Row
+    from alpa_explore_widgets.session.answers.layouts import ScalingAnswer
+    from alpa_explore_widgets.session.session import Session
+    from alpa_explore_widgets.session.state import State
+
+_NODES = "1, 2, 4, 8"
+_NOTHING = "Nothing is priced yet: press Find out."
+_STARTED = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
+_DEFAULT_DEVICES = ("h100", "b200")
+"""Beside the device of the controls: what people ask for first."""
+
+
+class FitScalePanel(FigurePanel):
+    """Where does the model fit, how fast is it there, and what does it cost?"""
+
+    title = "Fit & scale"
+    question = "On which devices does this model fit, how fast is it there, and what does it cost? A click plans there."
+    needs_plan, of_plan = False, False
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._asked: tuple[str, ...] = ()
+        """The devices that have a field for a price."""
+        super().__init__()
+
+    def controls(self) -> list[W.Widget]:
+        """What to compare, and the buttons."""
+        self.devices = TextField(
+            label="Devices",
+            hint=f"Names of devices, with commas: {', '.join(_own_names())}",
+            example="h100, b200",
+        )
+        self.nodes = TextField(label="Nodes", hint="Numbers of nodes, with commas", value=_NODES, example=_NODES)
+        self.find = self.button("Find out", "Price the layouts of the model on each of them", self._ask)
+        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.cancel_scaling)
+        return [self.devices, self.nodes, self.find, self.cancel]
+
+    def below(self) -> list[W.Widget]:
+        """A price for each device, where to plan, and the progress."""
+        self.prices: dict[str, NumberField] = {}
+        self.place = ChoiceField(label="Cluster", hint="A cluster on which the model fits", choices=[["", "", ""]])
+        self.plan_there = self.button("Plan there", "Plan on this cluster", self._plan_there)
+        self.row, self.progress = W.HBox([self.place, self.plan_there]), W.HTML()
+        self.row.add_class("alpa-panel-controls")
+        return [self.row, self.progress]
+
+    def follow(self, state: State) -> None:
+        """Ask when first opened; offer what is there."""
+        if state.scaling is None:
+            if not self.devices.value:
+                own = state.settings.device
+                names = (own, *_DEFAULT_DEVICES) if own in _own_names() else _DEFAULT_DEVICES
+                self.devices.value = ", ".join(dict.fromkeys(names))
+            self._ask()
+            return  # the change of the state shows this tab again
+        answer = state.scaling
+        self.cancel.disabled = not answer.running
+        self._offer_prices(answer.question.devices)
+        fitting = (
+            [] if answer.scaling is None else [str(p.cluster) for p in answer.scaling.points if p.best is not None]
+        )
+        choices = [[name, name, ""] for name in fitting] or [["", "none yet", ""]]
+        if choices != self.place.choices:
+            if self.place.value not in fitting:
+                self.place.value = choices[0][0]
+            self.place.choices = choices
+        self.plan_there.disabled = not fitting
+        self.progress.value = _progress_html(answer, state)
+        self.progress.layout.display = "" if self.progress.value else "none"
+
+    def busy(self, state: State) -> bool:
+        """Never: points that come are added."""
+        return False
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """The points that are known."""
+        answer = state.scaling
+        return (None, None, False) if answer is None else (answer.scaling, answer.fault, answer.running)
+
+    def subject(self, state: State) -> tuple[str, str]:
+        """The model, and the devices."""
+        answer = state.scaling
+        where = "no devices" if answer is None else ", ".join(answer.question.devices)
+        return (state.settings.model if answer is None else answer.question.model), where
+
+    def draw(self, state: State, theme: str) -> go.Figure:
+        """See `alpa_explore.figures.layouts.scaling_curve`."""
+        answer = state.scaling
+        if answer is None or answer.scaling is None:
+            fault = None if answer is None else answer.fault
+            if fault is not None:
+                return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
+            return note_figure(_STARTED if answer is not None and answer.running else _NOTHING, theme)
+        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure  # late: plotly takes seconds
+
+        return scaling_curve_figure(answer.scaling, theme)
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """One row for each device and number of nodes."""
+        found = None if state.scaling is None else state.scaling.scaling
+        if found is None:
+            return []
+        from alpa_explore.uniform_layouts.report import scaling_table
+
+        return scaling_table(found)
+
+    def _offer_prices(self, devices: Sequence[str]) -> None:
+        """A field for each device; what was typed stays."""
+        if tuple(devices) == self._asked:
+            return
+        self._asked = tuple(devices)
+        for device in devices:
+            if device not in self.prices:
+                field = NumberField(
+                    label=f"{device.upper()}",
+                    hint=f"Dollars for an hour of one {device.upper()}; empty: no cost is computed",
+                    unit="$/h",
+                    optional=True,
+                    empty="no price",
+                    minimum=0.001,
+                    maximum=1e6,
+                )
+                field.observe(self._priced, "value")
+                self.prices[device] = field
+        self.row.children = [*(self.prices[device] for device in devices), self.place, self.plan_there]
+
+    def _given_prices(self) -> dict[str, float]:
+        return {d: price for d in self._asked if d in self.prices and (price := self.prices[d].value) is not None}
+
+    def _priced(self, _change: Mapping[str, Any]) -> None:
+        self._session.layouts.set_prices(self._given_prices())
+
+    def _ask(self) -> None:
+        """Ask for what is typed; what is not a device or a number of nodes is said in its field."""
+        devices, self.devices.problem = _devices(self.devices.value)
+        nodes, self.nodes.problem = _nodes(self.nodes.value)
+        if not self.devices.problem and not self.nodes.problem:
+            self._offer_prices(devices)
+            self._session.layouts.ask_scaling(devices, nodes, self._given_prices())
+
+    def _plan_there(self) -> None:
+        if self.place.value:
+            self._session.plan_on(Cluster.parse(self.place.value))
+
+
+def _own_names() -> list[str]:
+    """The devices without their aliases."""
+    return [name for name in preset_names() if load_preset(name)[0].name == name]
+
+
+def _devices(text: str) -> tuple[tuple[str, ...], str]:
+    """(the devices that a text names, what is wrong with it)."""
+    names = [part.strip().lower() for part in text.split(",") if part.strip()]
+    if not names:
+        return (), "Give a device, for example h100."
+    found = []
+    for name in names:
+        try:
+            found.append(load_preset(name)[0].name)
+        except AlpaExploreError as error:
+            return (), f"{error.what}: {error.found}. {error.remedy}"
+    return tuple(dict.fromkeys(found)), ""
+
+
+def _nodes(text: str) -> tuple[tuple[int, ...], str]:
+    """(the numbers of nodes that a text names, what is wrong with it)."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() and 1 <= int(part) <= 4096 for part in parts):
+        return (), f"{text or 'Nothing'} is no list of numbers of nodes, such as {_NODES}."
+    return tuple(sorted({int(part) for part in parts})), ""
+
+
+def _progress_html(answer: ScalingAnswer, state: State) -> str:
+    """What is under way, or that the answer is for other settings; '' otherwise."""
+    question, settings = answer.question, state.settings
+    if answer.running:
+        points = () if answer.scaling is None else answer.scaling.points
+        done = sum(point.state not in ("waiting", "fits") for point in points)
+        total = max(len(question.devices) * len(question.nodes), 1)
+        step = "" if answer.progress is None else f", {answer.progress.pass_name}: {answer.progress.done:,}"
+        return (
+            f'<div class="alpa-progress" role="status"><progress aria-label="Pricing clusters" max="{total}" '
+            f'value="{done}"></progress>{done} of {total} clusters are known{escape(step)}</div>'
+        )
+    batch = settings.microbatch * settings.num_microbatches
+    if (settings.model, settings.sequence, settings.precision, batch) != (
+        *(question.model, question.sequence, question.precision),
+        question.global_batch,
+    ):
+        text = (
+            f"This is {question.model} with a global batch of {question.global_batch:,}: press Find out for the present"
+        )
+        return f'<p class="alpa-question" role="status">{escape(text)} settings.</p>'
+    if answer.scaling is not None and not answer.scaling.whole:
+        return '<p class="alpa-question" role="status">Cancelled: these are the clusters that were priced by then.</p>'
+    return ""

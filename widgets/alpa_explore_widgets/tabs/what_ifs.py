@@ -1,0 +1,136 @@
+"""The What-ifs tab: every plan that was tried in this explorer, as a table that can be sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as W
+
+from alpa_explore.figures.keys import key, read_key
+from alpa_explore.plans.report.text import cell, heading
+from alpa_explore.plans.report.tried import SMALL, change_text, tried_table
+from alpa_explore_widgets.elements.sortable_table import SortableTable
+from alpa_explore_widgets.tab_kinds.panel import Panel
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.report.tables import Row
+    from alpa_explore_widgets.session.state import State
+
+_HEADINGS = {
+    "plan_number": "#",
+    "time_fraction": "time a sample",
+    "samples_a_second": "samples/s",
+    "mfu_fraction": "MFU",
+}
+_IN_FILES_ONLY = ("samples_a_second", "peak_bytes")
+"""Columns of the CSV file that the page leaves out: others say the same."""
+_HINTS = {
+    "plan_number": "The order in which the plans were made",
+    "iteration_seconds": "Seconds of an iteration",
+    "time_fraction": "Against the plan on screen; less is faster",
+    "memory_fraction": "Of the memory of a device, at the peak",
+}
+
+
+class WhatIfsPanel(Panel):
+    """Which plans were tried, in what do they differ, and which is best?"""
+
+    title = "What-ifs"
+    question = "Which plans were tried, and in what do they differ? A click on one shows it; headings sort."
+
+    def __init__(self, keep: Callable[[int, bool], None]) -> None:
+        self._keep = keep
+        self.list = SortableTable(self._pinned, label="Plans of this explorer")
+        super().__init__()
+
+    def contents(self) -> list[W.Widget]:
+        """The table."""
+        return [self.list]
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """The plans of the history."""
+        return (state.history.entries, state.no_plans)
+
+    def busy(self, _state: State) -> bool:
+        """Never: plans that come are added."""
+        return False
+
+    def update(self, state: State, theme: str, *, as_table: bool) -> None:
+        """Fill the table; settings that are equal in all plans have no column."""
+        rows, entries = self.rows(state), state.history.entries
+        shown = next((row for row, entry in zip(rows, entries, strict=True) if entry.plan is state.plan), None)
+        rows = [rows[place] for place in _distinct(state)]
+        names = [name for name in rows[0] if name not in _IN_FILES_ONLY] if rows else []
+        columns = {name: _sortable([row[name] for row in rows]) for name in names}
+        numbers = [all(isinstance(row[n], int | float) for row in rows) for n in names]
+        with self.list.hold_sync():
+            self.list.columns = [
+                [_HEADINGS.get(n, heading(n)), "number" if number else "text", _HINTS.get(n, "Click to sort")]
+                for n, number in zip(names, numbers, strict=True)
+            ]
+            self.list.rows = [
+                {
+                    "key": key(plan=row["plan_number"]),
+                    "cells": [_text(n, row[n]) for n in names],
+                    "values": [columns[n][place] for n in names],
+                    "bold": [i for i, n in enumerate(names) if shown is not None and _differs(n, row, shown)],
+                    "pinned": entries[row["plan_number"]].kept,
+                    "current": row is shown,
+                }
+                for place, row in enumerate(rows)
+            ]
+        self.finding.value = f'<p class="alpa-finding">{_finding(state, rows)}</p>'
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """A row for each plan of the history."""
+        return tried_table(self.plan_of(state), state.history.plans)
+
+    def _pinned(self, chosen: str, on: bool) -> None:
+        number = read_key(chosen).get("plan", "")
+        if number.isdecimal():
+            self._keep(int(number), on)
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "plan_number":
+        return str(value + 1)
+    if name == "time_fraction":
+        return change_text(value)
+    return cell(name, value)
+
+
+def _distinct(state: State) -> list[int]:
+    """Places of the entries that are shown: of those with the same settings the one on screen, a pinned one, or the
+    first."""
+    entries, chosen = state.history.entries, dict[int, int]()
+    for place, entry in enumerate(entries):
+        first = next(i for i, other in enumerate(entries) if other.settings == entry.settings)
+        before = entries[chosen.setdefault(first, place)]
+        if entry.plan is state.plan or (entry.kept and before.plan is not state.plan):
+            chosen[first] = place
+    return sorted(chosen.values())
+
+
+def _sortable(column: list[Any]) -> list[Any]:
+    """Values by which rows are sorted: counts in words, '1,024', as numbers."""
+    try:
+        return [float(value.replace(",", "")) if isinstance(value, str) else value for value in column]
+    except ValueError:
+        return column
+
+
+def _differs(name: str, row: Row, shown: Row) -> bool:
+    """Whether a cell says something else than that of the plan on screen; its number always does."""
+    return name != "plan_number" and _text(name, row[name]) != _text(name, shown[name])
+
+
+def _finding(state: State, rows: Sequence[Row]) -> str:
+    if len(rows) < 2:
+        return "Only this plan has been made: move a control, or press a change in Why."
+    best = min(rows, key=lambda row: float(row["time_fraction"]))
+    gain, fastest = float(best["time_fraction"]), "This plan is the fastest."
+    if gain <= -SMALL:
+        fastest = f"Plan {best['plan_number'] + 1} is the fastest: {change_text(gain)} time a sample."
+    failed = f" {len(state.no_plans)} more have no plan: see Search." if state.no_plans else ""
+    return f"{len(rows)} plans; what differs from this one is bold. {fastest}{failed}"
