@@ -177,6 +177,6 @@ class MeshSweep:
         )
 
 
-def _figures(point: StageChoice, inverse_b: float, held: int) -> tuple[float, float]:
+def _figures(point: StageChoice, inverse_b: float, held: float) -> tuple[float, float]:
     """(seconds, bytes)"""
     return point.totals.latency_at(inverse_b), point.totals.held_bytes(held)

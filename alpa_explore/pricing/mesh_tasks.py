@@ -102,7 +102,7 @@ def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range
             optimal=True,
             bound_seconds=0.0,
             proven=False,
-            bounds_within=tuple((held, result.bound) for held, result in results.items()),
+            bounds_within=tuple((held, result.paced_bound(task.inverse_b)) for held, result in results.items()),
         )
     }
 

@@ -314,7 +314,7 @@ class LazyPricing:
         best = {held: f.best for held, f in fits.items() if f.best is not None}
         self._unfitted |= {(key, held) for held in possible if held not in best}
         for held, choice in best.items():
-            self._bounds_within[key][held] = fits[held].bound
+            self._bounds_within[key][held] = fits[held].paced_bound(self.inverse_b)
             self._widest_gap = max(self._widest_gap, choice.cost / fits[held].bound - 1)
         points = {
             b.block_choices: StageChoice((), b.totals, Provenance.FITTING, b.block_choices) for b in best.values()

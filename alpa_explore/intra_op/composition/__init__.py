@@ -9,6 +9,7 @@ Read in this order:
 - `cut_blocks`, `block_subproblem`: a block cut out at its separators, as a problem of its own.
 - `contraction/`: the inside of a block minimised out, at several prices at once.
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
+- `block_slopes`: the bytes of those choices without the choices, from how the least costs change with the prices.
 - `block_order`: what the blocks of a range choose, summed from one end of the range to the other.
 - `min_plus_products`: products of tables, and backtracking to the best states.
 - `compose`: `Composer`, which puts these together; its docstring has the formula.

@@ -29,7 +29,7 @@ class Price(NamedTuple):
     """1/B, the weight of the seconds that are paid once an iteration."""
     memory_price: float
     """Seconds for each byte held (a Lagrange multiplier)."""
-    microbatches_held: int
+    microbatches_held: float
     """How many microbatches' activations count as held."""
 
 

@@ -82,10 +82,6 @@ class BlockTable:
         """The best choice of a block without shared nodes in each of some states."""
         return self._block_choices(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))
 
-    def totals(self, prices: Ints, left: Ints, right: Ints) -> Floats:
-        """Seconds and bytes [states, 7] of the best choice in each of some states, as `BlockSubproblem.totals`."""
-        return self.block.totals(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))[0]
-
     def _complete(self, prices: Ints, states: Ints) -> Ints:
         """For each row of `states` [rows, (shared, left, right)] the best choice of all nodes, [rows, nodes]."""
         strategies: dict[int, Ints] = {}
@@ -104,9 +100,12 @@ class BlockTable:
 class BlockTables:
     """The tables of the blocks of one chain at some prices; each block is contracted once."""
 
-    def __init__(self, cutter: BlockCutter, prices: Sequence[Price], joined_entries: float) -> None:
-        """`joined_entries` is the largest elimination, in joined entries at each price, that a block may take."""
-        self.cutter, self.prices = cutter, prices
+    def __init__(
+        self, cutter: BlockCutter, prices: Sequence[Price], joined_entries: float, *, completing: bool = True
+    ) -> None:
+        """`joined_entries` is the largest elimination, in joined entries at each price, that a block may take. Where
+        `completing` is false, no more than costs is kept: choices behind them would be computed anew."""
+        self.cutter, self.prices, self.completing = cutter, prices, completing
         self.limits = replace(LIMITS, joined_entries=joined_entries)
         self._tables: dict[BlockSubproblem, BlockTable | None] = {}
 
@@ -124,7 +123,7 @@ class BlockTables:
     def _table(self, block: BlockSubproblem) -> BlockTable | None:
         if block not in self._tables:
             keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
-            contraction = contract(block.at(self.prices), keep, self.limits)
+            contraction = contract(block.at(self.prices), keep, self.limits, completing=self.completing)
             self._tables[block] = None if contraction is None else BlockTable(block, contraction)
         return self._tables[block]
 

@@ -7,6 +7,11 @@ options from the left end to a separator, are kept where no other label is bette
 still become better than the best known choice:
 
     seconds + λ · (bytes − room) + least cost of the remaining blocks(state)   <   the best that fits
+
+The bytes of an option are the derivative of its cost by λ, and its activation bytes that by the microbatches held: they
+are differences of tables at prices that lie close together (`block_slopes`), as completing every option would take most
+of the time. Where the best choice changes between such prices, the figures of an option lie between those of both; what
+is returned is completed, and its bytes are counted, before it is said to fit.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore.intra_op.composition import tuning
+from alpa_explore.intra_op.composition.block_slopes import BlockSlopes, block_slopes
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
@@ -42,13 +48,22 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """Choices of a block, [options] each: left and right state, price at which it was chosen, totals."""
+    """Choices of a block, [options] each."""
 
     left: Ints
     right: Ints
     price: Ints
-    totals: Floats
-    """[options, 7], as `BlockSubproblem.totals`."""
+    """The number of the price at which it was chosen."""
+    seconds: Floats
+    held_bytes: Floats
+    """With as many microbatches held as that price has."""
+    more_bytes: Floats
+    """For each microbatch more."""
+
+    def bytes_held(self, prices: Sequence[Price], microbatches: float) -> Floats:
+        """With so many microbatches held."""
+        more = microbatches - np.array([price.microbatches_held for price in prices], dtype=np.float64)
+        return self.held_bytes + more[self.price] * self.more_bytes
 
 
 class _Labels(NamedTuple):
@@ -79,12 +94,13 @@ def combine_block_choices(
     """For each request a choice that fits in `limit` bytes and is better than the best known one, where one is found.
 
     `tables`, where given, have a price for each request with the same price of a byte, for as many microbatches held or
-    fewer, and other prices around it; else tables are made.
+    fewer, and other prices around it; else tables are made. All prices must be positive.
     """
     if tables is None or not {r.price.memory_price for r in requests} <= {p.memory_price for p in tables.prices}:
         tables = BlockTables(composer.cutter, _prices_around(requests), np.inf)
-    blocks = tables.of_blocks(composer.cutter.of_range(*layers))
-    if blocks is None:
+    subproblems = composer.cutter.of_range(*layers)
+    blocks = tables.of_blocks(subproblems)
+    if subproblems is None or blocks is None:
         return
     index = {p.memory_price: i for i, p in reversed(list(enumerate(tables.prices)))}
     # With fewer microbatches held the remaining blocks cost no more, so that is a bound as well.
@@ -95,7 +111,9 @@ def combine_block_choices(
         for i, table in enumerate(blocks):
             near = _pairs_within(potential.slack(i), slack[price])
             pairs[table] = pairs[table] | near if table in pairs else near
-    options = {table: _options(table, near) for table, near in pairs.items()}
+    more_held = any(r.price.microbatches_held != p.microbatches_held for r in requests for p in tables.prices)
+    slopes = block_slopes(tables, subproblems, more_held=more_held)
+    options = {table: _options(table, slopes[table], tables.prices, near) for table, near in pairs.items()}
     least_workspace = composer.least_workspace(*layers)
     constants = composer.constant_bytes(*layers)
     for request in requests:
@@ -106,7 +124,7 @@ def combine_block_choices(
             best=request.best_cost(),
             most=request.bound + slack[price],
         )
-        search.run([options[table] for table in blocks], potentials[price])
+        search.run([options[table] for table in blocks], tables.prices, potentials[price])
         for cost, chosen in search.ends():
             choice = composer.joined(layers, cost, _block_choices(blocks, options, chosen))
             if choice.totals.peak_bytes(price.microbatches_held) <= limit:
@@ -151,16 +169,25 @@ def _pairs_within(slack: Floats, most: float) -> Flags:
     return np.asarray(slack <= most)
 
 
-def _options(table: BlockTable, near: Flags) -> _Options:
-    """What a block chooses at every price for these pairs of states; of equal choices the first."""
+def _options(table: BlockTable, slopes: BlockSlopes, prices: Sequence[Price], near: Flags) -> _Options:
+    """What a block chooses at every price for these pairs of states; of choices with nearly equal bytes one."""
     left, right = np.nonzero(near)
-    prices = len(table.costs)
-    left, right = np.tile(left, prices), np.tile(right, prices)
-    price = np.repeat(np.arange(prices), near.sum())
-    totals = table.totals(price, left, right)
-    rows = np.column_stack([left, right, totals])
-    _, first = np.unique(rows, axis=0, return_index=True)
-    return _Options(left[first], right[first], price[first], totals[first])
+    held_bytes, more_bytes = slopes.held_bytes[:, near], slopes.more_bytes[:, near]
+    memory_prices = np.array([price.memory_price for price in prices])
+    seconds = table.costs[:, near] - memory_prices[:, None] * held_bytes
+    # In the order of their weights and activations, equal choices of a pair of states lie side by side.
+    order = np.lexsort((more_bytes, held_bytes), axis=0)
+    different = np.ones(order.shape, dtype=np.bool_)
+    different[1:] = False
+    for figure in (held_bytes, more_bytes):
+        ordered = np.take_along_axis(figure, order, axis=0)
+        largest = np.abs(ordered).max(axis=0, initial=0.0)
+        different[1:] |= np.abs(np.diff(ordered, axis=0)) > tuning.EQUAL_OPTIONS * largest
+    chosen = np.zeros(order.shape, dtype=np.bool_)
+    np.put_along_axis(chosen, order, different, axis=0)
+    price, pair = np.nonzero(chosen)
+    at = price, pair
+    return _Options(left[pair], right[pair], price, seconds[at], held_bytes[at], more_bytes[at])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -176,16 +203,15 @@ class _LabelSearch:
     labels: list[_Labels] = field(default_factory=list)
     """Behind every block."""
 
-    def run(self, options: Sequence[_Options], potentials: _Potentials) -> None:
+    def run(self, options: Sequence[_Options], prices: Sequence[Price], potentials: _Potentials) -> None:
         """Extend the labels block by block."""
         start = np.zeros(1, np.int64)
         self.labels = [_Labels(start, np.zeros(1), np.zeros(1), start, start)]
         bound = min(self.best, self.most)
         for o, behind in zip(options, potentials.behind[1:], strict=True):
-            option_seconds = o.totals[:, 0] + self.price.inverse_b * o.totals[:, 1]
-            option_bytes = o.totals[:, 2] + self.price.microbatches_held * o.totals[:, 3]
+            option_bytes = o.bytes_held(prices, self.price.microbatches_held)
             self.labels.append(
-                _extended(self.labels[-1], o, option_seconds, option_bytes, behind, (self.price, self.room, bound))
+                _extended(self.labels[-1], o, o.seconds, option_bytes, behind, (self.price, self.room, bound))
             )
 
     def ends(self) -> Iterator[tuple[float, list[int]]]:

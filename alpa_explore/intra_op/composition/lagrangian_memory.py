@@ -6,9 +6,9 @@ The dual function
 
     L(λ) = min_s ( seconds(s) + λ · bytes(s) ) − λ · room   ≤   seconds of every choice s that fits
 
-is computed exactly by composition. L is concave. Its maximum lies where the lines of two choices cross, one that
-exceeds the room and one that fits; it is found by solving at the crossing of the lines so far until no line is lower
-there.
+is computed exactly by composition; seconds are those of the device (`stage.host_time`). L is concave. Its maximum lies
+where the lines of two choices cross, one that exceeds the room and one that fits; it is found by solving at the
+crossing of the lines so far until no line is lower there.
 
 A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
 activation bytes. Ranges with equal blocks have their maxima at nearly the same price, so `near_tables` at such prices
@@ -38,11 +38,16 @@ class MemoryLimitedChoice:
     """The result for a range with some number of microbatches held."""
 
     best: ComposedChoice | None
-    """The fastest choice found that fits."""
+    """The fastest choice found that fits; its cost are its seconds on the device."""
     bound: float
-    """Lower bound on the seconds of every choice that fits."""
+    """Lower bound on the seconds on the device of every choice that fits."""
     price: float
     """The price at which the dual function gave that bound."""
+
+    def paced_bound(self, inverse_b: float) -> float:
+        """The bound at the pace of the slower of host and device, as latencies are: the host is taken to cost as much
+        as with the best choice. Device seconds are what is optimised (`stage.host_time`)."""
+        return self.bound if self.best is None else self.bound + self.best.totals.latency_at(inverse_b) - self.best.cost
 
     def within(self, gap: float) -> bool:
         """True when the best choice is within this relative gap of the bound."""
@@ -79,7 +84,7 @@ class _DualFunction:
 
     def next_price(self, choices: Sequence[ComposedChoice]) -> float | None:
         """The price at which the lines of all known choices say that L is highest; None where that was solved."""
-        price = highest_crossing([(c.totals.latency_at(self.inverse_b), self.excess(c)) for c in choices])
+        price = highest_crossing([(c.totals.device_latency_at(self.inverse_b), self.excess(c)) for c in choices])
         if price is None or any(abs(price - solved) <= tuning.EQUAL_PRICES * price for solved in self.solved):
             return None
         return price
@@ -172,7 +177,7 @@ class _LagrangianSearch:
                 self.choices.setdefault(choice.block_choices, choice)
 
     def _seconds(self, choice: ComposedChoice) -> float:
-        return choice.totals.latency_at(self.inverse_b)
+        return choice.totals.device_latency_at(self.inverse_b)
 
 
 def fastest_within_memory(
@@ -197,7 +202,7 @@ def fastest_within_memory(
     if near_tables is None:
         if not search.solve([search.price(search.duals[0], 0.0)]):
             return {}
-        unit = max(next(iter(search.choices.values())).totals.latency_at(inverse_b), 1e-6) / limit
+        unit = max(next(iter(search.choices.values())).totals.device_latency_at(inverse_b), 1e-6) / limit
         near_tables = composer.tables([search.price(search.duals[0], unit * times) for times in tuning.FIRST_PRICES])
     if not search.solve(near_tables.prices, near_tables):
         return {}

@@ -44,8 +44,12 @@ benchmarks/tuning_constants.py by less than 7 %."""
 BUCKETS = 2_000_000
 """Buckets of bytes among which the labels of all states behind a block are divided; in each the fastest is kept."""
 MOST_PAIRS = 2_000
-"""Pairs of states of a block that label setting considers, those of least slack. The totals of all their choices are
-computed, which took minutes on two-dimensional meshes without this limit."""
+"""Pairs of states of a block that label setting considers, those of least slack."""
+SLOPE_STEP = 1e-4
+"""Relative difference of two prices whose tables give the bytes of options: rounding changes them by 1e-12 of the cost
+over this, and few choices change between the prices."""
+EQUAL_OPTIONS = 1e-6
+"""Relative difference of the bytes of two options of a pair of states that count as one choice: above rounding."""
 MOST_ENDS_TRIED = 12
 """Labels at the right end whose workspace is computed. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""

@@ -96,11 +96,11 @@ class StageTotals:
         """The same as if the host were never the limit: what `StageProblem.at` minimises."""
         return self.microbatch_seconds + self.iteration_seconds * inverse_b
 
-    def held_bytes(self, microbatches_held: int) -> float:
+    def held_bytes(self, microbatches_held: float) -> float:
         """What a device keeps between tasks: weights, and the activations of the microbatches that it holds."""
         return self.weight_bytes + microbatches_held * self.activation_bytes
 
-    def peak_bytes(self, microbatches_held: int) -> float:
+    def peak_bytes(self, microbatches_held: float) -> float:
         """Memory of a device that holds the activations of so many microbatches."""
         return self.held_bytes(microbatches_held) + self.workspace_bytes
 

@@ -76,6 +76,12 @@ class Convergence:
         """Lower bound on the seconds of every choice, without a memory limit."""
         return max(f.bound_seconds for f in self.frontiers[key])
 
+    def device_bound(self, key: str) -> float:
+        """The same of the seconds on the device, which solvers minimise: those of a composed problem are known."""
+        return max(
+            dict(f.optima).get(self.inverse_b, 0.0) if f.optima else f.bound_seconds for f in self.frontiers[key]
+        )
+
     def overflows(self, key: str) -> bool:
         """Whether some choice does not fit with the most microbatches held."""
         return any(p.totals.peak_bytes(self.tasks[key].held) > self._memory(key) for p in self.frontiers[key][0].points)

@@ -286,7 +286,7 @@ class EagerPricing:
             return
         tasks = {
             f"{key}|{held}": replace(
-                self._tasks[key], search=search, held=held, bound_seconds=self._convergence.bound(key)
+                self._tasks[key], search=search, held=held, bound_seconds=self._convergence.device_bound(key)
             )
             for key, held in keys
         }

@@ -1,4 +1,4 @@
-"""The step of label setting from one block to the next, against its definition, pair by pair."""
+"""Label setting: the bytes of options, and the step from one block to the next against its definition."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.composition import tuning
+from alpa_explore.intra_op.composition.block_slopes import block_slopes
 from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.label_setting import _extended, _Labels, _Options, _undominated
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from tests.intra_op.composition.test_compose import CHAINS, on
 
 Sum = tuple[int, float, float]
 """State, seconds and bytes of a label."""
@@ -30,7 +34,9 @@ def test_labels_kept_are_the_undominated_sums_of_labels_and_options_below_the_bo
         rng.integers(0, states + 1, options),
         rng.integers(0, 4, options),
         np.zeros(options, np.int64),
-        np.zeros((options, 7)),
+        option_seconds,
+        option_bytes,
+        np.zeros(options),
     )
     behind = rng.integers(0, 4, 4).astype(float)
     price, room = Price(0.5, 0.25, 1), float(rng.integers(0, 12))
@@ -56,6 +62,38 @@ def test_labels_kept_are_the_undominated_sums_of_labels_and_options_below_the_bo
     for s, i, j in zip(found, after.previous, after.option, strict=True):
         assert (i, j) in pairs
         assert sum_of(int(i), int(j)) == s
+
+
+@pytest.mark.parametrize("name", ["mlp", "skips"])
+def test_slopes_of_costs_are_the_bytes_of_the_best_choices(name: str) -> None:
+    chain = CHAINS[name]()
+    composer = Composer(chain, slice_stages(chain.layered), on((2, 2)))
+    blocks = composer.cutter.of_range(0, chain.layered.num_layers - 1)
+    assert blocks is not None
+    prices = [Price(0.25, memory_price, 2) for memory_price in (1e-11, 1e-9, 1e-7)]
+    tables = composer.tables(prices)
+    slopes = block_slopes(tables, blocks, more_held=True)
+    step = 1 + tuning.SLOPE_STEP
+    dearer = composer.tables([price._replace(memory_price=price.memory_price * step) for price in prices])
+    fuller = composer.tables([price._replace(microbatches_held=price.microbatches_held * step) for price in prices])
+    several = 0
+    for block in dict.fromkeys(blocks):
+        table, other, full = (t.of_blocks([block])[0] for t in (tables, dearer, fuller))  # type: ignore[index]  # narrow
+        price, left, right = np.nonzero(np.isfinite(table.costs))
+        # A least cost is concave in either price: its slope lies between those of the best choices at both.
+        now, later, held = (
+            np.array([choice.totals for choice in t.choices(price, left, right)]) for t in (table, other, full)
+        )
+        at = price, left, right
+        for found, most, least in (
+            (slopes[table].held_bytes[at], now[:, 2] + 2 * now[:, 3], later[:, 2] + 2 * later[:, 3]),
+            (slopes[table].more_bytes[at], now[:, 3], held[:, 3]),
+        ):
+            rounding = 1e-5 * most.max(initial=1.0)
+            assert (found <= most + rounding).all()
+            assert (found >= least - rounding).all()
+        several += len(np.unique(slopes[table].held_bytes[at]))
+    assert several > len(blocks), "bytes depend on states and prices"
 
 
 def test_too_many_labels_at_a_state_are_thinned_out_evenly() -> None:

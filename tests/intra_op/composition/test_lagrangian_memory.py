@@ -6,6 +6,8 @@ from itertools import combinations_with_replacement
 
 import pytest
 
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
 from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
@@ -26,6 +28,29 @@ CASES = (
     ("gpt-tiny", 0.3, 1),
     ("gpt-tiny, cut anywhere 1", 0.3, 1),
 )
+
+
+def test_the_choice_within_memory_has_the_least_device_seconds_also_where_the_host_sets_the_pace() -> None:
+    """Today's software launches kernels from the host: latencies are then longer than what is minimised."""
+    chain, mesh = CHAINS["mlp"](), logical_mesh(Cluster.parse("1x2:h100"), Submesh(1, 2), (1, 2))
+    stage_of, model = slice_stages(chain.layered), CostModel(Cluster.parse("1x2:h100").device, mesh)
+    composer, layers = Composer(chain, stage_of, model), (0, chain.layered.num_layers - 1)
+    problem = build_stage_problem(stage_of(*layers), model)
+    fast, lean = (composer.solve([layers], [Price(INVERSE_B, price, 1)])[0][layers] for price in (0.0, 1e3))
+    assert fast is not None
+    assert lean is not None
+    assert fast.totals.latency_at(INVERSE_B) > 1.2 * fast.totals.device_latency_at(INVERSE_B), "the host is slower"
+    limit = (fast.totals.peak_bytes(1) + lean.totals.peak_bytes(1)) / 2
+    result = fastest_within_memory(composer, layers, counts=(1,), limit=limit, inverse_b=INVERSE_B, gap=1e-4)[1]
+    priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=1)
+    exact = solve_limited(priced, problem.memory_limit(1, limit))
+    assert result.best is not None
+    assert result.bound <= exact.objective * (1 + 1e-9)
+    assert result.best.cost >= exact.objective * (1 - 1e-9)
+    assert result.best.cost == pytest.approx(result.best.totals.device_latency_at(INVERSE_B), rel=1e-12)
+    assert result.best.cost / result.bound == pytest.approx(exact.objective / result.bound, rel=0.2)
+    latency = result.best.totals.latency_at(INVERSE_B)
+    assert result.paced_bound(INVERSE_B) == pytest.approx(latency - result.best.cost + result.bound)
 
 
 @pytest.mark.slow

@@ -113,8 +113,11 @@ class Contraction:
         )
 
 
-def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tuning.LIMITS) -> Contraction | None:
-    """`problem` as a table over `keep`; None where that exceeds `limits`."""
+def contract(
+    problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tuning.LIMITS, *, completing: bool = True
+) -> Contraction | None:
+    """`problem` as a table over `keep`; None where that exceeds `limits`. Where `completing` is false, the tables that
+    `Contraction.complete` reads are not kept but made again there."""
     form, prices = problem.form, len(problem.priced_costs)
     entries = math.prod(form.sizes[v] for v in keep)
     if entries > limits.largest_table or not limits.allow(contraction_order(form, frozenset(keep))):
@@ -123,9 +126,11 @@ def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tun
     stored = None
     if program.stored_entries(prices) <= tuning.BACKTRACKING_ENTRIES:
         memory, table = _run(program, problem, slice(prices))
-        if program.stored_entries(prices) >= tuning.LARGE_ENTRIES:
-            require_memory(program.stored_entries(prices) * memory.itemsize)
-        table, stored = table.copy(), memory[: program.stored_entries(prices)].copy()
+        table = table.copy()
+        if completing:
+            if program.stored_entries(prices) >= tuning.LARGE_ENTRIES:
+                require_memory(program.stored_entries(prices) * memory.itemsize)
+            stored = memory[: program.stored_entries(prices)].copy()
     else:
         table = np.concatenate([_run(program, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
     return Contraction(table=table.reshape(-1, entries), keep=keep, _problem=problem, _program=program, _memory=stored)
