@@ -14,6 +14,9 @@ from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE, Control, I
 from alpa_explore_widgets.elements.fields import PageBridge
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 
+PLAY_MILLISECONDS = 1000
+"""Between two steps: time to read the sentence above the figure."""
+
 
 class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """The controls above, the figure below; a state that cannot exist is a sentence in its place."""
@@ -24,7 +27,14 @@ class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.figure = PlotlyFigure(waiting="")
         self.problem = W.Label(layout=W.Layout(display="none"))
         self.fields = [_field(control) for control in figure.controls]
-        row = W.Box(self.fields, layout=W.Layout(flex_flow="row wrap"))
+        self.players = {c.name: _player(f) for c, f in zip(figure.controls, self.fields, strict=True) if c.plays}
+        parts = [
+            widget
+            for control, field in zip(figure.controls, self.fields, strict=True)
+            for widget in (field, self.players.get(control.name))
+            if widget is not None
+        ]
+        row = W.Box(parts, layout=W.Layout(flex_flow="row wrap"))
         super().__init__([self.bridge, row, self.problem, self.figure])
         for field in self.fields:
             field.observe(self._draw, "value")
@@ -54,9 +64,17 @@ def sliders(figure: InteractiveFigure) -> SliderFigure:
 
 
 def _field(control: Control) -> Any:
-    options = [(f"{value:,}" if isinstance(value, int) else str(value), value) for value in control.values]
+    options = list(zip(control.shown, control.values, strict=True))
     common = {"options": options, "value": control.start, "description": control.label}
     style = {"description_width": "initial"}
     if isinstance(control.start, str):
         return W.Dropdown(**common, style=style)
     return W.SelectionSlider(**common, style=style, continuous_update=True, layout=W.Layout(width="340px"))
+
+
+def _player(slider: Any) -> Any:
+    """Buttons that move the slider step by step to its end."""
+    last = len(slider.options) - 1
+    play = W.Play(min=0, max=last, value=slider.index, interval=PLAY_MILLISECONDS, show_repeat=False)
+    W.link((play, "value"), (slider, "index"))
+    return play
