@@ -30,6 +30,8 @@
     made.layout.template = structuredClone(templates[name]);
     made.layout.paper_bgcolor = made.layout.plot_bgcolor = ground[name];
     made.layout.font = { ...made.layout.font, color: ink[name] };
+    // plotly draws the active button on a light ground, where light text cannot be read.
+    if (name === "dark") for (const menu of made.layout.updatemenus ?? []) menu.showactive = false;
     (made.layout.sliders ?? []).forEach((slider, place) => {
       if (active[place] !== undefined) slider.active = active[place];
     });
