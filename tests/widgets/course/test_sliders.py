@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import ipywidgets
 import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.course import sliders
+from alpa_explore_widgets.course.sliders import Player
 
 from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE, Control, InteractiveFigure
 from alpa_explore.figures.course.training.schedules import schedule_player
@@ -44,10 +46,20 @@ def test_a_player_moves_its_slider_and_follows_it_and_texts_stand_for_values() -
         label="Steps",
     )
     shown = sliders(figure)
-    (slider,), play = shown.fields, shown.players["step"]
-    assert (slider.label, play.value, play.max) == ("b", 1, 2)
-    play.value = 2
+    (slider,), player = shown.fields, shown.players["step"]
+    assert (slider.label, player.clock.value, player.clock.max) == ("b", 1, 2)
+    player.clock.value = 2
     assert json.loads(shown.figure.figure_json)["layout"]["title"]["text"] == "step 2.5"
     slider.value = 0.5
-    assert play.value == 0
-    assert play in shown.children[1].children
+    assert player.clock.value == 0
+    assert player in shown.children[1].children
+
+
+def test_the_button_of_a_player_starts_its_clock_and_stops_it() -> None:
+    player = Player(ipywidgets.SelectionSlider(options=["a", "b", "c"]))
+    assert player.button.description == "▶ Play"
+    player.button.click()
+    assert player.clock.playing
+    assert player.button.description == "❚❚ Pause"
+    player.clock.playing = False  # as the page does at the end
+    assert player.button.description == "▶ Play"

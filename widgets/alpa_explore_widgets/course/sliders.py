@@ -16,6 +16,7 @@ from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 
 PLAY_MILLISECONDS = 1000
 """Between two steps: time to read the sentence above the figure."""
+_PLAY, _PAUSE = "▶ Play", "❚❚ Pause"
 
 
 class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -27,7 +28,7 @@ class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.figure = PlotlyFigure(waiting="")
         self.problem = W.Label(layout=W.Layout(display="none"))
         self.fields = [_field(control) for control in figure.controls]
-        self.players = {c.name: _player(f) for c, f in zip(figure.controls, self.fields, strict=True) if c.plays}
+        self.players = {c.name: Player(f) for c, f in zip(figure.controls, self.fields, strict=True) if c.plays}
         parts = [
             widget
             for control, field in zip(figure.controls, self.fields, strict=True)
@@ -72,9 +73,24 @@ def _field(control: Control) -> Any:
     return W.SelectionSlider(**common, style=style, continuous_update=True, layout=W.Layout(width="340px"))
 
 
-def _player(slider: Any) -> Any:
-    """Buttons that move the slider step by step to its end."""
-    last = len(slider.options) - 1
-    play = W.Play(min=0, max=last, value=slider.index, interval=PLAY_MILLISECONDS, show_repeat=False)
-    W.link((play, "value"), (slider, "index"))
-    return play
+class Player(W.HBox):  # type: ignore[misc]  # ipywidgets has no types
+    """A button that moves a slider step by step to its end; from its end, it begins again.
+
+    The clock is that of ipywidgets' Play in the page. It is hidden, as its buttons are pictures without a name.
+    """
+
+    def __init__(self, slider: Any) -> None:
+        last = len(slider.options) - 1
+        hidden = W.Layout(display="none")
+        self.clock = W.Play(min=0, max=last, value=slider.index, interval=PLAY_MILLISECONDS, layout=hidden)
+        self.button = W.Button(description=_PLAY, layout=W.Layout(width="96px"))
+        super().__init__([self.button, self.clock])
+        W.link((self.clock, "value"), (slider, "index"))
+        self.button.on_click(self._pressed)
+        self.clock.observe(self._name, "playing")
+
+    def _pressed(self, _button: W.Button) -> None:
+        self.clock.playing = not self.clock.playing
+
+    def _name(self, change: dict[str, Any]) -> None:
+        self.button.description = _PAUSE if change["new"] else _PLAY
