@@ -85,7 +85,7 @@ def test_a_quiz_is_graded_in_the_page(page: GuardedPage) -> None:
         return verdict.inner_text()
 
     assert "Right" in (right := answer(f"{truth:.6g}"))
-    assert "n − 1" in right
+    assert "p − 1" in right
     assert "Right" in answer(f"{truth:.6f}".replace(".", ",")), "with a decimal comma"
     wrong = answer(f"{mistake.answer:.6g}")
     assert "Not yet" in wrong
