@@ -12,6 +12,7 @@ from alpa_explore.course.grading import mistakes_of, truth_of
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site.build import build_site
 from alpa_explore.course.students import EVERYBODY
+from alpa_explore.figures import tuning
 from tests.browser.conftest import guarded
 from tests.browser.harness.page import GuardedPage
 from tests.course.example_lesson import CELLS, write
@@ -137,6 +138,10 @@ def test_a_narrow_screen_scrolls_in_one_direction(page: GuardedPage) -> None:
     page.figure()
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.page.locator("nav details").get_attribute("open") is None
+    page.page.goto(page.page.url.replace("03_example", "05_table"))
+    plot = page.figure()
+    assert plot.evaluate("(plot) => plot.clientWidth") == tuning.LABELLED_PIXELS, "wide enough for its numbers"
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls in its place"
 
 
 def test_a_table_is_filled_for_the_t_max_of_a_slider_and_played(page: GuardedPage) -> None:

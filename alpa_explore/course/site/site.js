@@ -66,6 +66,9 @@
     const drawn = Boolean(place._fullLayout);
     const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
     const figure = themed(figures[Number(place.dataset.figure)], active);
+    // A figure with many labels scrolls on a page that is too narrow for it.
+    const least = figure.layout.meta?.least_width;
+    place.style.minWidth = least ? `${least}px` : "";
     fitTitle(figure.layout, place);
     if (drawn && place.dataset.drawn === theme()) {
       // Another state of the figure on screen.

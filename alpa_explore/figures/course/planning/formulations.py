@@ -9,6 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.course.states import State, menu_figure
 from alpa_explore.figures.style import OKABE_ITO, hatching, ink
 from alpa_explore.intra_op.formulations.comparison import Comparison
@@ -68,6 +69,7 @@ def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "lig
         barmode="group",
         bargap=0.25,
         showlegend=False,
+        meta={"least_width": tuning.LABELLED_PIXELS},
         yaxis={"autorange": "reversed", "showgrid": False},
         margin={"l": 96},
         **axes,

@@ -144,6 +144,7 @@ def _figure(problem: _Problem, number: int, step: int, best: bool, theme: str) -
         theme=theme,
         height=640,
         showlegend=False,
+        meta={"least_width": tuning.LABELLED_PIXELS},
         barmode="overlay",
         xaxis={"anchor": "y", "title": {"text": "t_max (ms)", "standoff": 4}, "range": [low, 1.04e3 * finite[-1]]},
         yaxis={
