@@ -50,7 +50,7 @@
     return lines.join("<br>");
   };
   const fitTitle = (layout, place) => {
-    const letters = Math.max(20, Math.floor((place.clientWidth - 24) / 8));
+    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / 8));
     const text = layout.title?.text;
     if (!text) return;
     const fitting = wrapped(text, letters);

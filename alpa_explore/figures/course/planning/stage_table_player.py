@@ -337,6 +337,7 @@ def _panel(
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
+        "constraintext": "none",
         "insidetextfont": {"size": 18, "color": ink(theme)},
         "hovertext": [text for *_, text in left],
         "hovertemplate": HOVER_TEXT,
