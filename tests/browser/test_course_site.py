@@ -12,6 +12,7 @@ from alpa_explore.course.grading import mistakes_of, truth_of
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site.build import build_site
 from alpa_explore.course.students import EVERYBODY
+from alpa_explore.figures import tuning
 from tests.browser.conftest import guarded
 from tests.browser.harness.page import GuardedPage
 from tests.course.example_lesson import CELLS, write
@@ -23,13 +24,24 @@ from alpa_explore_widgets import explore
 
 explore("mlp-tiny", cluster="1x2:a100", num_microbatches=4, num_layers=2)"""
 
+TABLE = """\
+import numpy as np
+from alpa_explore_widgets.course import sliders
+
+from alpa_explore.figures.course.planning.stage_table_player import stage_table_player
+
+latency = np.full((2, 3, 2, 2), np.inf)
+latency[0, 1, 0], latency[1, 2, 0], latency[0, 2, 1] = 0.04, 0.05, 0.06
+sliders(stage_table_player(latency, [1, 2], 2, 8, ["1×1", "1×2"]))"""
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two lessons, run and written once."""
+    """Three lessons, run and written once."""
     folder = tmp_path_factory.mktemp("notebooks")
     write(folder / "03_example.ipynb", CELLS)
     write(folder / "04_explorer.ipynb", [("markdown", "# 04 · An explorer"), ("code", EXPLORER)])
+    write(folder / "05_table.ipynb", [("markdown", "# 05 · A table"), ("code", TABLE)])
     write(folder / "index.ipynb", [("markdown", "# Index\n\n[The ring](03_example.ipynb)")])
     return build_site(folder, tmp_path_factory.mktemp("out") / "site")
 
@@ -74,7 +86,7 @@ def test_a_quiz_is_graded_in_the_page(page: GuardedPage) -> None:
         return verdict.inner_text()
 
     assert "Right" in (right := answer(f"{truth:.6g}"))
-    assert "n − 1" in right
+    assert "p − 1" in right
     assert "Right" in answer(f"{truth:.6f}".replace(".", ",")), "with a decimal comma"
     wrong = answer(f"{mistake.answer:.6g}")
     assert "Not yet" in wrong
@@ -126,3 +138,34 @@ def test_a_narrow_screen_scrolls_in_one_direction(page: GuardedPage) -> None:
     page.figure()
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.page.locator("nav details").get_attribute("open") is None
+    page.page.goto(page.page.url.replace("03_example", "05_table"))
+    plot = page.figure()
+    assert plot.evaluate("(plot) => plot.clientWidth") == tuning.LABELLED_PIXELS, "wide enough for its numbers"
+    assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls in its place"
+
+
+def test_a_table_is_filled_for_the_t_max_of_a_slider_and_played(page: GuardedPage) -> None:
+    page.page.get_by_role("link", name="05 · A table").first.click()
+    page.page.locator("html[data-ready]").wait_for()
+    plot = page.figure()
+
+    def title() -> str:
+        return str(plot.evaluate("(plot) => plot.layout.title.text")).replace("<br>", " ")
+
+    # By hand: one stage 60 + 7 · 60 ms, two stages 40 + 50 + 7 · 50 ms.
+    assert title() == "t_max 50 ms: Σt 90 ms + 7 × 50 ms = 440 ms in 2 stages, the least of all."
+    t_max, step = page.page.get_by_role("slider", name="t_max"), page.page.get_by_role("slider", name="Cells filled")
+    t_max.press("End")
+    page.wait_until(lambda: "= 480 ms in 1 stage" in title(), "T of the largest t_max")
+    assert t_max.get_attribute("aria-valuetext") == "60 ms"
+    step.press("Home")
+    page.wait_until(lambda: "all cells are empty" in title(), "the empty table")
+    page.page.get_by_role("button", name="Play").click()
+    page.wait_until(lambda: "F(1, 1, 1) = 50 ms: layer 1 on 1×1" in title(), "the first cell")
+    page.page.get_by_role("button", name="Theme").click()
+    page.page.locator('.figure[data-drawn="dark"]').wait_for()
+    page.wait_until(lambda: "in 1 stage" in title(), "the table is played to its end")
+    assert step.get_attribute("aria-valuetext") == "all: T"
+    t_max.press("Home")
+    page.wait_until(lambda: "no partition" in title(), "T of the least t_max")
+    page.page.get_by_role("button", name="Play").wait_for()

@@ -15,6 +15,20 @@ from alpa_explore_widgets.course import Workbench
 mlp = MLP(cluster="1x4:a100", tokens=8192, num_microbatches=16)
 bench = Workbench(mlp.problem, mlp.names, seconds=True)
 bench"""
+TRIANGLE = """\
+import numpy as np
+
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore_widgets.course import Workbench
+
+problem = ShardingProblem(
+    name="triangle",
+    node_costs=(np.zeros(2),) * 3,
+    edges=((0, 1), (1, 2), (0, 2)),
+    edge_costs=(np.eye(2),) * 3,
+)
+bench = Workbench(problem)
+bench"""
 # A click on a box: pixels depend on fonts, so the event that plotly would send is emitted instead.
 CLICK = """(plot, key) => {
   const data = plot.data.find((t) => t.customdata?.includes(key));
@@ -54,3 +68,22 @@ def test_strategies_are_chosen_and_methods_compared(lab: LabPage) -> None:
     assert float(lab.ask("bench.cost")) == pytest.approx(
         float(lab.ask("min(mlp.problem.evaluate((i, j)) for i in range(3) for j in range(3))"))
     )
+
+
+def test_lists_are_blank_while_strategies_are_chosen_in_part(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("triangle.ipynb", TRIANGLE))
+    lab.run_all()
+    plot = lab.figure()
+    lists = [lab.page.get_by_role("combobox", name=f"node {v}") for v in range(3)]
+
+    def chosen() -> list[int]:
+        return [node.evaluate("(list) => list.selectedIndex") for node in lists]
+
+    assert -1 not in chosen()
+    lab.page.get_by_role("button", name="LP relaxation").press("Enter")
+    lab.wait_until(lambda: "in part" in plot.evaluate("(plot) => plot.layout.title.text"), "the relaxation is drawn")
+    lab.wait_until(lambda: chosen() == [-1, -1, -1], "no strategy is chosen whole")
+    lists[0].focus()
+    lists[0].select_option("1")
+    lab.wait_until(lambda: -1 not in chosen(), "the choice is whole again")
+    assert lab.ask("bench.choices[0]") == "1"

@@ -31,7 +31,7 @@ def test_a_right_answer_is_explained_and_counts() -> None:
     assert points("03") == 0
     card = exercise("3.1", truth_of(RING, "s1"))
     assert card.look == "right"
-    assert "n − 1" in card.text
+    assert "p − 1" in card.text
     assert points("03") == RING.points
     assert f"{RING.points} of " in points("03")._repr_html_()
     assert "There is no lesson '99'" in str(points("99"))

@@ -11,6 +11,8 @@
   let chosen = null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
+  const PLAY_MS = 1000; // between two steps: time to read the sentence above the figure
+
   // --- Figures: drawn when they come near the screen, and again in another theme.
   const recoloured = (value) => {
     if (typeof value === "string") return pairs[value] ?? value;
@@ -28,6 +30,8 @@
     made.layout.template = structuredClone(templates[name]);
     made.layout.paper_bgcolor = made.layout.plot_bgcolor = ground[name];
     made.layout.font = { ...made.layout.font, color: ink[name] };
+    // plotly draws the active button on a light ground, where light text cannot be read.
+    if (name === "dark") for (const menu of made.layout.updatemenus ?? []) menu.showactive = false;
     (made.layout.sliders ?? []).forEach((slider, place) => {
       if (active[place] !== undefined) slider.active = active[place];
     });
@@ -46,7 +50,7 @@
     return lines.join("<br>");
   };
   const fitTitle = (layout, place) => {
-    const letters = Math.max(20, Math.floor((place.clientWidth - 24) / 8));
+    const letters = Math.max(20, Math.floor((place.parentElement.clientWidth - 24) / 8));
     const text = layout.title?.text;
     if (!text) return;
     const fitting = wrapped(text, letters);
@@ -62,7 +66,15 @@
     const drawn = Boolean(place._fullLayout);
     const active = (place.layout?.sliders ?? []).map((slider) => slider.active);
     const figure = themed(figures[Number(place.dataset.figure)], active);
+    // A figure with many labels scrolls on a page that is too narrow for it.
+    const least = figure.layout.meta?.least_width;
+    place.style.minWidth = least ? `${least}px` : "";
     fitTitle(figure.layout, place);
+    if (drawn && place.dataset.drawn === theme()) {
+      // Another state of the figure on screen.
+      await Plotly.react(place, { ...figure, config });
+      return;
+    }
     if (drawn) Plotly.purge(place);
     await Plotly.newPlot(place, { ...figure, config });
     // What a slider had shown before the theme changed.
@@ -85,6 +97,32 @@
     },
     { rootMargin: "600px" },
   );
+  // A button that moves the slider before it step by step to its end; from its end, it begins again.
+  const playing = (button) => {
+    const slider = button.previousElementSibling.querySelector("input");
+    let timer = 0;
+    const move = (value) => {
+      slider.value = value;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    const stop = () => {
+      clearInterval(timer);
+      timer = 0;
+      button.textContent = "▶ Play";
+      button.setAttribute("aria-pressed", "false");
+    };
+    button.addEventListener("click", () => {
+      if (timer) return stop();
+      const last = Number(slider.max);
+      if (Number(slider.value) === last) move(0);
+      button.textContent = "❚❚ Pause";
+      button.setAttribute("aria-pressed", "true");
+      timer = setInterval(() => {
+        move(Number(slider.value) + 1);
+        if (Number(slider.value) === last) stop();
+      }, PLAY_MS);
+    });
+  };
   // Controls beside a figure choose one of its states; one that cannot exist is a sentence above the last that could.
   for (const interactive of document.querySelectorAll("figure.interactive")) {
     const states = JSON.parse(interactive.dataset.states);
@@ -104,6 +142,7 @@
       place.style.height = `${figures[state].layout.height ?? 450}px`;
       enqueue(place);
     });
+    for (const button of interactive.querySelectorAll("button.play")) playing(button);
   }
   const applyTheme = () => {
     root.dataset.theme = theme();

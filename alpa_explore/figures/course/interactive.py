@@ -37,6 +37,15 @@ class Control:
     values: tuple[Value, ...]
     start: Value
     """The value that is chosen first."""
+    texts: tuple[str, ...] = ()
+    """What a reader sees of each value; none: the value itself."""
+    plays: bool = False
+    """A Play button moves the slider through its values."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The text of each value."""
+        return self.texts or tuple(f"{v:,}" if isinstance(v, int) else str(v) for v in self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +93,19 @@ class InteractiveFigure:
             yield indices, self.state(dict(zip(names, values, strict=True)))
 
     def document(self) -> dict[str, Any]:
-        """All states as JSON values: {label, controls: [{label, values, start}], states: {'0,2': figure or reason}}.
+        """All states as JSON values: {label, controls: [{label, values, …}], states: {'0,2': figure or reason}}.
 
         The layout that most states share would be repeated in each: `template` is kept once, beside them.
         """
         controls = [
-            {"label": c.label, "values": list(c.values), "start": c.values.index(c.start)} for c in self.controls
+            {
+                "label": c.label,
+                "values": list(c.values),
+                "texts": list(c.shown),
+                "plays": c.plays,
+                "start": c.values.index(c.start),
+            }
+            for c in self.controls
         ]
         states: dict[str, Any] = {}
         template: Any = None

@@ -17,6 +17,8 @@ SLIDER_PIXELS = 92
 """Height of a slider with the labels of its steps, below the axis."""
 TITLE_PIXELS = 86
 """Height of the title: two lines in every state, so that the plot does not move with the slider."""
+BUTTONS_BELOW = 44
+"""Pixels between a plot without titles of axes and the buttons below it."""
 _TITLE_CHARACTERS = 96
 """Width at which a title is wrapped: that of the output of a notebook."""
 
@@ -59,11 +61,19 @@ def slider_figure(
 
 
 def menu_figure(
-    states: Sequence[State], *, start: int = 0, theme: str = "light", height: int = 460, **layout: Any
+    states: Sequence[State],
+    *,
+    start: int = 0,
+    theme: str = "light",
+    height: int = 460,
+    buttons_below: int = BUTTONS_BELOW,
+    **layout: Any,
 ) -> go.Figure:
-    """All states in one figure, of which a row of buttons shows one."""
+    """All states in one figure, of which a row of buttons shows one, `buttons_below` pixels below the plot."""
     steps = [_step(states, number) for number in range(len(states))]
-    return _menus(states, [_menu(steps, theme, active=start)], start, theme, height, **layout)
+    menu = _menu(steps, theme, active=start, pad={"t": buttons_below})
+    margin = {"b": 56 + buttons_below} | layout.pop("margin", {})
+    return _menus(states, [menu], start, theme, height, margin=margin, **layout)
 
 
 def choice_figure(
@@ -126,7 +136,7 @@ def _figure(states: Sequence[State], start: int, theme: str, height: int, **layo
 def _menus(
     states: Sequence[State], menus: list[dict[str, Any]], start: int, theme: str, height: int, **layout: Any
 ) -> go.Figure:
-    margin = {"b": 56 + 48} | layout.pop("margin", {})
+    margin = {"b": 56 + BUTTONS_BELOW} | layout.pop("margin", {})
     return _figure(states, start, theme, height, updatemenus=menus, margin=margin, **layout)
 
 
@@ -141,7 +151,7 @@ def _menu(buttons: Sequence[dict[str, Any]], theme: str, **looks: Any) -> dict[s
         "xanchor": "left",
         "y": 0,
         "yanchor": "top",
-        "pad": {"t": 44},
+        "pad": {"t": BUTTONS_BELOW},
         "bgcolor": empty(theme),
         "bordercolor": faint(theme),
         "font": {"color": ink(theme), "size": 12},

@@ -43,7 +43,8 @@ def test_every_combination_of_values_is_a_state() -> None:
 
 def test_the_document_is_json_with_one_template_and_the_reasons() -> None:
     document = json.loads(json.dumps(FIGURE.document()))
-    assert document["controls"][0] == {"label": "Height", "values": [1, 2, 3], "start": 1}
+    height = {"label": "Height", "values": [1, 2, 3], "texts": ["1", "2", "3"], "plays": False, "start": 1}
+    assert document["controls"][0] == height
     assert document["template"]
     assert document["states"]["2,0"] == "Too high: 3. Choose 2."
     assert "template" not in document["states"]["0,0"]["layout"]

@@ -7,18 +7,25 @@ from itertools import product
 import numpy as np
 import pytest
 
-from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore import units
+from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
+from alpa_explore.figures import tuning
+from alpa_explore.figures.course.interactive import InteractiveFigure
 from alpa_explore.figures.course.planning.clustering import clustering_figure, clustering_table, run_bytes
 from alpa_explore.figures.course.planning.elimination import elimination_figure, elimination_steps, width
+from alpa_explore.figures.course.planning.formulations import formulations_figure
 from alpa_explore.figures.course.planning.meshes import axis_groups, meshes_figure
-from alpa_explore.figures.course.planning.stage_table import candidates, fill_figure, stage_table, stage_table_figure
+from alpa_explore.figures.course.planning.stage_table import candidates, cells_to_fill, stage_table
+from alpa_explore.figures.course.planning.stage_table_player import stage_table_player
 from alpa_explore.figures.course.planning.step import family, step_figure
 from alpa_explore.figures.course.planning.ways import DEVICES, WAYS, ways_figure
 from alpa_explore.figures.course.planning.workbench import greedy, workbench_figure, workbench_menu_figure
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
 from alpa_explore.intra_op.ilp.enumerated_ilp import relax
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.layering import cluster_operators, crossings_of
 from alpa_explore.layering.reference import cost as defined_cost
@@ -185,6 +192,62 @@ def test_a_table_has_an_entry_for_each_combination_of_the_neighbours() -> None:
     assert len(figure.layout.sliders[0].steps) == 3
 
 
+# Formulations.
+
+
+def comparison(*rows: tuple[str, int, float, float | None]) -> Comparison:
+    """Rows of (solver, variables, seconds of its plan, those before the repair); the optimum is 2 s."""
+    return Comparison(
+        mesh=LogicalMesh((2, 4), (1.0, 1.0), (0.0, 0.0)),
+        first=0,
+        last=0,
+        nodes=10,
+        edges=12,
+        strategies=90,
+        most_strategies=12,
+        pairs=1000,
+        optimum_seconds=2.0,
+        proven=True,
+        rows=tuple(
+            SolverRow(
+                solver=solver,
+                variables=variables,
+                constraints=variables // 2,
+                build_seconds=0.1,
+                solve_seconds=0.2,
+                repair_seconds=0.0,
+                objective_seconds=objective,
+                objective_before_seconds=before,
+                impossible_nodes=int(before is None),
+                differing_nodes=0,
+                batch_share_before=1.0,
+                batch_share=1.0,
+                status=Status.OPTIMAL,
+            )
+            for solver, variables, objective, before in rows
+        ),
+        left_out=(),
+    )
+
+
+def test_each_formulation_has_its_size_time_and_gaps_on_axes_that_all_stages_share() -> None:
+    small = comparison(("auto", 0, 2.0, 2.0), ("factor", 200, 2.0, 2.5))
+    large = comparison(("auto", 0, 2.0, 2.0), ("independent", 40_000, 2.2, None))
+    figure = formulations_figure({"small": small, "large": large})
+    variables, constraints, seconds, before, after = figure.data[:5]
+    assert (variables.x[1], constraints.x[1], seconds.x[1]) == (200, 100, pytest.approx(0.3))
+    assert list(before.x) == pytest.approx([0, 25])
+    assert list(after.x) == [0, 0]
+    assert [trace.text[0] for trace in (variables, seconds)] == ["no ILP", "300 ms"]
+    assert figure.data[8].text[1] == "illegal"
+    low, high = figure.layout.xaxis.range
+    assert 10**low <= variables.x[0] < 200
+    assert 10**high > 40_000
+    titles = [button.args[1]["title.text"] for button in figure.layout.updatemenus[0].buttons]
+    assert "every formulation reaches the optimum" in titles[0].replace("<br>", " ")
+    assert "independent misses the optimum by 10 %" in titles[1].replace("<br>", " ")
+
+
 # The table of Eq. 3.
 
 DEVICES_OF = (1, 2, 4)
@@ -220,21 +283,92 @@ def test_a_stage_that_does_not_fit_at_its_place_is_not_taken(latency: np.ndarray
     assert table.steps[2, 0, 4] != (2, 1)
 
 
+SHAPES = ["1×1", "1×2", "1×4"]
+
+
+def title(player: InteractiveFigure, theme: str = "light", **values: float) -> str:
+    figure = player.state(player.start | values, theme=theme)
+    assert not isinstance(figure, str)
+    return figure.layout.title.text.replace("<br>", " ")
+
+
+@pytest.mark.parametrize("t_max", [0.5e-3, 2e-3, 3e-3, 4e-3, 5e-3, 10e-3])
+def test_each_cell_to_fill_is_the_least_over_its_first_stages_and_no_other_cell_is_read(
+    latency: np.ndarray, t_max: float
+) -> None:
+    table = stage_table(latency, DEVICES_OF, 4, t_max)
+    cells = cells_to_fill(4, 4, DEVICES_OF, 4)
+    known = {(0, 4, 0): 0.0}
+    for (s, k, d), tried in cells.items():
+        sums = [
+            latency[k, stage.end, stage.shape, s - 1] + known[stage.rest]
+            for stage in tried
+            if latency[k, stage.end, stage.shape, s - 1] <= t_max
+        ]
+        known[s, k, d] = min(sums, default=np.inf)
+        assert known[s, k, d] == table.values[s, k, d]
+
+
+def test_every_partition_on_all_devices_goes_through_cells_to_fill_only(latency: np.ndarray) -> None:
+    cells = cells_to_fill(4, 4, DEVICES_OF, 4)
+    for table in (stage_table(latency, DEVICES_OF, 4, t) for t in candidates(latency)):
+        for s in range(1, 5):
+            assert set(table.way(s, DEVICES_OF)) <= set(cells)
+    assert (1, 0, 1) not in cells, "three devices would have no layer"
+    assert (1, 1, 3) not in cells, "no submesh has three devices"
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 64])
+def test_the_slider_of_t_max_has_the_optimum_of_the_planner_and_every_other_table(
+    latency: np.ndarray, count: int
+) -> None:
+    player = stage_table_player(latency, DEVICES_OF, 4, count, SHAPES)
+    best = pipeline_dp(latency, DEVICES_OF, 4, count)
+    assert player.start["t_max"] == best.t_max_seconds
+    ends = [title(player, t_max=t) for t in player.controls[0].values]
+    assert "no partition" in ends[0]
+    assert sum("the least of all" in end for end in ends) == 1
+    assert f"= {units.seconds(best.total_seconds)} in {len(best.stages)} stage" in title(player)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_slider_of_t_max_starts_at_the_optimum(latency: np.ndarray, theme: str) -> None:
-    figure = stage_table_figure(latency, DEVICES_OF, 4, 8, ["1×1", "1×2", "1×4"], theme)
-    assert "the least of all" in figure.layout.title.text
-    titles = [step.args[1]["title.text"] for step in figure.layout.sliders[0].steps]
-    assert "no partition" in titles[0]
-    assert sum("the least of all" in title for title in titles) == 1
+def test_each_step_fills_one_more_cell_beside_those_it_reads(latency: np.ndarray, theme: str) -> None:
+    player = stage_table_player(latency, DEVICES_OF, 4, 8, SHAPES)
+    cells = cells_to_fill(4, 4, DEVICES_OF, 4)
+    for t_max in player.controls[0].values[:3]:
+        table = stage_table(latency, DEVICES_OF, 4, t_max)
+        for step in range(len(cells) + 1):
+            figure = player.state({"t_max": t_max, "step": step}, theme=theme)
+            heat = [trace for trace in figure.data if trace.type == "heatmap"]
+            numbers = {
+                (panel + 1, k, d + 1): value
+                for panel, trace in enumerate(heat)
+                for (k, d), value in np.ndenumerate(np.array(trace.z, dtype=float))
+                if not np.isnan(value)
+            }
+            finite = {c: round(1e3 * table.values[c], 4) for c in list(cells)[:step] if np.isfinite(table.values[c])}
+            assert numbers == finite
+            infinite = [text for trace in figure.data if trace.type == "bar" for text in trace.text or () if text]
+            assert len(infinite) == step - len(finite), "the others are hatched"
+    assert len(player.controls[1].values) == len(cells) + 2, "the empty table, the cells, T"
 
 
-def test_the_cells_are_filled_one_by_one_each_from_one_that_is_there(latency: np.ndarray) -> None:
-    t_max = pipeline_dp(latency, DEVICES_OF, 4, 8).t_max_seconds
-    figure = fill_figure(latency, DEVICES_OF, 4, t_max, ["1×1", "1×2", "1×4"])
-    filled = [
-        sum(value is not None for trace in frame.data if trace.type == "heatmap" for row in trace.z for value in row)
-        for frame in figure.frames
-    ]
-    assert filled == list(range(len(figure.frames)))
-    assert len(figure.frames) == 1 + len(stage_table(latency, DEVICES_OF, 4, t_max).steps)
+def test_the_title_says_where_a_number_comes_from_or_why_there_is_none(latency: np.ndarray) -> None:
+    step = {cell: number for number, cell in enumerate(cells_to_fill(4, 4, DEVICES_OF, 4), start=1)}
+    player = stage_table_player(latency, DEVICES_OF, 4, 8, SHAPES)
+    low, *_, high = player.controls[0].values
+    assert "F(0, 4, 0) = 0" in title(player, step=0)
+    assert "F(1, 3, 1) = 1 ms: layer 3 on 1×1, 1 ms, + F(0, 4, 0) = 0." in title(player, t_max=high, step=step[1, 3, 1])
+    assert "more than t_max" in title(player, t_max=low, step=step[1, 0, 4])
+    latency[2, 4, 0, 0] = np.inf
+    tight = stage_table_player(latency, DEVICES_OF, 4, 8, SHAPES)
+    assert "does not fit in memory" in title(tight, t_max=tight.controls[0].values[-1], step=step[1, 2, 1])
+
+
+def test_few_t_max_are_left_where_a_page_would_be_too_large(
+    latency: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "COURSE_STATES", 64)
+    player = stage_table_player(latency, DEVICES_OF, 4, 8, SHAPES)
+    assert player.start["t_max"] in player.controls[0].values
+    assert "no partition" in title(player, t_max=player.controls[0].values[0])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import ipywidgets
+import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.course import sliders
+from alpa_explore_widgets.course.sliders import Player
 
-from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE
+from alpa_explore.figures.course.interactive import MIME_TYPE, WHOLE, Control, InteractiveFigure
 from alpa_explore.figures.course.training.schedules import schedule_player
 
 
@@ -32,3 +35,31 @@ def test_all_states_are_part_of_the_output_only_while_a_page_is_built(monkeypatc
     monkeypatch.setattr(type(shown.interactive), "document", lambda _: {"states": {}})
     monkeypatch.setenv(WHOLE, "1")
     assert shown._repr_mimebundle_()[MIME_TYPE] == {"states": {}}
+
+
+def test_a_player_moves_its_slider_and_follows_it_and_texts_stand_for_values() -> None:
+    figure = InteractiveFigure(
+        draw=lambda step, *, theme="light": go.Figure(layout={"title": {"text": f"step {step:g}"}}),
+        controls=(
+            Control(name="step", label="Step", values=(0.5, 1.5, 2.5), texts=("a", "b", "c"), start=1.5, plays=True),
+        ),
+        label="Steps",
+    )
+    shown = sliders(figure)
+    (slider,), player = shown.fields, shown.players["step"]
+    assert (slider.label, player.clock.value, player.clock.max) == ("b", 1, 2)
+    player.clock.value = 2
+    assert json.loads(shown.figure.figure_json)["layout"]["title"]["text"] == "step 2.5"
+    slider.value = 0.5
+    assert player.clock.value == 0
+    assert player in shown.children[1].children
+
+
+def test_the_button_of_a_player_starts_its_clock_and_stops_it() -> None:
+    player = Player(ipywidgets.SelectionSlider(options=["a", "b", "c"]))
+    assert player.button.description == "▶ Play"
+    player.button.click()
+    assert player.clock.playing
+    assert player.button.description == "❚❚ Pause"
+    player.clock.playing = False  # as the page does at the end
+    assert player.button.description == "▶ Play"

@@ -53,4 +53,24 @@ def test_the_buttons_show_what_each_method_chooses(bench: Workbench) -> None:
     bench.choose((0, 0))
     relaxation.click()
     assert "ost 2" in title(bench), "two nodes form a tree: the relaxation reaches the optimum"
-    assert bench.choices == (0, 0), "a relaxed choice is shown, and is no choice"
+    assert bench.choices == (1, 1), "a relaxation that divides nothing is a choice"
+    assert [widget.value for widget in bench.lists] == [1, 1]
+
+
+def test_the_lists_are_blank_where_the_relaxation_divides_a_node() -> None:
+    disagree = np.array([[1.0, 0.0], [0.0, 1.0]])
+    triangle = ShardingProblem(
+        name="triangle",
+        node_costs=(np.array([0.0, 0.0]),) * 3 + (np.array([0.0, 1.0]),),
+        edges=((0, 1), (1, 2), (0, 2)),
+        edge_costs=(disagree,) * 3,
+    )
+    bench = Workbench(triangle)
+    bench.choose((0, 1, 0, 1))
+    bench.buttons[1].click()
+    assert "in part" in title(bench)
+    assert [widget.value for widget in bench.lists] == [None, None, None, 0], "as the figure shows"
+    assert bench.choices == (0, 1, 0, 1), "shares are no choice"
+    bench.lists[0].value = 1
+    assert bench.choices == (1, 1, 0, 1)
+    assert [widget.value for widget in bench.lists] == [1, 1, 0, 1], "what the figure shows again"

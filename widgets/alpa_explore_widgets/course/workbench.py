@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ipywidgets
@@ -17,7 +18,8 @@ from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 
 class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """`Workbench(problem)`: a figure whose strategies can be clicked, a list for each node (for the keyboard), and
-    buttons for what three methods choose. `choices` is the choice on screen."""
+    buttons for what three methods choose. `choices` is the choice on screen; while strategies are chosen in part, which
+    only the LP relaxation does, it is the one before, and the lists of their nodes are blank."""
 
     def __init__(self, problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False) -> None:
         self.problem, self.names, self.seconds = problem, names, seconds
@@ -46,13 +48,17 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
     def choose(self, choices: Choices) -> None:
         """Show this choice."""
         self.choices = tuple(choices)
+        self._set_lists(self.choices)
+        self._draw(self.choices)
+
+    def _set_lists(self, strategies: Sequence[int | None]) -> None:
+        """The lists say what the figure shows; None for a node whose strategies are chosen in part."""
         self._setting = True
         try:
-            for widget, k in zip(self.lists, self.choices, strict=True):
+            for widget, k in zip(self.lists, strategies, strict=True):
                 widget.value = k
         finally:
             self._setting = False
-        self._draw(self.choices)
 
     def _draw(self, shown: Choices | Relaxation) -> None:
         self._shown = shown
@@ -71,8 +77,8 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         widget.observe(lambda change: self._listed(v, change["new"]), "value")
         return widget
 
-    def _listed(self, v: int, k: int) -> None:
-        if not self._setting:
+    def _listed(self, v: int, k: int | None) -> None:
+        if not self._setting and k is not None:
             self.choose((*self.choices[:v], k, *self.choices[v + 1 :]))
 
     def _clicked(self, change: dict[str, Any]) -> None:
@@ -89,4 +95,11 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self.choose(solve(self.problem).choices)
 
     def _relax(self) -> None:
-        self._draw(relax(self.problem))
+        relaxed = relax(self.problem)
+        largest = tuple(int(shares.argmax()) for shares in relaxed.node_shares)
+        if relaxed.whole:
+            self.choose(largest)
+            return
+        whole = [float(shares.max()) > 1 - 1e-6 for shares in relaxed.node_shares]
+        self._set_lists([k if alone else None for k, alone in zip(largest, whole, strict=True)])
+        self._draw(relaxed)

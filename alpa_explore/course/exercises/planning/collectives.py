@@ -57,7 +57,7 @@ def _ring(random: Random) -> Ring:
 
 
 def _mistakes(ring: Ring, _truth: float) -> list[Mistake]:
-    n, alpha, beta, size = ring.devices, ring.alpha, ring.beta, ring.bytes
+    p, alpha, beta, n = ring.devices, ring.alpha, ring.beta, ring.bytes
     return [
         Mistake(
             answer=ring.seconds(StepKind.ALL_GATHER),
@@ -65,12 +65,12 @@ def _mistakes(ring: Ring, _truth: float) -> list[Mistake]:
             "messages.",
         ),
         Mistake(
-            answer=2 * (n - 1) * (alpha + size * beta),
-            reason="Each message carries one chunk, 1/n of the tensor, not all of it.",
+            answer=2 * (p - 1) * (alpha + n * beta),
+            reason="Each message carries one chunk, 1/p of the tensor, not all of it.",
         ),
         Mistake(
-            answer=2 * n * (alpha + size / n * beta),
-            reason="A chunk is at home on one device already: it makes n − 1 steps, not n.",
+            answer=2 * p * (alpha + n / p * beta),
+            reason="A chunk is at home on one device already: it makes p − 1 steps, not p.",
         ),
     ]
 
@@ -102,9 +102,9 @@ EXERCISES = (
         kind=lambda _: Number(unit="s"),
         truth=lambda ring: ring.seconds(StepKind.ALL_REDUCE),
         why=lambda ring, truth: (
-            f"The gradient is cut into n = {ring.devices} chunks of {units.bytes_(ring.bytes / ring.devices)}. The "
-            f"reduce-scatter takes n − 1 = {ring.devices - 1} steps, the all-gather as many, and a step sends one "
-            f"chunk:\n\n`2 · (n − 1) · (α + bytes / n · β) = {2 * (ring.devices - 1)} · ({units.seconds(ring.alpha)} + "
+            f"The gradient is cut into p = {ring.devices} chunks of {units.bytes_(ring.bytes / ring.devices)}. The "
+            f"reduce-scatter takes p − 1 = {ring.devices - 1} steps, the all-gather as many, and a step sends one "
+            f"chunk:\n\n`2 · (p − 1) · (α + n / p · β) = {2 * (ring.devices - 1)} · ({units.seconds(ring.alpha)} + "
             f"{units.seconds(ring.bytes / ring.devices * ring.beta)}) = {units.seconds(truth)}`"
         ),
         mistakes=_mistakes,
@@ -112,12 +112,12 @@ EXERCISES = (
             "An all-reduce is two simpler collectives, one after the other. Which?",
             "In each step every device sends one chunk to its neighbour. How large is a chunk, and how many steps are "
             "there?",
-            "A step takes α + bytes / n · β. There are n − 1 steps in each of the two collectives.",
+            "A step takes α + n / p · β, with n bytes and p devices. Each of the two collectives has p − 1 steps.",
         ),
         code=lambda ring: dedent(f"""\
-            n, size = {ring.devices}, {ring.mebibytes} * 2**20
+            p, n = {ring.devices}, {ring.mebibytes} * 2**20
             alpha, beta = {ring.microseconds}e-6, 1 / {ring.gigabytes_per_second}e9
-            answer = 2 * (n - 1) * (alpha + size / n * beta)
+            answer = 2 * (p - 1) * (alpha + n / p * beta)
             """),
         premise="the wait of a message is noticeable: without α the answer is another",
         holds=lambda ring: ring.alpha * 2 * (ring.devices - 1) > 0.001 * ring.seconds(StepKind.ALL_REDUCE),

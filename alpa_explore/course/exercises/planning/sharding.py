@@ -235,9 +235,9 @@ EXERCISES = (
         title="When data parallelism wins",
         draw=lambda random: Block(devices=random.choice((4, 8)), tokens=random.choice((2048, 4096, 8192, 16384))),
         question=lambda block: (
-            f"The MLP of the lesson with {block.tokens:,} tokens on {block.devices} A100. Which is the smallest B with "
-            "which *rows, rows* is optimal?\n\n`MLP(cluster=…, tokens=…, num_microbatches=…).problem` makes the "
-            "problem, and `solve(problem).choices` is (0, 0) for rows, rows."
+            f"The MLP of the lesson with {block.tokens:,} tokens on {block.devices} A100 of one node. Which is the "
+            "smallest B with which *rows, rows* is optimal?\n\n`MLP(cluster=…, tokens=…, num_microbatches=…).problem` "
+            "makes the problem, and `solve(problem).choices` is (0, 0) for rows, rows."
         ),
         kind=lambda _: Number(tolerance=0.0),
         truth=_least_data_parallel,

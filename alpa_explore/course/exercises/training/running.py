@@ -205,7 +205,7 @@ EXERCISES = (
         ],
         hints=lambda _: (
             "In which order are loss, gradients and weights computed?",
-            "Adam's step is m / (√v + ε). What does it do with 2 · gradient?",
+            "Adam's step is m / (√v + ε). What does it do with c · gradient, for a number c?",
         ),
         code=lambda _: f"answer = {_PROOFS[2]!r}",
         premise="one step of Adam hides the factor",

@@ -25,6 +25,8 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 _COLUMNS = 360
 """Columns of the drawn table; more are thinner than a pixel."""
+_LIMIT_ROOM = 1.3
+"""Layers to the left of the middle of the first one: the limit has its name there, beside the bars."""
 
 
 def run_bytes(crossings: Sequence[Crossing], operators: int) -> Ints:
@@ -94,7 +96,12 @@ def clustering_figure(
             "tickvals": powers,
             "ticktext": [units.bytes_(p) for p in powers],
         },
-        xaxis2={"anchor": "y2", "dtick": 1, "title": {"text": "layer", "standoff": 2}},
+        xaxis2={
+            "anchor": "y2",
+            "range": [-_LIMIT_ROOM, num_layers - 0.5],
+            "tickvals": list(range(num_layers)),
+            "title": {"text": "layer", "standoff": 2},
+        },
         yaxis2={"domain": [0.37, 0.56], "title": {"text": "FLOPs / mean"}, "range": [0, 1.25 * (1 + max(deltas))]},
         xaxis3={"anchor": "y3", "range": [-1, len(flops)], "title": {"text": "k, operators so far"}},
         yaxis3={"domain": [0.0, 0.25], "title": {"text": "r"}, "dtick": 1},
@@ -198,7 +205,7 @@ def _flops(layering: Layering | None, flops: Sequence[int], num_layers: int) -> 
 def _limit(num_layers: int, delta: float, theme: str) -> dict[str, Any]:
     return {
         "type": "scatter",
-        "x": [-0.5, num_layers - 0.5],
+        "x": [-_LIMIT_ROOM, num_layers - 0.5],
         "y": [1 + delta] * 2,
         "mode": "lines+text",
         "text": ["1 + delta", ""],

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.course.states import State, menu_figure
 from alpa_explore.figures.style import OKABE_ITO, hatching, ink
 from alpa_explore.intra_op.formulations.comparison import Comparison
 
 _PANELS = (
-    ("variables", "x", "y", (0.0, 0.28), "log"),
-    ("seconds to solve", "x2", "y2", (0.38, 0.63), "log"),
-    ("% above the optimum", "x3", "y3", (0.73, 1.0), "linear"),
+    ("variables; hatched: constraints", "x", (0.0, 0.29)),
+    ("time to solve (s)", "x2", (0.36, 0.63)),
+    ("% above the optimum; hatched: before repair", "x3", (0.70, 0.94)),
 )
+"""Title, axis, and place of each panel. They share the names of the formulations."""
+_ROOM = 0.75
+"""Decades to the right of the longest bar of a logarithmic axis: the values stand there."""
+_BUTTONS_BELOW = 64
+"""Pixels between the plot and its buttons: the numbers and the titles of the axes stand there."""
 
 
 def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "light") -> go.Figure:
     """A button for each stage; three panels: variables (hatched: constraints), seconds, and the gap of the answer
     (hatched: before its repair)."""
+    rows = [row for comparison in comparisons.values() for row in comparison.rows]
+    gaps = [gap for c in comparisons.values() for row in c.rows for gap in (c.gap(row), c.gap_before(row) or 0.0)]
+    ranges = (
+        _decades([size for row in rows for size in (row.variables, row.constraints) if size]),
+        _decades([row.total_seconds for row in rows]),
+        [0.0, 140 * max(*gaps, 1e-3)],
+    )
     states = []
     for name, comparison in comparisons.items():
         worst = max(comparison.rows, key=comparison.gap)
@@ -35,78 +49,96 @@ def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "lig
             f"{name}: Eq. 1 has {comparison.pairs:,} variables for {comparison.nodes} nodes and {comparison.edges} "
             f"edges; {verdict}."
         )
-        states.append(State(label=name, sentence=sentence, traces=_bars(comparison, theme)))
+        states.append(
+            State(label=name, sentence=sentence, traces=_bars(comparison, 1.01 * 10.0 ** ranges[0][0], theme))
+        )
     axes: dict[str, Any] = {}
-    for title, x, y, domain, scale in _PANELS:
-        x_name, y_name = x.replace("x", "xaxis"), y.replace("y", "yaxis")
-        axes[x_name] = {"domain": list(domain), "anchor": y, "tickangle": 30}
-        axes[y_name] = {"anchor": x, "type": scale, "title": {"text": title, "standoff": 4}, "nticks": 6}
-    return menu_figure(states, theme=theme, height=520, barmode="group", bargap=0.3, margin={"b": 150}, **axes)
+    for (title, x, domain), span in zip(_PANELS, ranges, strict=True):
+        scale = {"nticks": 5} if x == "x3" else {"type": "log", "dtick": 1}
+        axes[x.replace("x", "xaxis")] = {
+            "domain": list(domain),
+            "range": span,
+            "title": {"text": title, "standoff": 6, "font": {"size": 12}},
+            **scale,
+        }
+    return menu_figure(
+        states,
+        theme=theme,
+        height=500,
+        buttons_below=_BUTTONS_BELOW,
+        barmode="group",
+        bargap=0.25,
+        showlegend=False,
+        meta={"least_width": tuning.LABELLED_PIXELS},
+        yaxis={"autorange": "reversed", "showgrid": False},
+        margin={"l": 96},
+        **axes,
+    )
 
 
-def _bars(comparison: Comparison, theme: str) -> list[dict[str, Any]]:
+def _decades(values: Sequence[float]) -> list[float]:
+    """The range of a logarithmic axis, from a power of ten."""
+    return [math.floor(math.log10(min(values))), math.log10(max(values)) + _ROOM]
+
+
+def _bars(comparison: Comparison, least: float, theme: str) -> list[dict[str, Any]]:
+    """The bars of a stage; `least` is where the axis of variables begins, where a method without an ILP is named."""
     rows = comparison.rows
-    names = [row.solver for row in rows]
     before = [comparison.gap_before(row) for row in rows]
 
-    def bar(
-        panel: int, name: str, values: list[float | None], texts: list[str], color: str, shape: str
-    ) -> dict[str, Any]:
-        _, x, y, _, _ = _PANELS[panel]
+    def bar(axis: str, name: str, values: list[float], texts: list[str], color: str, shape: str = "") -> dict[str, Any]:
         return {
             "type": "bar",
-            "x": names,
-            "y": values,
+            "orientation": "h",
+            "y": [row.solver for row in rows],
+            "x": values,
             "name": name,
             "text": texts,
             "textposition": "outside",
+            "constraintext": "none",
             "cliponaxis": False,
             "textfont": {"size": 11, "color": ink(theme)},
             "marker": {"color": color, "pattern": hatching(shape)},
-            "hovertemplate": f"%{{x}}: %{{text}} {name}<extra></extra>",
-            "xaxis": x,
-            "yaxis": y,
+            "hovertemplate": f"%{{y}}: %{{text}} {name}<extra></extra>",
+            "xaxis": axis,
         }
 
     return [
         bar(
-            0,
+            "x",
             "variables",
-            [row.variables or None for row in rows],
+            [row.variables or least for row in rows],
             [units.count(row.variables) if row.variables else "no ILP" for row in rows],
             OKABE_ITO[0],
-            "",
         ),
         bar(
-            0,
+            "x",
             "constraints",
-            [row.constraints or None for row in rows],
+            [row.constraints or least for row in rows],
             [units.count(row.constraints) if row.constraints else "" for row in rows],
             OKABE_ITO[4],
             "/",
         ),
         bar(
-            1,
+            "x2",
             "in all",
             [row.total_seconds for row in rows],
             [units.seconds(row.total_seconds) for row in rows],
             OKABE_ITO[2],
-            "",
         ),
         bar(
-            2,
+            "x3",
             "before the repair",
-            [None if gap is None else 100 * gap for gap in before],
+            [0.0 if gap is None else 100 * gap for gap in before],
             ["illegal" if gap is None else units.percent(gap) for gap in before],
             OKABE_ITO[1],
             "/",
         ),
         bar(
-            2,
-            "of the answer",
+            "x3",
+            "above the optimum",
             [100 * comparison.gap(row) for row in rows],
             [units.percent(comparison.gap(row)) for row in rows],
             OKABE_ITO[5],
-            "",
         ),
     ]
