@@ -104,6 +104,15 @@ RECURRENCES = frozenset(
 )
 """A layer and direction of a recurrent network: a product in each step. Of all of them the first input is [samples,
 steps, …] and the second the weight."""
+LINEAR_SCANS: Mapping[str, int] = {
+    "alpa_explore.wkv": 23,
+    "alpa_explore.wkv_backward": 53,
+    "alpa_explore.selective_scan": 7,
+    "alpa_explore.selective_scan_backward": 20,
+}
+"""Linear recurrences of single channels, one kernel that needs no matrix units, and their FLOPs: of `wkv` for each
+sample, step and channel, of `selective_scan` for each number of the state too. An exponential counts as one; the backward
+pass goes through the steps again."""
 _GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 _PRODUCTS = frozenset(
     {
@@ -176,6 +185,8 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
     if name in RECURRENCES:
         return 2 * math.prod(shapes[0][:2]) * math.prod(shapes[1])
+    if name in LINEAR_SCANS:
+        return LINEAR_SCANS[name] * _scanned(name, shapes)
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)
@@ -283,6 +294,14 @@ def _routed_traffic(name: str, inputs: Sequence[Tensor], arguments: Sequence[Arg
     hidden = sum(math.prod(up[1:]) // width for up in ups)
     each_row = hidden + 2 * inner + 2 * width if ROUTED[name].products == 1 else 4 * width + 4 * inner + 2 * hidden
     return math.prod(shapes[ROUTED[name].chosen]) * element * each_row
+
+
+def _scanned(name: str, shapes: Sequence[tuple[int, ...]]) -> int:
+    """Numbers of a state, over all samples, channels and steps."""
+    if name.startswith("alpa_explore.wkv"):
+        return math.prod(shapes[-1])
+    decay = next(i for i, shape in enumerate(shapes) if len(shape) == 2)
+    return math.prod(shapes[0]) * shapes[decay][1]
 
 
 def _convolution_flops(

@@ -11,7 +11,7 @@ order to read them:
     batches        one model at every batch size
     catalogue      captured graphs of catalogue models, kept on disk
     attention, experts, fused   attention; routed experts; RMS norm, the CTC loss, recurrences of LSTM,
-                                GRU and RNN: one operator each, forward and backward
+                                GRU, RNN, RWKV and Mamba: one operator each, forward and backward
     attention_blocks   attention to a block of the keys at a time, merged
     zigzag             tensors in zig-zag order of a sequence
     attention_sinks    logits of heads that join in the softmax of attention and have no value

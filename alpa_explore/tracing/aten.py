@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, Tensor, counts
 from alpa_explore.tracing import attention, attention_blocks, experts, zigzag  # noqa: F401  # register their operators
-from alpa_explore.tracing.fused import ctc, recurrence, rms_norm  # noqa: F401  # likewise
+from alpa_explore.tracing.fused import ctc, recurrence, rms_norm, selective_scan, wkv  # noqa: F401  # likewise
 
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""

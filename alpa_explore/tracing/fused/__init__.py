@@ -3,6 +3,8 @@
     rms_norm   RMS norm
     ctc        the CTC loss
     recurrence the steps of an LSTM, a GRU or a plain RNN
+    wkv        the time mix of RWKV
+    selective_scan   the selective scan of Mamba
 
 They import the graph and torch.
 """

@@ -6,6 +6,7 @@ flex          torch's flex_attention, by attention with a mask, or by products a
 norms         torch's RMS norm, by the operator of `tracing.fused.rms_norm`
 experts       routed experts, by the operator of `tracing.experts`
 recurrence    torch's LSTM, GRU and RNN, by products and the operators of `tracing.fused.recurrence`
+linear_scans  RWKV's time mix and Mamba's selective scan, by the operators of `tracing.fused`
 scan          torch's scan, by a loop over its steps
 ctc           torch's ctc_loss, by the operator of `tracing.fused.ctc`
 bags          torch's embedding_bag, by a lookup and a sum
