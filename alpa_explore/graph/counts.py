@@ -111,8 +111,8 @@ LINEAR_SCANS: Mapping[str, int] = {
     "alpa_explore.selective_scan_backward": 20,
 }
 """Linear recurrences of single channels, one kernel that needs no matrix units, and their FLOPs: of `wkv` for each
-sample, step and channel, of `selective_scan` for each number of the state too. An exponential counts as one; the backward
-pass goes through the steps again."""
+sample, step and channel, of `selective_scan` for each number of the state too. An exponential counts as one; the
+backward pass goes through the steps again."""
 _GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 _PRODUCTS = frozenset(
     {

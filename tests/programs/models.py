@@ -95,6 +95,29 @@ class Recurrent(nn.Module):
         return functional.cross_entropy(self.head(written).flatten(0, 1), targets.transpose(0, 1).flatten())
 
 
+class LinearScans(nn.Module):
+    """A language model of one time mix of RWKV and one selective scan of Mamba."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.mixed = nn.Embedding(32, 8), nn.Linear(8, 16, bias=False)
+        self.decay, self.first = nn.Parameter(torch.randn(8)), nn.Parameter(torch.randn(8))
+        self.read, self.step, self.of_state = nn.Linear(8, 32), nn.Linear(16, 16), nn.Linear(16, 8)
+        self.log, self.skip = nn.Parameter(torch.randn(16, 4)), nn.Parameter(torch.randn(16))
+        self.head = nn.Linear(16, 32)
+
+    def forward(self, tokens, targets):
+        key, value = self.mixed(self.table(tokens)).chunk(2, -1)
+        mixed = torch.ops.alpa_explore.wkv(-torch.exp(self.decay), self.first, key, value)
+        x, z = self.read(mixed).transpose(1, 2).chunk(2, 1)
+        b, c = self.of_state(x.transpose(1, 2)).transpose(1, 2).chunk(2, 1)
+        delta = self.step.weight @ x
+        made, _ = torch.ops.alpa_explore.selective_scan(
+            x, delta, -torch.exp(self.log), b, c, self.skip, z, self.step.bias, True
+        )
+        return functional.cross_entropy(self.head(made.transpose(1, 2)).flatten(0, 1), targets.flatten())
+
+
 class ThreeTimes(nn.Module):
     """One weight in three layers."""
 
@@ -217,6 +240,10 @@ OWN = {
         )
         for kind in (nn.LSTM, nn.GRU, nn.RNN)
     },
+    "linear-scans": lambda samples: (
+        LinearScans(),
+        (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6))),
+    ),
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
     "tied-embedding": lambda samples: (
         TiedEmbedding(),

@@ -37,8 +37,8 @@ def selective_scan(operator: Operator, inputs: tuple[Tensor, ...], outputs: tupl
 
 
 def selective_scan_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(gradient, that of the last state?, then as in the forward pass) -> the gradients of what is given: those of b and
-    c are sums over channels, those of a, d and bias over samples."""
+    """(gradient, that of the last state?, then as in the forward pass) -> the gradients of what is given: those of b
+    and c are sums over channels, those of a, d and bias over samples."""
     of = _given(operator, 2)
     last = [] if operator.arguments[1] is None else ["nd."]
     return from_factors(f"{','.join(['nd.', *last, *of])}->{','.join(of)}", inputs, outputs)

@@ -22,9 +22,7 @@ _INPUTS = "Tensor x, Tensor delta, Tensor a, Tensor b, Tensor c, Tensor? d, Tens
 _Optional = torch.Tensor | None
 
 
-@torch.library.custom_op(
-    "alpa_explore::selective_scan", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)"
-)
+@torch.library.custom_op("alpa_explore::selective_scan", mutates_args=(), schema=f"({_INPUTS}) -> (Tensor, Tensor)")
 def selective_scan(
     x: torch.Tensor,
     delta: torch.Tensor,
@@ -42,7 +40,13 @@ def selective_scan(
     [channels]; without `softplus` Δ is delta + bias.
     """
     width = _dtype(x, a)
-    u, step_sizes, decay, b, c = x.to(width), _step_sizes(delta, bias, softplus, width), a.to(width), b.to(width), c.to(width)
+    u, step_sizes, decay, b, c = (
+        x.to(width),
+        _step_sizes(delta, bias, softplus, width),
+        a.to(width),
+        b.to(width),
+        c.to(width),
+    )
     made = torch.empty_like(u, memory_format=torch.contiguous_format)
     state = u.new_zeros((*u.shape[:2], decay.shape[1]))
     for step in range(u.shape[2]):
@@ -77,7 +81,13 @@ def selective_scan_backward(
     the last state (None: zero)."""
     width = _dtype(x, a)
     given = [t for t in (x, delta, a, b, c, d, z, bias) if t is not None]
-    u, step_sizes, decay, b, c = x.to(width), _step_sizes(delta, bias, softplus, width), a.to(width), b.to(width), c.to(width)
+    u, step_sizes, decay, b, c = (
+        x.to(width),
+        _step_sizes(delta, bias, softplus, width),
+        a.to(width),
+        b.to(width),
+        c.to(width),
+    )
     dy, steps = gradient.to(width), range(x.shape[2])
     states = [u.new_zeros((*u.shape[:2], decay.shape[1]))]
     for step in steps:
@@ -132,9 +142,7 @@ def _dtype(x: torch.Tensor, a: torch.Tensor) -> torch.dtype:
 
 
 @selective_scan.register_fake
-def _shapes(
-    x: torch.Tensor, delta: torch.Tensor, a: torch.Tensor, *_: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _shapes(x: torch.Tensor, delta: torch.Tensor, a: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return x.new_empty(x.shape), x.new_empty((*x.shape[:2], a.shape[1]), dtype=_dtype(x, a))
 
 

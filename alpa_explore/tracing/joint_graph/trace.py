@@ -4,7 +4,8 @@ The model is traced as a function of its parameters, buffers and inputs, so that
 Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.norms`), and so
 do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`). Two
 groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
-compute, into products and a softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
+compute, into products and a softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that
+heads can be sharded.
 """
 
 from __future__ import annotations
