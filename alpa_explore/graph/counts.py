@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from alpa_explore.graph.loops.body import SCAN, body_of, steps_of
 from alpa_explore.graph.operator import Argument, Ref
 from alpa_explore.graph.tensor import Tensor
 
@@ -155,6 +156,13 @@ def steps(kind: str, inputs: Sequence[Tensor]) -> int:
     return inputs[0].shape[1] if packet(kind) in RECURRENCES else 1
 
 
+def launches(kind: str, inputs: Sequence[Tensor], arguments: Sequence[Argument]) -> int:
+    """Kernels that the host launches for the operator: of a scan all of its steps, each an operator of the body."""
+    if kind == SCAN:
+        return steps_of(arguments, inputs) * body_of(arguments).kernels
+    return steps(kind, inputs)
+
+
 def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument] = ()) -> int:
     """FLOPs of the whole operator; `inputs` in the order of the operator's tensor arguments."""
     name = packet(kind)
@@ -185,6 +193,8 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
     if name in RECURRENCES:
         return 2 * math.prod(shapes[0][:2]) * math.prod(shapes[1])
+    if kind == SCAN:
+        return steps_of(arguments, inputs) * sum(o.flops for o in body_of(arguments).operators)
     if name in LINEAR_SCANS:
         return LINEAR_SCANS[name] * _scanned(name, shapes)
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
@@ -202,6 +212,8 @@ def bytes_accessed(
     if name in VIEWS:
         return 0
     written = sum(t.bytes for t in outputs)
+    if kind == SCAN:
+        return steps_of(arguments, inputs) * sum(o.bytes_accessed for o in body_of(arguments).operators)
     if name in ROUTED:
         return written + sum(t.bytes for t in _distinct(inputs)) + _routed_traffic(name, inputs, arguments)
     if name in _GATHERS and inputs:

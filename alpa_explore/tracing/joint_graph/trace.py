@@ -36,7 +36,7 @@ from alpa_explore.tracing.joint_graph.calls.experts import whole_experts
 from alpa_explore.tracing.joint_graph.calls.flex import plain_flex_attention
 from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
 from alpa_explore.tracing.joint_graph.calls.norms import whole_norms
-from alpa_explore.tracing.joint_graph.calls.scan import unrolled_scans
+from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
 from alpa_explore.tracing.joint_graph.input_checks import passed_checks
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
@@ -119,7 +119,7 @@ def as_traced() -> Iterator[None]:
         stack.enter_context(whole_experts())
         stack.enter_context(whole_linear_scans())
         stack.enter_context(plain_flex_attention())
-        stack.enter_context(unrolled_scans())
+        stack.enter_context(whole_scans())
         stack.enter_context(passed_checks())
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # parts that the model compiles are traced, too
         stack.enter_context(_plain_attention())
