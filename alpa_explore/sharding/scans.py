@@ -1,9 +1,9 @@
 """Splits of a scan: the ways in which one mesh axis can divide the operators of its body, in every step alike.
 
 What is carried must keep its placement from step to step, and no device may need another one in the middle of a step:
-then a scan on shards is a scan whose body runs on shards (`local.scan`). Starting from a dim of a tensor that is carried
-or stacked, every operator of the body takes a split of its own rule, or none, that agrees with those before it; sums
-may be pending only where they leave the scan. Samples, and channels of a step that is elementwise, are found so.
+then a scan on shards is a scan whose body runs on shards (`local.scan`). Starting from a dim of a tensor that is
+carried or stacked, every operator of the body takes a split of its own rule, or none, that agrees with those before it;
+sums may be pending only where they leave the scan. Samples, and channels of a step that is elementwise, are found so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.loops.body import SCAN, LoopBody, body_of, load_body
 from alpa_explore.sharding.rules import RULES as OF_OPERATORS
 from alpa_explore.sharding.rules import Rule
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.strategy import Split
 
 MOST_TRIED = 5_000
@@ -122,21 +122,20 @@ class _Search:
         return tuple(s for s in found if not (s.exchanges or s.inner_of or s.inside or s.only_with is not None))
 
     def _agrees(self, operator: Operator, split: Split | None) -> bool:
-        wanted: dict[int, int] = {}
-        for tensor, placement in _placed(operator, split).items():
-            wanted[tensor] = placement
-        reads = list(operator.inputs)
-        places = [REPLICATE] * len(reads) if split is None else list(split.inputs)
-        for tensor, placement in zip(reads, places, strict=True):
-            if wanted[tensor] != placement:
-                return False  # it reads a tensor in two ways
-            if self.placements.get(tensor, None if placement != PARTIAL else REPLICATE) not in (None, placement):
-                return False
-        return True
+        """Whether it reads every tensor as it is placed, and in one way. No input of the body is a pending sum."""
+        wanted = _placed(operator, split)
+        places = (REPLICATE,) * len(operator.inputs) if split is None else split.inputs
+        return all(
+            wanted[tensor] == placement and self.placements.get(tensor, max(placement, REPLICATE)) == placement
+            for tensor, placement in zip(operator.inputs, places, strict=True)
+        )
 
     def _consistent(self) -> bool:
-        place = lambda tensor: self.placements.get(tensor, REPLICATE)  # noqa: E731  # one expression, used twice
-        return all(place(made) == place(given) for given, made in enumerate(self.body.carried))
+        """Whether what is carried on is placed as it came."""
+        carried = enumerate(self.body.carried)
+        return all(
+            self.placements.get(made, REPLICATE) == self.placements.get(given, REPLICATE) for given, made in carried
+        )
 
 
 def _placed(operator: Operator, split: Split | None) -> dict[int, int]:

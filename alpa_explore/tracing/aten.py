@@ -1,4 +1,4 @@
-"""ATen calls as frozen Operators and back: constants become Symbols, and an Operator can be run on real tensors.
+"""Operators on real tensors, and their FLOPs.
 
 `run_operator` is the single definition of what an Operator computes; the proofs of sharding rules and the interpreter
 use it.
@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from alpa_explore.graph import Argument, Operator, Ref, Symbol, Tensor, counts
+from alpa_explore.graph import Argument, Operator, Tensor, counts
 from alpa_explore.tracing import attention, attention_blocks, experts, zigzag  # noqa: F401  # register their operators
 from alpa_explore.tracing.fused import ctc, recurrence, rms_norm, scan, selective_scan, wkv  # noqa: F401  # likewise
-from alpa_explore.tracing.symbols import flatten_outputs, from_symbol, overload, to_symbol, to_torch
+from alpa_explore.tracing.symbols import flatten_outputs, overload, to_torch
 
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""

@@ -86,8 +86,22 @@ def counters(y):
     return torch.zeros_like(y), torch.zeros(y.shape, dtype=torch.int64)
 
 
-STEP = {"decaying": decaying, "gated": gated, "mixing": mixing, "counting": counting, "within": within, "writing": writing}
-FACTORS = {"decaying": "dim0 dim1", "gated": "dim0", "mixing": "dim0", "counting": "dim0 dim1", "within": "dim0 dim1", "writing": "dim0 dim1"}
+STEP = {
+    "decaying": decaying,
+    "gated": gated,
+    "mixing": mixing,
+    "counting": counting,
+    "within": within,
+    "writing": writing,
+}
+FACTORS = {
+    "decaying": "dim0 dim1",
+    "gated": "dim0",
+    "mixing": "dim0",
+    "counting": "dim0 dim1",
+    "within": "dim0 dim1",
+    "writing": "dim0 dim1",
+}
 
 
 def of(name, steps=STEPS, samples=SAMPLES):
@@ -169,9 +183,21 @@ def literal(self, carry, now):
     return carry, carry.clone()
 
 
-@pytest.mark.parametrize("step", [drawing, literal])
+def outside(self, carry, now):
+    self.mask.mul_(1.0)
+    return carry * self.decay + now, now * 2
+
+
+def widening(self, carry, now):
+    """From whole numbers to others."""
+    carry = carry * 0.5 + now
+    return carry, carry.clone()
+
+
+@pytest.mark.parametrize("step", [drawing, literal, outside, widening])
 def test_a_step_that_can_be_no_body_is_written_out(step):
-    model, inputs = Scans(step).double(), of("gated")[1]
+    begin = (lambda y: torch.zeros(y.shape, dtype=torch.int64)) if step is widening else torch.zeros_like
+    model, inputs = Scans(step, begin).double(), of("gated")[1]
     few, more = (capture(model, (inputs[0].repeat(1, times, 1), inputs[1])) for times in (1, 2))
     assert not scans(few)
     assert len(more.operators) > len(few.operators)

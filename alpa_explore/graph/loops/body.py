@@ -16,8 +16,8 @@ from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol
 from alpa_explore.graph.tensor import Tensor, TensorKind
 
 SCAN = "alpa_explore.scan.default"
-"""Its arguments: what is carried, stacked and shared, three tuples; the body; that of the backward pass; whether it goes
-from the last step to the first. Its outputs: the last carried, the stacked ones, the sums."""
+"""Its arguments: what is carried, stacked and shared, three tuples; the body; that of the backward pass; whether it
+goes from the last step to the first. Its outputs: the last carried, the stacked ones, the sums."""
 _REF, _SYMBOL, _TUPLE = "ref", "symbol", "tuple"
 
 
@@ -35,6 +35,8 @@ class LoopBody:
     summed: tuple[int, ...]
     taken: tuple[int, ...] = ()
     """Of a backward pass, which of all the stacked and shared inputs that it could have it reads, and has."""
+    gradients: tuple[int, ...] = ()
+    """Of a backward pass, the inputs of the forward one whose gradients it makes, in this order."""
 
     @property
     def kernels(self) -> int:
@@ -61,7 +63,7 @@ def dump_body(body: LoopBody) -> str:
             ],
             "inputs": list(body.inputs),
             "made": [list(body.carried), list(body.stacked), list(body.summed)],
-            "taken": list(body.taken),
+            "of": [list(body.taken), list(body.gradients)],
         },
         separators=(",", ":"),
     )
@@ -88,6 +90,7 @@ def load_body(text: str) -> LoopBody:
         for i, (kind, inputs, outputs, arguments, keywords, flops, moved) in enumerate(stored["operators"])
     )
     carried, stacked, summed = (tuple(made) for made in stored["made"])
+    taken, gradients = (tuple(places) for places in stored["of"])
     return LoopBody(
         tensors=tuple(body_tensor(i, tuple(shape), dtype) for i, (shape, dtype) in enumerate(stored["tensors"])),
         operators=operators,
@@ -95,7 +98,8 @@ def load_body(text: str) -> LoopBody:
         carried=carried,
         stacked=stacked,
         summed=summed,
-        taken=tuple(stored["taken"]),
+        taken=taken,
+        gradients=gradients,
     )
 
 
@@ -141,8 +145,8 @@ def renumbered(operator: Operator, index: int, number: Mapping[int, int]) -> Ope
 
 
 def body_between(texts: Sequence[str], size: Callable[[tuple[int, ...]], int]) -> str | None:
-    """The body at another size of the batch, from the same one at several: `size` of the numbers that differ. None where
-    more than numbers differs."""
+    """The body at another size of the batch, from the same one at several: `size` of the numbers that differ. None
+    where more than numbers differs."""
     try:
         return json.dumps(_between([json.loads(text) for text in texts], size), separators=(",", ":"))
     except _UnlikeError:

@@ -45,7 +45,9 @@ class _Body:
             strategy = self._strategy(place, operator)
             call = localize(operator, self._body.tensors, strategy, self._shard.mesh_shape, self._shard.coordinate)
             self._append(operator, call)
-        made = (tuple(self._number[t] for t in part) for part in (self._body.carried, self._body.stacked, self._body.summed))
+        made = (
+            tuple(self._number[t] for t in part) for part in (self._body.carried, self._body.stacked, self._body.summed)
+        )
         carried, stacked, summed = made
         return replace(
             self._body,

@@ -1,4 +1,4 @@
-"""torch's scan as one operator, forward and backward: the operators of a step (`graph.loops.body`), run again and again.
+"""torch's scan as one operator, forward and backward: the operators of a step (`graph.loops.body`), again and again.
 
 The backward pass is a scan too, from the last step to the first, with a body of its own: it carries the gradients of
 what is carried, reads what was carried before each step (the forward pass keeps it), and computes the rest of a step
@@ -102,7 +102,7 @@ def _kept(backward: str, carried: int) -> list[int]:
 
 
 def _differentiate(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
-    carries, stacks, shares = ctx.counts
+    carries, stacks, _ = ctx.counts
     inputs, output = ctx.saved_tensors[: sum(ctx.counts)], ctx.saved_tensors[sum(ctx.counts) :]
     before = _kept(ctx.backward, carries)
     results = output[: len(output) - len(before)]
@@ -120,8 +120,8 @@ def _differentiate(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> tuple[
     made = torch.ops.alpa_explore.scan(
         given[:last], taken[: body.inputs[1]], taken[body.inputs[1] :], ctx.backward, "", not ctx.reverse
     )
-    found = iter(made)
-    each = [next(found) if t.is_floating_point() else None for t in inputs]
+    found = dict(zip(body.gradients, made, strict=True))
+    each = [found.get(place) for place in range(len(inputs))]
     return each[:carries], each[carries : carries + stacks], each[carries + stacks :], None, None, None
 
 

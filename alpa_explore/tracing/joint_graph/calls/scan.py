@@ -2,46 +2,34 @@
 
 torch keeps the function of a step as a graph inside the graph. Here that of the step, and that of its gradients, are
 traced apart and become arguments of one operator, as text. Tensors that the function reads from around it are found by
-running it, and become inputs of the operator. A step that draws random numbers, writes into a tensor, or holds a
-tensor of numbers is written out, step for step: right, and long to plan where the steps are many; the graph's warnings
-say so.
+running it, and become inputs of the operator. A step that draws random numbers, writes into a tensor from around it,
+or holds a tensor of numbers is written out, step by step: right, and long to plan where the steps are many; the graph's
+warnings say so.
 """
 
 from __future__ import annotations
 
 import importlib
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import fx
 from torch._guards import tracing
 from torch._subclasses import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from alpa_explore.graph import Argument, Operator, Phase, Ref, counts, tensor_refs
-from alpa_explore.graph.loops.body import LoopBody, body_tensor, dump_body, without_unread
-from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
+from alpa_explore.graph.loops.body import LoopBody, dump_body, without_unread
 from alpa_explore.tracing.fused import scan as whole
-from alpa_explore.tracing.symbols import to_symbol
-from alpa_explore.units import DTYPE_BYTES
+from alpa_explore.tracing.joint_graph.calls.scan_body import traced_body
+from alpa_explore.tracing.joint_graph.calls.scan_surroundings import Around, stand_in, stand_in_carried
 
 _LIBRARY = importlib.import_module("torch._higher_order_ops.scan")  # its package has the function under that name
 _Step = Callable[..., tuple[Any, Any]]
 _Tensors = Sequence[torch.Tensor]
-_VIEWS = ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
-_SPLIT = {
-    "aten.unsafe_split.Tensor": "aten.split.Tensor",
-    "aten.unsafe_split_with_sizes.default": "aten.split_with_sizes.default",
-}
-"""Kinds that make the same and have no rule."""
-_SAME = ("aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default")
 
 
 def _scan(combine: _Step, init: _Tensors, xs: _Tensors, additional_inputs: _Tensors = ()) -> tuple[Any, Any]:
@@ -86,7 +74,7 @@ class _Traced:
     @classmethod
     def of(cls, combine: _Step, init: _Tensors, xs: _Tensors, additional: _Tensors) -> _Traced | None:
         """None where a step cannot be a body."""
-        around = _Around()
+        around = Around()
         # Nothing of this belongs to the graph that is being traced. A scan inside a step is written out in it.
         with ExitStack() as stack:
             stack.enter_context(_disable_current_modes())
@@ -94,13 +82,13 @@ class _Traced:
             stack.enter_context(FakeTensorMode())
             stack.enter_context(torch.enable_grad())
             stack.enter_context(patch.object(_LIBRARY, "scan_op", _steps))
-            fakes = [*map(_fake, init), *(_fake(x, 1) for x in xs), *map(_fake, additional)]
+            fakes = [*map(stand_in_carried, init), *(stand_in(x, 1) for x in xs), *map(stand_in, additional)]
             with around.recording(fakes):
                 results = combine(*fakes)
             leaves, containers = zip(*(tree_flatten(r) for r in results), strict=True)
-            if not all(isinstance(t, torch.Tensor) for part in leaves for t in part):
+            if not all(around.is_inside(t) for part in leaves for t in part) or not _alike(init, leaves[0]):
                 return None
-            every = [*fakes, *map(_fake, around.read)]
+            every = [*fakes, *map(stand_in, around.read)]
 
             def step(*tensors: torch.Tensor) -> list[torch.Tensor]:
                 given = tensors[: len(fakes)]
@@ -108,134 +96,21 @@ class _Traced:
                     return tree_leaves(combine(*given))
 
             carries, outputs = (len(part) for part in leaves)
-            assert carries == len(init), "torch has checked that a step carries on as much as it takes"
             counted = len(init), len(xs), len(every) - len(init) - len(xs)
             backward = _backward(step, every, counted, [t for part in leaves for t in part])
             if backward is None:
                 return None
             # What was carried before each step is an output, too, where the backward pass reads it.
             kept = [place for place in backward.taken if place < carries]
-            forward = _body(step, every, counted, (carries, outputs, 0), kept)
+            forward = traced_body(step, every, counted, (carries, outputs, 0), kept)
         if forward is None:
             return None
         shared = [*additional, *around.values()]
         return cls(shared, (containers[0], containers[1]), dump_body(forward), dump_body(backward))
 
 
-class _Around(TorchFunctionMode):
-    """What a step reads from around it: tensors that no call inside has made and that are none of its inputs.
-
-    Inside it sees stand-ins for them. Calls that read nothing else belong around the step, too, unless they draw random
-    numbers or write: they are run once, before the scan, and the step sees what stands in for their results.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[torch.Tensor] = []
-        """Stand-ins that the step reads itself."""
-        self._originals: dict[int, torch.Tensor] = {}
-        """By the id of a stand-in the tensor around the step."""
-        self._stand_ins: dict[int, torch.Tensor] = {}
-        """By the id of a tensor around the step; of a result of `_calls`, which stands for itself, by its own."""
-        self._calls: list[tuple[Any, Any, Any] | None] = []
-        """(function, arguments, result), of stand-ins; None for a call that is run inside all the same."""
-        self._inside: dict[int, torch.Tensor] = {}  # kept, so that no other tensor gets the same id
-        self._left: Iterator[tuple[Any, Any, Any] | None] | None = None
-        self._given: dict[int, torch.Tensor] | None = None
-
-    @contextmanager
-    def recording(self, inputs: _Tensors) -> Iterator[None]:
-        """The first run of the step, which finds out what it reads."""
-        self._inside = {id(t): t for t in inputs}
-        with self:
-            yield
-
-    @contextmanager
-    def replaying(self, inputs: _Tensors, given: _Tensors) -> Iterator[None]:
-        """Another run, with `given` in place of `read`."""
-        self._inside, self._left = {id(t): t for t in inputs}, iter(self._calls)
-        self._given = {id(stand_in): t for stand_in, t in zip(self.read, given, strict=True)}
-        with self:
-            yield
-
-    def values(self) -> list[torch.Tensor]:
-        """The tensors of `read`, where the scan is called."""
-        known = dict(self._originals)
-        for function, arguments, result in filter(None, self._calls):
-            if _tensors(result):
-                args, kwargs = tree_map_only(torch.Tensor, lambda t: known[id(t)], arguments)
-                made = _tensors(function(*args, **kwargs))
-                known.update((id(r), m) for r, m in zip(_tensors(result), made, strict=True))
-        return [known[id(t)] for t in self.read]
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        arguments = args, kwargs or {}
-        read = _tensors(arguments)
-        # What is around the step is run without its contexts.
-        plain = torch.is_grad_enabled() and not any(torch.is_autocast_enabled(d) for d in ("cpu", "cuda"))
-        if plain and read and not any(id(t) in self._inside for t in read):
-            call = self._record(function, arguments) if self._left is None else next(self._left, None)
-            if call is not None:
-                return call[2]
-        args, kwargs = tree_map_only(torch.Tensor, self._seen, arguments)
-        made = function(*args, **kwargs)
-        self._inside.update((id(t), t) for t in _tensors(made))
-        return made
-
-    def _record(self, function: Any, arguments: Any) -> tuple[Any, Any, Any] | None:
-        """Run a call that reads nothing of the step; None where it must be run in every step."""
-        arguments = tree_map_only(torch.Tensor, self._stand_in, arguments)
-        with _Repeatable() as watched:
-            made = function(*arguments[0], **arguments[1])
-        call = (function, arguments, made) if watched.repeatable else None
-        self._calls.append(call)
-        if call is not None:
-            self._stand_ins.update((id(t), t) for t in _tensors(made))
-        return call
-
-    def _stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
-        found = self._stand_ins.get(id(tensor))
-        if found is None:
-            found = self._stand_ins[id(tensor)] = _fake(tensor)
-            self._originals[id(found)] = tensor
-            self._stand_ins[id(found)] = found
-        return found
-
-    def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in self._inside:
-            return tensor
-        if self._given is not None:  # a tensor that no run has shown before stays: it becomes a constant
-            stand_in = self._stand_ins.get(id(tensor))
-            return tensor if stand_in is None else self._given.get(id(stand_in), tensor)
-        stand_in = self._stand_in(tensor)
-        if not any(t is stand_in for t in self.read):
-            self.read.append(stand_in)
-        return stand_in
-
-
-class _Repeatable(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no annotation
-    """Whether calls give the same whenever they are run: they draw no random numbers and write into no tensor."""
-
-    repeatable = True
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
-            self.repeatable = False
-        return func(*args, **(kwargs or {}))
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
-
-
-def _fake(tensor: torch.Tensor, first: int = 0) -> torch.Tensor:
-    """A stand-in for a tensor, without its first dims."""
-    made = torch.empty(tensor.shape[first:], dtype=tensor.dtype, device="cpu")
-    return made.requires_grad_(made.is_floating_point())
+def _alike(given: _Tensors, made: _Tensors) -> bool:
+    return [(t.shape, t.dtype) for t in given] == [(t.shape, t.dtype) for t in made]
 
 
 def _backward(
@@ -245,19 +120,21 @@ def _backward(
     results: _Tensors,
 ) -> LoopBody | None:
     """(gradients of what is carried on; what was carried, stacked inputs, gradients of the outputs; shared inputs) ->
-    gradients of all inputs, as far as they are floating-point."""
+    gradients of the inputs that have any."""
     carries, stacks, _ = counted
     gradients = [torch.empty_like(t).detach() for t in results if t.is_floating_point()]
     last = sum(t.is_floating_point() for t in results[:carries])
     own, shared = inputs[: carries + stacks], inputs[carries + stacks :]
+    wanted_places = [place for place, t in enumerate(inputs) if t.requires_grad]
 
     def differentiated(*tensors: torch.Tensor) -> list[torch.Tensor]:
         of_last, rest = tensors[:last], tensors[last:]
         of_own, rest = rest[: len(own)], rest[len(own) :]
         of_outputs, of_shared = rest[: len(gradients) - last], rest[len(gradients) - last :]
-        given = [t.detach().requires_grad_(t.is_floating_point()) for t in (*of_own, *of_shared)]
+        likes = zip((*of_own, *of_shared), inputs, strict=True)
+        given = [t.detach().requires_grad_(like.requires_grad) for t, like in likes]
         made = [t for t in step(*given) if t.is_floating_point()]
-        wanted = [t for t in given if t.is_floating_point()]
+        wanted = [given[place] for place in wanted_places]
         # A result that is made from nothing that is differentiated has no history.
         pairs = [(r, g) for r, g in zip(made, (*of_last, *of_outputs), strict=True) if r.requires_grad]
         if not pairs:
@@ -267,133 +144,11 @@ def _backward(
         )
         return list(found)
 
-    floating = [[t for t in part if t.is_floating_point()] for part in (own[:carries], own[carries:], shared)]
-    body = _body(
+    of_carried, of_own = (sum(place < end for place in wanted_places) for end in (carries, carries + stacks))
+    body = traced_body(
         differentiated,
         [*gradients[:last], *own, *gradients[last:], *shared],
         (last, len(own) + len(gradients) - last, len(shared)),
-        (len(floating[0]), len(floating[1]), len(floating[2])),
+        (of_carried, of_own - of_carried, len(wanted_places) - of_own),
     )
-    return None if body is None else without_unread(body)
-
-
-def _body(
-    function: Callable[..., list[torch.Tensor]],
-    inputs: _Tensors,
-    counted: tuple[int, int, int],
-    made: tuple[int, int, int],
-    kept: Sequence[int] = (),
-) -> LoopBody | None:
-    """The body that computes `function`, which returns so many carried, stacked and summed tensors. The inputs at `kept`
-    are stacked, too. None where it cannot be one."""
-    traced = make_fx(function)(*inputs)
-    # Without what writes into its own tensors (a GRU cell does); torch does that of no function that differentiates.
-    with torch.no_grad():
-        graph = make_fx(torch.func.functionalize(traced, remove="mutations"))(*(t.detach() for t in inputs)).graph
-    graph.eliminate_dead_code()
-    writer = _Writer()
-    for node in graph.nodes:
-        if node.op == "output":
-            results = [writer.numbers[n] for n in node.args[0]]
-        elif not writer.add(node):
-            return None
-    carried, stacked, summed = made
-    return LoopBody(
-        tensors=tuple(writer.tensors),
-        operators=tuple(writer.operators),
-        inputs=counted,
-        carried=tuple(results[:carried]),
-        stacked=(*results[carried : carried + stacked], *kept),
-        summed=tuple(results[carried + stacked : carried + stacked + summed]),
-    )
-
-
-class _Writer:
-    """Writes the nodes of a traced step as operators."""
-
-    def __init__(self) -> None:
-        self.tensors: list[Any] = []
-        self.operators: list[Operator] = []
-        self.numbers: dict[fx.Node, int] = {}
-        self._parts: dict[fx.Node, Mapping[int, int]] = {}
-
-    def add(self, node: fx.Node) -> bool:
-        """False where the node cannot be an operator of a body."""
-        if node.op == "placeholder":
-            self.numbers[node] = self._tensor(node.meta["val"])
-            return True
-        if node.op != "call_function":
-            return False
-        if node.target is operator.getitem:
-            source, place = node.args
-            self.numbers[node] = self._parts[source][place]  # type: ignore[index]  # a node and a number
-            return True
-        if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
-            return False
-        return self._add_call(node, str(node.target))
-
-    def _add_call(self, node: fx.Node, kind: str) -> bool:
-        value = node.meta["val"]
-        single = isinstance(value, torch.Tensor)
-        made = dict(enumerate([value] if single else value))
-        known = all(t is None or str(t.dtype).removeprefix("torch.") in DTYPE_BYTES for t in made.values())
-        if draws(kind) or not known:
-            return False
-        if kind in _SAME:
-            self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]  # a node
-            return True
-        arguments = tuple(self._argument(a) for a in node.args)
-        keywords = tuple((k, self._argument(v)) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS)
-        kind = _SPLIT.get(kind, kind)
-        if kind in _VIEWS:
-            kind, arguments = "aten.view.default", (arguments[0], tuple(value.shape))
-        elif kind in ("aten.t.default", "aten.transpose.int"):
-            kind, arguments = "aten.permute.default", (arguments[0], _order(arguments, value.dim()))
-        outputs = {place: self._tensor(t) for place, t in made.items() if t is not None}
-        inputs = tuple(t for a in (*arguments, *(v for _, v in keywords)) for t in tensor_refs(a))
-        read, written = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs.values()]
-        values = [n.meta["val"] if isinstance(n, fx.Node) else n for n in node.args]
-        self.operators.append(
-            Operator(
-                index=len(self.operators),
-                name=f"step.{len(self.operators)}",
-                kind=kind,
-                phase=Phase.FORWARD,
-                inputs=inputs,
-                outputs=tuple(outputs.values()),
-                arguments=arguments,
-                keywords=keywords,
-                flops=operator_flops(kind, read, written, arguments, values, [t for t in made.values() if t is not None]),
-                bytes_accessed=counts.bytes_accessed(kind, read, written, arguments),
-            )
-        )
-        if single:
-            self.numbers[node] = outputs[0]
-        else:
-            self._parts[node] = outputs
-        return True
-
-    def _tensor(self, value: torch.Tensor) -> int:
-        dtype = str(value.dtype).removeprefix("torch.")
-        self.tensors.append(body_tensor(len(self.tensors), tuple(value.shape), dtype))
-        return len(self.tensors) - 1
-
-    def _argument(self, value: Any) -> Argument:
-        if isinstance(value, fx.Node):
-            return Ref(self.numbers[value])
-        if isinstance(value, list | tuple):
-            return tuple(self._argument(v) for v in value)
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        symbol = to_symbol(value)
-        assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
-        return symbol
-
-
-def _order(arguments: Sequence[Argument], rank: int) -> tuple[int, ...]:
-    """The dims of a transpose in the form of permute."""
-    order = list(range(rank))
-    first, second = (int(dim) % rank for dim in arguments[1:3]) if len(arguments) > 1 else (0, 1)  # type: ignore[arg-type]  # numbers
-    if rank > 1:
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)
+    return None if body is None else replace(without_unread(body), gradients=tuple(wanted_places))
