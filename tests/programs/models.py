@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.nn import functional
 
 from alpa_explore.models.catalog import build
@@ -116,6 +117,30 @@ class LinearScans(nn.Module):
             x, delta, -torch.exp(self.log), b, c, self.skip, z, self.step.bias, True
         )
         return functional.cross_entropy(self.head(made.transpose(1, 2)).flatten(0, 1), targets.flatten())
+
+
+class Scanned(nn.Module):
+    """A language model of a scan of torch, whose step is elementwise, and one of a step with products."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.decay, self.cell = nn.Embedding(32, 8), nn.Parameter(torch.randn(8)), nn.GRUCell(8, 8)
+        self.head = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 32))
+
+    def forward(self, tokens, targets):
+        def forget(state, now):
+            state = torch.sigmoid(self.decay) * state + now
+            return state, torch.tanh(state)
+
+        def read(state, now):
+            state = self.cell(now, state)
+            return state, state * 1.5
+
+        words = self.table(tokens)
+        begin = torch.zeros_like(words[:, 0])
+        state, made = scan(forget, begin, words, dim=1)
+        _, made = scan(read, state, made, dim=1, reverse=True)
+        return functional.cross_entropy(self.head(made).flatten(0, 1), targets.flatten())
 
 
 class ThreeTimes(nn.Module):
@@ -244,6 +269,7 @@ OWN = {
         LinearScans(),
         (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6))),
     ),
+    "scans": lambda samples: (Scanned(), (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6)))),
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
     "tied-embedding": lambda samples: (
         TiedEmbedding(),
