@@ -125,7 +125,7 @@ class Scanned(nn.Module):
     def __init__(self):
         super().__init__()
         self.table, self.decay, self.cell = nn.Embedding(32, 8), nn.Parameter(torch.randn(8)), nn.GRUCell(8, 8)
-        self.head = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 32))
+        self.head = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 32))
 
     def forward(self, tokens, targets):
         def forget(state, now):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -144,7 +144,9 @@ class _Writer:
 def _order(arguments: Sequence[Argument], rank: int) -> tuple[int, ...]:
     """The dims of a transpose in the form of permute."""
     order = list(range(rank))
-    first, second = (int(dim) % rank for dim in arguments[1:3]) if len(arguments) > 1 else (0, 1)  # type: ignore[arg-type]  # numbers
+    first, second = 0, 1
+    if len(arguments) > 1:
+        first, second = (dim % rank for dim in cast("tuple[int, int]", arguments[1:3]))
     if rank > 1:
         order[first], order[second] = order[second], order[first]
     return tuple(order)
