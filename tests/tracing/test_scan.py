@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,10 @@ from torch._higher_order_ops.scan import scan
 from torch.nn import functional as F
 
 import alpa_explore as ax
+from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.kernels import Kernel
+from alpa_explore.cost.model import CostModel
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.graph.loops.body import SCAN, body_of, dump_body, load_body
 from alpa_explore.programs.lowering.lower import lower
@@ -221,3 +227,58 @@ def test_plans_train_as_one_process_does(name, cluster):
     weights, batches = training(program.graph, plan.model, own, seed=0, allow_import=False)
     compared = interpreted_differences(program, weights, batches)
     assert max(c.relative_error for c in compared) <= 1e-5
+
+
+class Attending(nn.Module):
+    """A step of attention, with a norm: operators of this package inside a body."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.norm, self.scan = nn.Linear(16, 16), nn.RMSNorm(16), scan
+
+    def forward(self, x, y):
+        def step(carry, now):
+            heads = self.norm(self.mix(carry + now)).view(len(carry), 4, 2, 8)
+            seen = F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+            return carry + seen.reshape(carry.shape), seen.sum((1, 2, 3))
+
+        last, made = self.scan(step, y, x.transpose(0, 1))
+        return (last * y).sum() + made.sum()
+
+
+def test_a_step_may_have_attention_and_is_divided_by_samples():
+    torch.manual_seed(0)
+    model, inputs = Attending().double(), (torch.randn(4, STEPS, 4, 16).double(), torch.randn(4, 4, 16).double())
+    graph = capture(model, inputs)
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    model.scan = looped
+    loss = model(*inputs)
+    loss.backward()
+    for parameter in graph.parameters:
+        torch.testing.assert_close(values[parameter.gradient], dict(model.named_parameters())[parameter.name].grad)
+    for operator in scans(graph):
+        (samples,) = splits_for(operator, graph.tensors).splits
+        given = {t: values[t] for t in (*operator.inputs, *operator.outputs)}
+        assert prove_splits((samples,), operator, graph.tensors, given) == {"dim0"}
+
+
+@pytest.mark.parametrize("device", ["v100", "h100"])
+def test_its_price_is_that_of_its_kernels_in_sequence(device):
+    graph = capture(*of("decaying"))
+    operator = scans(graph)[0]
+    cluster = Cluster.parse(f"1x2:{device}")
+    model = CostModel(cluster.device, LogicalMesh((2,), (1e11,), (1e-6,)))
+    priced = model.operator(graph, operator.index)
+    by_name = {s.name: seconds for s, seconds in zip(priced.strategies, priced.seconds, strict=True)}
+    assert set(by_name) == {"-", "dim0", "dim1"}
+    each = {"-": 1, "dim0": 2, "dim1": 2}
+    for name, seconds in by_name.items():
+        one = Kernel(
+            flops=operator.flops / each[name] / operator.launches,
+            bytes_accessed=operator.bytes_accessed / operator.launches / 2,
+            dtype="float64",
+            matrix=False,
+        )
+        least = operator.launches * compute_seconds(cluster.device, replace(one, flops=0.0, bytes_accessed=1.0))
+        most = operator.launches * compute_seconds(cluster.device, replace(one, bytes_accessed=one.bytes_accessed * 2))
+        assert least < seconds <= most * (1 + 1e-9)
