@@ -220,3 +220,17 @@ def test_a_time_mix_that_keeps_its_state_is_that_of_transformers():
     torch.testing.assert_close((made, *kept), (expected, *state), rtol=0, atol=0)
     torch.testing.assert_close(whole, expected)
     assert none is None
+
+
+@pytest.mark.parametrize("name", ["mamba", "falcon_mamba", "jamba", "zamba"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_every_model_with_a_selective_scan_has_the_same(name, whole):
+    module = pytest.importorskip(f"transformers.models.{name}.modeling_{name}")
+    x, delta, a, b, c, d, z, bias, _ = (t.detach().float() if isinstance(t, torch.Tensor) else t for t in of_scan())
+    options = {"delta_softplus": True, "return_last_state": whole}
+    expected, found = module.mamba_selective_scan(x, delta, a, b, c, d, z, bias, **options), module.mamba_selective_scan
+    with whole_linear_scans():
+        assert module.mamba_selective_scan is not found
+        made = module.mamba_selective_scan(x, delta, a, b, c, d, z, bias, **options)
+    assert module.mamba_selective_scan is found
+    torch.testing.assert_close(made, expected)
