@@ -23,6 +23,7 @@ from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_tabl
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.graph.counts import steps as steps_in_sequence
+from alpa_explore.graph.loops.body import SCAN
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.experts import DIVIDE_EXPERTS
@@ -415,6 +416,8 @@ def _kernel(
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
     steps = steps_in_sequence(operator.kind, inputs)
     weight_again = (steps - 1) * inputs[1].bytes if steps > 1 else 0  # of a recurrence, whole on every device
+    if operator.kind == SCAN:
+        steps = operator.launches
     return Kernel(
         flops=operator.flops * share,
         bytes_accessed=operator.bytes_accessed * local_bytes / whole + weight_again,

@@ -12,7 +12,7 @@ Everything after the tracer works on this graph and never on torch objects. In t
     verify      the invariants of every graph
     spelled_out attention that a model spells out in products and a softmax, and what it costs
     unrecognised_experts   routed experts that a model writes as a sort and grouped products, and what that costs
-    unrolled_loops loops of Python in a model, of which every turn is captured
+    loops/      loops over positions: the body of a scan, and loops of Python that are unrolled
     text        a graph as text, for golden files
     document    a graph as plain lists, for plan files and the cache
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from alpa_explore.graph.loops.body import SCAN, body_of, steps_of
 from alpa_explore.graph.operator import Argument, Ref
 from alpa_explore.graph.tensor import Tensor
 
@@ -104,6 +105,15 @@ RECURRENCES = frozenset(
 )
 """A layer and direction of a recurrent network: a product in each step. Of all of them the first input is [samples,
 steps, …] and the second the weight."""
+LINEAR_SCANS: Mapping[str, int] = {
+    "alpa_explore.wkv": 23,
+    "alpa_explore.wkv_backward": 53,
+    "alpa_explore.selective_scan": 7,
+    "alpa_explore.selective_scan_backward": 20,
+}
+"""Linear recurrences of single channels, one kernel that needs no matrix units, and their FLOPs: of `wkv` for each
+sample, step and channel, of `selective_scan` for each number of the state too. An exponential counts as one; the
+backward pass goes through the steps again."""
 _GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 _PRODUCTS = frozenset(
     {
@@ -146,6 +156,13 @@ def steps(kind: str, inputs: Sequence[Tensor]) -> int:
     return inputs[0].shape[1] if packet(kind) in RECURRENCES else 1
 
 
+def launches(kind: str, inputs: Sequence[Tensor], arguments: Sequence[Argument]) -> int:
+    """Kernels that the host launches for the operator: of a scan all of its steps, each an operator of the body."""
+    if kind == SCAN:
+        return steps_of(arguments, inputs) * body_of(arguments).kernels
+    return steps(kind, inputs)
+
+
 def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument] = ()) -> int:
     """FLOPs of the whole operator; `inputs` in the order of the operator's tensor arguments."""
     name = packet(kind)
@@ -176,6 +193,10 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
     if name in RECURRENCES:
         return 2 * math.prod(shapes[0][:2]) * math.prod(shapes[1])
+    if kind == SCAN:
+        return steps_of(arguments, inputs) * sum(o.flops for o in body_of(arguments).operators)
+    if name in LINEAR_SCANS:
+        return LINEAR_SCANS[name] * _scanned(name, shapes)
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)
@@ -191,6 +212,8 @@ def bytes_accessed(
     if name in VIEWS:
         return 0
     written = sum(t.bytes for t in outputs)
+    if kind == SCAN:
+        return steps_of(arguments, inputs) * sum(o.bytes_accessed for o in body_of(arguments).operators)
     if name in ROUTED:
         return written + sum(t.bytes for t in _distinct(inputs)) + _routed_traffic(name, inputs, arguments)
     if name in _GATHERS and inputs:
@@ -283,6 +306,14 @@ def _routed_traffic(name: str, inputs: Sequence[Tensor], arguments: Sequence[Arg
     hidden = sum(math.prod(up[1:]) // width for up in ups)
     each_row = hidden + 2 * inner + 2 * width if ROUTED[name].products == 1 else 4 * width + 4 * inner + 2 * hidden
     return math.prod(shapes[ROUTED[name].chosen]) * element * each_row
+
+
+def _scanned(name: str, shapes: Sequence[tuple[int, ...]]) -> int:
+    """Numbers of a state, over all samples, channels and steps."""
+    if name.startswith("alpa_explore.wkv"):
+        return math.prod(shapes[-1])
+    decay = next(i for i, shape in enumerate(shapes) if len(shape) == 2)
+    return math.prod(shapes[0]) * shapes[decay][1]
 
 
 def _convolution_flops(

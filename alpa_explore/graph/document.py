@@ -8,10 +8,9 @@ from typing import Any
 
 from alpa_explore.graph import counts
 from alpa_explore.graph.graph import Parameter, TrainingGraph
-from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol
+from alpa_explore.graph.loops.body import dump_argument, load_argument
+from alpa_explore.graph.operator import Operator, Phase
 from alpa_explore.graph.tensor import Tensor, TensorKind
-
-_REF, _SYMBOL, _TUPLE = "ref", "symbol", "tuple"
 
 
 def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
@@ -29,8 +28,8 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
                 o.phase.value,
                 list(o.inputs),
                 list(o.outputs),
-                [_dump(a) for a in o.arguments],
-                [[name, _dump(a)] for name, a in o.keywords],
+                [dump_argument(a) for a in o.arguments],
+                [[name, dump_argument(a)] for name, a in o.keywords],
                 o.flops,
                 o.bytes_accessed,
                 o.forward,
@@ -52,6 +51,7 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
     operators = []
     for i, row in enumerate(stored["operators"]):
         name, kind, phase, inputs, outputs, arguments, keywords, flops, moved, forward, module, source = row
+        loaded = tuple(load_argument(a) for a in arguments)
         operators.append(
             Operator(
                 index=i,
@@ -60,11 +60,11 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
                 phase=Phase(phase),
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
-                arguments=tuple(_load(a) for a in arguments),
-                keywords=tuple((n, _load(a)) for n, a in keywords),
+                arguments=loaded,
+                keywords=tuple((n, load_argument(a)) for n, a in keywords),
                 flops=flops,
                 bytes_accessed=moved,
-                launches=counts.steps(kind, [tensors[t] for t in inputs]),
+                launches=counts.launches(kind, [tensors[t] for t in inputs], loaded),
                 forward=forward,
                 module=module,
                 source=source,
@@ -78,27 +78,3 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
         "parameters": tuple(Parameter(**p) for p in stored["parameters"]),
     }
     return TrainingGraph(**{**stored, **parts})
-
-
-def _dump(argument: Argument) -> Any:
-    if isinstance(argument, Ref):
-        return [_REF, argument.tensor]
-    if isinstance(argument, Symbol):
-        return [_SYMBOL, argument.kind, argument.value]
-    if isinstance(argument, tuple):
-        return [_TUPLE, *map(_dump, argument)]
-    return argument
-
-
-def _load(argument: Any) -> Argument:
-    if not isinstance(argument, list):
-        scalar: Argument = argument
-        return scalar
-    kind, *rest = argument
-    if kind == _REF:
-        return Ref(*rest)
-    if kind == _SYMBOL:
-        return Symbol(*rest)
-    if kind == _TUPLE:
-        return tuple(map(_load, rest))
-    raise ValueError(f"unknown kind of argument: {kind!r}")

@@ -9,6 +9,7 @@ splits. Costs are not computed here but in `cost`. In the order to read them:
     strategy          splits, what they exchange inside an operator, and the strategies of an operator on a mesh
     tiling            the piece of a tensor that every device holds: when two specs are the same division
     rules/            the splits of each operator family
+    scans             the splits of a scan, from the rules of the operators in its body
     local/            what one device runs under a strategy: the definition that proofs, interpreter and runtime share
     discovery/        splits of operators without a rule, established by running them (takes torch)
     splits            the splits of an operator: its rule, else discovery

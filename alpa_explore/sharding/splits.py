@@ -9,7 +9,8 @@ from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, recorded_discovery
-from alpa_explore.sharding.rules import HEAVY, RULES
+from alpa_explore.sharding.rules import HEAVY
+from alpa_explore.sharding.scans import RULES
 from alpa_explore.sharding.strategy import Split
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.nn import functional
 
 from alpa_explore.models.catalog import build
@@ -93,6 +94,53 @@ class Recurrent(nn.Module):
         state = tuple(s[-1:] for s in last) if isinstance(last, tuple) else last[-1:]
         written, _ = self.write(read.transpose(0, 1), state)
         return functional.cross_entropy(self.head(written).flatten(0, 1), targets.transpose(0, 1).flatten())
+
+
+class LinearScans(nn.Module):
+    """A language model of one time mix of RWKV and one selective scan of Mamba."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.mixed = nn.Embedding(32, 8), nn.Linear(8, 16, bias=False)
+        self.decay, self.first = nn.Parameter(torch.randn(8)), nn.Parameter(torch.randn(8))
+        self.read, self.step, self.of_state = nn.Linear(8, 32), nn.Linear(16, 16), nn.Linear(16, 8)
+        self.log, self.skip = nn.Parameter(torch.randn(16, 4)), nn.Parameter(torch.randn(16))
+        self.head = nn.Linear(16, 32)
+
+    def forward(self, tokens, targets):
+        key, value = self.mixed(self.table(tokens)).chunk(2, -1)
+        mixed = torch.ops.alpa_explore.wkv(-torch.exp(self.decay), self.first, key, value)
+        x, z = self.read(mixed).transpose(1, 2).chunk(2, 1)
+        b, c = self.of_state(x.transpose(1, 2)).transpose(1, 2).chunk(2, 1)
+        delta = self.step.weight @ x
+        made, _ = torch.ops.alpa_explore.selective_scan(
+            x, delta, -torch.exp(self.log), b, c, self.skip, z, self.step.bias, True
+        )
+        return functional.cross_entropy(self.head(made.transpose(1, 2)).flatten(0, 1), targets.flatten())
+
+
+class Scanned(nn.Module):
+    """A language model of a scan of torch, whose step is elementwise, and one of a step with products."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.decay, self.cell = nn.Embedding(32, 8), nn.Parameter(torch.randn(8)), nn.GRUCell(8, 8)
+        self.head = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 32))
+
+    def forward(self, tokens, targets):
+        def forget(state, now):
+            state = torch.sigmoid(self.decay) * state + now
+            return state, torch.tanh(state)
+
+        def read(state, now):
+            state = self.cell(now, state)
+            return state, state * 1.5
+
+        words = self.table(tokens)
+        begin = torch.zeros_like(words[:, 0])
+        state, made = scan(forget, begin, words, dim=1)
+        _, made = scan(read, state, made, dim=1, reverse=True)
+        return functional.cross_entropy(self.head(made).flatten(0, 1), targets.flatten())
 
 
 class ThreeTimes(nn.Module):
@@ -217,6 +265,11 @@ OWN = {
         )
         for kind in (nn.LSTM, nn.GRU, nn.RNN)
     },
+    "linear-scans": lambda samples: (
+        LinearScans(),
+        (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6))),
+    ),
+    "scans": lambda samples: (Scanned(), (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6)))),
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
     "tied-embedding": lambda samples: (
         TiedEmbedding(),

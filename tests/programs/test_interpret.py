@@ -58,10 +58,10 @@ def test_a_pipeline_with_random_strategies_equals_the_whole(model, seed) -> None
     case.assert_equal(case.program(stages, at_random(seed)))
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("model", ["recurrent-lstm", "recurrent-gru", "recurrent-rnn", "linear-scans", "scans"])
 @pytest.mark.parametrize("choose", [optimal, at_random(0), at_random(1)], ids=["optimal", "random", "other"])
-def test_recurrent_layers_equal_the_whole(kind, choose) -> None:
-    case = Case(f"recurrent-{kind}", num_microbatches=2)
+def test_recurrent_layers_equal_the_whole(model, choose) -> None:
+    case = Case(model, num_microbatches=2)
     case.assert_equal(case.program(PIPELINES["1+2+1"], choose))
     case.assert_equal(case.program([(ONE_STAGE, (2, 2))], choose))
 

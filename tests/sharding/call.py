@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind
-from alpa_explore.tracing.aten import to_symbol
+from alpa_explore.tracing.symbols import to_symbol
 from tests.sharding.executor import run
 
 _generator = torch.Generator().manual_seed(0)

@@ -7,7 +7,7 @@ from alpa_explore.graph import Operator, Phase
 from alpa_explore.sharding.rules import HEAVY, RULES, experts
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
-from alpa_explore.tracing.aten import overload
+from alpa_explore.tracing.symbols import overload
 from tests.sharding.examples import attentions, movements, pointwise, products, statistics
 from tests.sharding.executor import run_sharded
 from tests.sharding.proof import MESHES, prove_splits, strategies

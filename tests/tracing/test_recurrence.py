@@ -200,7 +200,7 @@ def test_its_price_is_that_of_its_steps_in_sequence(device):
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dim", [0, 1])
-def test_a_scan_of_torch_is_its_steps(reverse, dim):
+def test_a_scan_of_torch_in_any_direction_is_its_steps(reverse, dim):
     class Scans(nn.Module):
         def __init__(self):
             super().__init__()

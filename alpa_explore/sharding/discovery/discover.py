@@ -30,7 +30,7 @@ from alpa_explore.sharding.discovery.shapes import Candidate, candidates
 from alpa_explore.sharding.discovery.validation import validated_splits
 from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.strategy import Split
-from alpa_explore.tracing.aten import overload
+from alpa_explore.tracing.symbols import overload
 
 __all__ = ["DiscoveredSplits", "discover"]
 

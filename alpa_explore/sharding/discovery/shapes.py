@@ -18,7 +18,8 @@ from alpa_explore.sharding.discovery.operator_call import (
     short,
 )
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
-from alpa_explore.tracing.aten import overload, run_operator
+from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.symbols import overload
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ proven is what runs. In the order to read them:
     context      attention over a divided sequence: ring, zig-zag, Ulysses
     attentions   attention on a shard: its place in the whole, and the keys and values that its heads share
     routed       routed experts on a shard: the first of its experts, and who adds the last bias
+    scan         a scan on a shard: its body, operator by operator
     local_call   `localize`: which operators need changed arguments on a shard, and how
 
-It imports `graph`, `sharding.spec`, `sharding.reshard`, `sharding.strategy` and, for the list of random operators,
-`sharding.rules`; it must not import `sharding.discovery`, `sharding.splits` or torch.
+It imports `graph`, `sharding.spec`, `sharding.reshard`, `sharding.strategy`, `sharding.scans` and, for the list of
+random operators, `sharding.rules`; it must not import `sharding.discovery`, `sharding.splits` or torch.
 """

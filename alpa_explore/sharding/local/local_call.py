@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
+from alpa_explore.graph.loops.body import SCAN
 from alpa_explore.sharding.local.attentions import attention, attention_backward
 from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
 from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over
 from alpa_explore.sharding.local.routed import experts, experts_backward
+from alpa_explore.sharding.local.scan import scan
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.softmax import softmax, softmax_backward
 from alpa_explore.sharding.local.steps import LocalCall, LocalCollective, LocalStep, Reduction, StepWriter
@@ -231,6 +233,7 @@ _LOCAL: dict[str, _Local] = {
     **dict.fromkeys(("aten.index_put.default", "aten.index_add.default"), _added_to),
     "alpa_explore.attention.default": attention,
     "alpa_explore.attention_backward.default": attention_backward,
+    SCAN: lambda shard, steps: scan(shard, steps, localize),
     "alpa_explore.experts.default": experts,
     "alpa_explore.experts_backward.default": experts_backward,
     **dict.fromkeys(

@@ -2,9 +2,10 @@
 
 The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
 Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.norms`), and so
-do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`). Two groups of operators are
-decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not compute, into products and a
-softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
+do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`). Two
+groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
+compute, into products and a softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that
+heads can be sharded.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
 from alpa_explore.tracing.joint_graph.calls.bags import summed_bags
 from alpa_explore.tracing.joint_graph.calls.experts import whole_experts
 from alpa_explore.tracing.joint_graph.calls.flex import plain_flex_attention
+from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
 from alpa_explore.tracing.joint_graph.calls.norms import whole_norms
-from alpa_explore.tracing.joint_graph.calls.scan import unrolled_scans
+from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
 from alpa_explore.tracing.joint_graph.input_checks import passed_checks
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
@@ -115,8 +117,9 @@ def as_traced() -> Iterator[None]:
         stack.enter_context(whole_norms())
         stack.enter_context(summed_bags())
         stack.enter_context(whole_experts())
+        stack.enter_context(whole_linear_scans())
         stack.enter_context(plain_flex_attention())
-        stack.enter_context(unrolled_scans())
+        stack.enter_context(whole_scans())
         stack.enter_context(passed_checks())
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # parts that the model compiles are traced, too
         stack.enter_context(_plain_attention())

@@ -8,7 +8,7 @@ import torch
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import Argument, Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, counts
-from alpa_explore.graph.unrolled_loops import unrolled_loops_warnings
+from alpa_explore.graph.loops.unrolled import unrolled_loops_warnings
 from alpa_explore.tracing.aten import operator_flops
 from alpa_explore.tracing.inputs.example import Example
 from alpa_explore.tracing.inputs.fake_model import ModelTensor
@@ -152,7 +152,7 @@ class _GraphBuilder:
                 keywords=tuple((k, self._argument(v)) for k, v in draft.keywords),
                 flops=operator_flops(draft.kind, read, written, arguments, values, fakes),
                 bytes_accessed=counts.bytes_accessed(draft.kind, read, written, arguments),
-                launches=counts.steps(draft.kind, read),
+                launches=counts.launches(draft.kind, read, arguments),
                 forward=forward,
                 module=draft.module if forward is None else self.operators[forward].module,
                 source=draft.source if forward is None else self.operators[forward].source,

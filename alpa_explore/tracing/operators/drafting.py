@@ -15,11 +15,12 @@ from torch._subclasses import FakeTensor
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import counts
-from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LITERAL, to_symbol
+from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LITERAL
 from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
 from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor
 from alpa_explore.tracing.operators.folding import fold
+from alpa_explore.tracing.symbols import to_symbol
 from alpa_explore.units import DTYPE_BYTES
 
 LITERAL_ELEMENTS = 4096

@@ -28,9 +28,11 @@ import torch
 
 from alpa_explore.errors import BatchError
 from alpa_explore.graph import Argument, Operator, Ref, Tensor, TrainingGraph, counts, verify
+from alpa_explore.graph.loops.body import SCAN, body_between
 from alpa_explore.graph.signature import operator_signature
-from alpa_explore.tracing.aten import operator_flops, run_operator, to_torch
+from alpa_explore.tracing.aten import operator_flops, run_operator
 from alpa_explore.tracing.operators.folding import SAME_IF_SAME_SHAPE
+from alpa_explore.tracing.symbols import to_torch
 
 
 def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGraph:
@@ -174,6 +176,11 @@ def _argument(rule: SizeRule, values: tuple[Argument, ...], operator: Operator) 
     sizes = tuple(value for value in values if type(value) is int)
     if len(sizes) == len(values):
         return rule.at(sizes, where)
+    texts = [value for value in values if isinstance(value, str)]
+    if operator.kind == SCAN and len(texts) == len(values):
+        body = body_between(texts, lambda sizes: rule.at(sizes, where))
+        if body is not None:
+            return body
     raise rule.error(f"{where} is {' and '.join(f'{value!r:.40}' for value in values)} there, and is not a size")
 
 

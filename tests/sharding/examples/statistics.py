@@ -126,6 +126,22 @@ def recurrences(reverse):
     return tuple(Call(f"alpa_explore.{kind}.default", *arguments, factors="dim0") for kind, *arguments in calls)
 
 
+def linear_scans():
+    """RWKV's time mix and Mamba's selective scan, forward and backward; the latter with all that it can have and with
+    as little as it can have. Samples and channels are independent."""
+    key, value, first, decay = real(4, 5, 8), real(4, 5, 8), real(8), -positive(8)
+    x, delta, z = real(4, 8, 5), real(4, 8, 5), real(4, 8, 5)
+    a, b, c, d, bias = -positive(8, 2), real(4, 2, 5), real(4, 2, 5), real(8), real(8)
+    full, least = (x, delta, a, b, c, d, z, bias, True), (x, positive(4, 8, 5), a, b, c, None, None, None, False)
+    calls = [("wkv_backward", real(4, 5, 8), decay, first, key, value)]
+    for inputs, last in ((full, real(4, 8, 2)), (least, None)):
+        calls += [("selective_scan", *inputs), ("selective_scan_backward", real(4, 8, 5), last, *inputs)]
+    return (
+        Call("alpa_explore.wkv.default", decay, first, key, value, factors="d n"),
+        *(Call(f"alpa_explore.{kind}.default", *arguments, factors="n d") for kind, *arguments in calls),
+    )
+
+
 SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
 CLASSES = TARGETS.clone()
 TARGETS[2:5] = -100  # the shards differ in how many targets count
@@ -198,6 +214,7 @@ CALLS = (
     *ctc(),
     *recurrences(False),
     *recurrences(True),
+    *linear_scans(),
     *rms_norm(),
     *rms_norm(weight=False),
     *rms_norm(dims=2, factors="dim0"),

@@ -6,7 +6,9 @@ flex          torch's flex_attention, by attention with a mask, or by products a
 norms         torch's RMS norm, by the operator of `tracing.fused.rms_norm`
 experts       routed experts, by the operator of `tracing.experts`
 recurrence    torch's LSTM, GRU and RNN, by products and the operators of `tracing.fused.recurrence`
-scan          torch's scan, by a loop over its steps
+linear_scans  RWKV's time mix and Mamba's selective scan, by the operators of `tracing.fused`
+scan          torch's scan, by the operator of `tracing.fused.scan`, or by a loop over its steps
+scan_body, scan_surroundings   the operators of its steps; what these read from around them
 ctc           torch's ctc_loss, by the operator of `tracing.fused.ctc`
 bags          torch's embedding_bag, by a lookup and a sum
 masks         what is read and written at the places of a mask, by forms that have a shape

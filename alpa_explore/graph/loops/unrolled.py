@@ -41,6 +41,6 @@ def unrolled_loops_warnings(operators: Sequence[Operator]) -> tuple[str, ...]:
         f"A loop of Python is unrolled ({file}:{at} in {largest or 'the model itself'}{more}): {inside.total():,} of "
         f"{len(operators):,} operators, of one kind up to {repeated} in a line. Planning takes long, and each of them "
         "is a small kernel. Let nn.LSTM, nn.GRU or nn.RNN run the loop if they compute it (proj_size apart), write it "
-        "over all steps at once (cumulative sums, a convolution, products of chunks), or make it an operator of its "
-        "own (torch.library.custom_op).",
+        "over all steps at once (cumulative sums, a convolution, products of chunks), give it to torch's scan "
+        "(torch._higher_order_ops.scan), or make it an operator of its own (torch.library.custom_op).",
     )

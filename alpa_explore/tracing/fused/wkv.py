@@ -1,0 +1,119 @@
+"""The time mix of RWKV as one operator, forward and backward: a mean of values, weighted by keys that decay.
+
+With weights e^key, a decay for every step and a bonus for the step itself, of each channel
+
+    y_t = (P_t + e^(first + k_t) v_t) / (Q_t + e^(first + k_t))
+    P_{t+1} = e^decay P_t + e^k_t v_t        Q_{t+1} = e^decay Q_t + e^k_t        P_0 = Q_0 = 0
+
+(RWKV-4, Peng et al. 2023, arXiv 2305.13048). P and Q are kept as p e^m and q e^m, m the largest exponent so far, so
+that nothing overflows. `torch.ops.alpa_explore.wkv` and `wkv_backward` exist once this module is imported. As the fused
+kernels do, the backward pass keeps nothing but the inputs and goes through the steps again. Samples and channels are
+independent. 16-bit inputs are computed in fp32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_NONE = -1e38
+"""The exponent before the first step: no weight at all."""
+
+
+@torch.library.custom_op(
+    "alpa_explore::wkv", mutates_args=(), schema="(Tensor decay, Tensor first, Tensor key, Tensor value) -> Tensor"
+)
+def wkv(decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """y, of the shape and dtype of `key`. `decay` (below zero) and `first` [c]; `key` and `value` [n, t, c]."""
+    made = torch.empty_like(key, memory_format=torch.contiguous_format)
+    w, u, k, v = _wide(decay, first, key, value)
+    p, q, m = _begin(k)
+    for step in range(k.shape[1]):
+        old, new = _shares(m, k[:, step] + u)
+        made[:, step] = (old * p + new * v[:, step]) / (old * q + new)
+        p, q, m = _next(p, q, m, w, k[:, step], v[:, step])
+    return made
+
+
+@torch.library.custom_op(
+    "alpa_explore::wkv_backward",
+    mutates_args=(),
+    schema="(Tensor gradient, Tensor decay, Tensor first, Tensor key, Tensor value)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+)
+def wkv_backward(
+    gradient: torch.Tensor, decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of decay, first, key and value; `gradient` is that of y.
+
+    dp and dq are those of p and q for a given m: y depends on P and Q alone, and so not on m.
+    """
+    w, u, k, v, dy = _wide(decay, first, key, value, gradient)
+    states = [_begin(k)]
+    for step in range(k.shape[1] - 1):
+        states.append(_next(*states[-1], w, k[:, step], v[:, step]))
+    dk, dv, dw, du = torch.empty_like(k), torch.empty_like(v), torch.zeros_like(w), torch.zeros_like(u)
+    dp = dq = torch.zeros_like(k[:, 0])
+    for step in range(k.shape[1] - 1, -1, -1):
+        p, q, m = states.pop()
+        now, read = k[:, step], v[:, step]
+        kept, added = _shares(m + w, now)
+        old, new = _shares(m, now + u)
+        whole = old * q + new
+        y, g = (old * p + new * read) / whole, dy[:, step] / whole
+        at_once, later = g * new * (read - y), (dp * read + dq) * added
+        dk[:, step], dv[:, step] = at_once + later, g * new + dp * added
+        du, dw = du + at_once.sum(0), dw + ((dp * p + dq * q) * kept).sum(0)
+        dp, dq = dp * kept + g * old, dq * kept - g * y * old
+    return dw.to(decay.dtype), du.to(first.dtype), dk.to(key.dtype).contiguous(), dv.to(value.dtype).contiguous()
+
+
+_State = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""p, q and m, [n, c]."""
+
+
+def _begin(k: torch.Tensor) -> _State:
+    zero = torch.zeros_like(k[:, 0])
+    return zero, zero, torch.full_like(zero, _NONE)
+
+
+def _next(
+    p: torch.Tensor, q: torch.Tensor, m: torch.Tensor, w: torch.Tensor, now: torch.Tensor, read: torch.Tensor
+) -> _State:
+    kept, added = _shares(m + w, now)
+    return kept * p + added * read, kept * q + added, torch.maximum(m + w, now)
+
+
+def _shares(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """e^a and e^b, both divided by the larger of them."""
+    top = torch.maximum(a, b)
+    return torch.exp(a - top), torch.exp(b - top)
+
+
+def _wide(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """In the dtype in which all of them are computed."""
+    double = any(t.dtype == torch.float64 for t in tensors)
+    return tuple(t.to(torch.float64 if double else torch.float32) for t in tensors)
+
+
+@wkv.register_fake
+def _shapes(decay: torch.Tensor, first: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return key.new_empty(key.shape)
+
+
+@wkv_backward.register_fake
+def _backward_shapes(gradient: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tuple(t.new_empty(t.shape) for t in others)
+
+
+def _keep(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _differentiate(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    found: tuple[torch.Tensor, ...] = torch.ops.alpa_explore.wkv_backward(gradient, *ctx.saved_tensors)
+    return found
+
+
+wkv.register_autograd(_differentiate, setup_context=_keep)

@@ -1,0 +1,64 @@
+"""Arguments of ATen calls as frozen values and back: constants become Symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from alpa_explore.graph import Argument, Ref, Symbol
+
+_PREFIX = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
+
+
+def to_symbol(value: object) -> Symbol | None:
+    """The Symbol of a torch constant or complex number, None if `value` is neither."""
+    for kind, name in _PREFIX.items():
+        if isinstance(value, kind):
+            return Symbol(name, str(value).removeprefix("torch."))
+    if isinstance(value, torch.device):
+        return Symbol("device", str(value))
+    if isinstance(value, complex):
+        return Symbol("complex", repr(value))
+    return None
+
+
+def from_symbol(symbol: Symbol) -> object:
+    """The torch constant that a Symbol stands for."""
+    if symbol.kind == "device":
+        return torch.device(symbol.value)
+    if symbol.kind == "complex":
+        return complex(symbol.value)
+    assert symbol.kind in _PREFIX.values(), f"unknown symbol kind {symbol.kind!r}"
+    return getattr(torch, symbol.value)
+
+
+def to_torch(argument: Argument, tensors: Mapping[int, torch.Tensor]) -> Any:
+    """An argument in the form that torch takes: Refs looked up in `tensors`, Symbols resolved, tuples as lists."""
+    if isinstance(argument, Ref):
+        return tensors[argument.tensor]
+    if isinstance(argument, Symbol):
+        return from_symbol(argument)
+    if isinstance(argument, tuple):
+        return [to_torch(a, tensors) for a in argument]
+    return argument
+
+
+# Memo of a pure function.
+@lru_cache(maxsize=1024)
+def overload(kind: str) -> Any:
+    """The torch operator of a kind: 'aten.mm.default' -> torch.ops.aten.mm.default. AttributeError if there is none."""
+    namespace, name, overload_name = kind.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
+
+
+def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
+    """The result of an ATen call as a flat tuple of tensors; outputs that a mask disabled (None) are left out."""
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    if isinstance(result, Sequence):
+        return tuple(t for part in result for t in flatten_outputs(part))
+    assert result is None, f"an operator returned {type(result).__name__}"
+    return ()
