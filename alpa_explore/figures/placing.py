@@ -12,6 +12,8 @@ _POSITIONS = ("top center", "bottom center", "middle right", "middle left", "top
 """Plotly's names of the places beside a point, the preferred ones first."""
 _RADIUS = 7.0
 """Of a mark, in pixels."""
+_LINE = 2.0
+"""Pixels beside a line that a label keeps free."""
 
 
 class AxisRange(NamedTuple):
@@ -47,15 +49,19 @@ def label_positions(
     *,
     pixels: tuple[float, float] = (560.0, 320.0),
     radii: Sequence[float] | None = None,
+    upright: Sequence[float] = (),
 ) -> list[str]:
     """For each point the place of its label, in plotly's words, so that labels cover neither points nor one another as
     far as possible. `pixels` is about the size of the panel; '' is no label. `radii` are those of the marks in pixels,
-    at least the usual one."""
+    at least the usual one; `upright` are the x of vertical lines, which labels do not cross either."""
     at = [
         ((px - x.low) / (x.high - x.low) * pixels[0], (py - y.low) / (y.high - y.low) * pixels[1]) for px, py in points
     ]
     reach = [max(_RADIUS, radius) for radius in radii or [0.0] * len(at)]
     taken = [(px - r, py - r, px + r, py + r) for (px, py), r in zip(at, reach, strict=True)]
+    for line in upright:
+        px = (line - x.low) / (x.high - x.low) * pixels[0]
+        taken.append((px - _LINE, 0.0, px + _LINE, pixels[1]))
     chosen = []
     for (px, py), text, radius in zip(at, texts, reach, strict=True):
         boxes = {position: _box(px, py, radius + 1.0, text, position) for position in _POSITIONS}
@@ -102,7 +108,8 @@ def bar_texts(
         "x": list(x),
         "y": list(y),
         "mode": "text",
-        "text": list(texts),
+        # A no-break space between the bar and its text.
+        "text": [f"\u00a0{text}" for text in texts] if place == "middle right" else list(texts),
         "textposition": place,
         "textfont": {"color": ink(theme), "size": 12 if place == "middle right" else 11},
         "hoverinfo": "skip",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.figures.style import layout_of
+from alpa_explore.figures.style import layout_of, unchecked
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -68,13 +68,12 @@ class Plots:
 
     def dress(self, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
         """The figure with `style.layout_of`."""
-        import plotly.graph_objects as go  # late: it takes seconds to import
+        return self.figure(layout_of(title, theme=theme, height=height, **layout))
 
-        return go.Figure(
-            data=self._traces,
-            layout=layout_of(title, theme=theme, height=height, **layout) | self._layout,
-            _validate=False,
-        )
+    def figure(self, layout: dict[str, Any]) -> go.Figure:
+        """The figure with a layout from `style.layout_of`: to change one in the finished figure takes plotly as long as
+        to make it."""
+        return unchecked(self._traces, layout | self._layout)
 
     def _number(self, row: int, column: int) -> str:
         """What follows 'x' in plotly's name of an axis: nothing for the first."""

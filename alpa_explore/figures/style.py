@@ -1,11 +1,13 @@
 """What all figures share: the colours of stages, two themes, a full sentence as title, and escaped text.
 
-Imports plotly only when a figure is finished (`dress`), so that other parts of the screen can use the colours.
+Imports plotly only when a figure is finished (`dress`, `unchecked`), so that other parts of the screen can use the
+colours.
 """
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,6 +16,7 @@ from alpa_explore.plans.printable import printable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    from plotly.basedatatypes import BaseTraceType
 
 Theme: TypeAlias = Literal["light", "dark"]
 
@@ -152,7 +155,8 @@ def template(theme: str) -> go.layout.Template:
     bar = {"outlinewidth": 0, "thickness": 12, "title": {"font": {"size": 12}}, "tickfont": {"size": 11}}
     template.data.heatmap[0].colorbar = bar
     axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
-    return template.update(layout={"xaxis": axis, "yaxis": axis, "coloraxis": {"colorbar": bar}})
+    y_axis = axis | {"ticklabelstandoff": 4}  # else names of rows touch what stands in them
+    return template.update(layout={"xaxis": axis, "yaxis": y_axis, "coloraxis": {"colorbar": bar}})
 
 
 def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str, Any]:
@@ -188,6 +192,15 @@ def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str
     }
     margin = common["margin"] | layout.pop("margin", {})
     return common | {"margin": margin} | layout
+
+
+def unchecked(traces: Sequence[BaseTraceType | dict[str, Any]], layout: dict[str, Any]) -> go.Figure:
+    """The figure of these traces and this layout, without plotly's checks: those of the template alone take 10 ms,
+    which is long while a slider moves. A test makes the same figures with the checks."""
+    import plotly.graph_objects as go
+
+    plain = layout["template"].to_plotly_json()
+    return go.Figure(data=list(traces), layout=layout | {"template": plain}, _validate=False)
 
 
 def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from alpa_explore import units
 from alpa_explore.figures.part_looks import part_looks
 from alpa_explore.figures.style import HOVER_TEXT, faint, ground, lines
@@ -14,7 +12,7 @@ from alpa_explore.figures.style import HOVER_TEXT, faint, ground, lines
 
 def time_bars(
     rows: Mapping[str, Mapping[str, float]], *, scale: float, theme: str, of: str, keys: Sequence[str] | None = None
-) -> list[go.Bar]:
+) -> list[dict[str, Any]]:
     """A trace for each part, a bar for each row.
 
     `rows` maps a row to its parts and their seconds, drawn in units of `scale` seconds. `of` names the whole in the
@@ -29,14 +27,15 @@ def time_bars(
         }
         seconds = [parts.get(name, 0.0) for parts in rows.values()]
         bars.append(
-            go.Bar(
-                orientation="h",
-                y=list(rows),
-                x=[s / scale for s in seconds],
-                name=name,
-                marker=marker,
-                customdata=keys,
-                hovertext=[
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": list(rows),
+                "x": [s / scale for s in seconds],
+                "name": name,
+                "marker": marker,
+                "customdata": keys,
+                "hovertext": [
                     lines(
                         f"<b>{row}</b>",
                         f"{name}: {units.seconds(s)}",
@@ -44,7 +43,7 @@ def time_bars(
                     )
                     for (row, parts), s in zip(rows.items(), seconds, strict=True)
                 ],
-                hovertemplate=HOVER_TEXT,
-            )
+                "hovertemplate": HOVER_TEXT,
+            }
         )
     return bars

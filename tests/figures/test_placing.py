@@ -33,3 +33,11 @@ def test_labels_of_neighbouring_points_go_to_different_sides() -> None:
         [(50.0, 50.0), (50.5, 50.0), (51.0, 50.0)], ["this one", "that one", "a third"], axis, axis
     )
     assert len(set(positions)) == 3
+
+
+def test_a_label_crosses_no_upright_line() -> None:
+    axis = AxisRange(0.0, 100.0)
+    free = label_positions([(48.0, 50.0)], ["this plan"], axis, axis)
+    beside = label_positions([(48.0, 50.0)], ["this plan"], axis, axis, upright=[50.0])
+    assert free == ["top center"]
+    assert beside[0].endswith("left")

@@ -46,6 +46,7 @@ from alpa_explore_widgets.tab_groups import grouped_panels
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
+    from alpa_explore_widgets.tab_kinds.panel import Panel
 
 _SETTING_OPTIONS = tuple(
     field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"
@@ -145,7 +146,33 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             self._update_saved_table(new)
 
     def _show(self, state: State) -> None:
-        """Update everything but the controls; of the figures only the one of the selected tab."""
+        """Update everything but the controls; of the figures only the one of the selected tab.
+
+        The figure comes first, so that the page draws it while Python writes the texts around it; but not its first
+        one, for which plotly may have to be imported.
+        """
+        panel = self.panels[self.tabs.selected]
+        for part in (self._show_panel, self._show_texts) if panel.drawn else (self._show_texts, self._show_panel):
+            part(state, panel)
+            if state is not self.session.store.state:
+                return  # a control of the panel changed the state, which has been shown since
+        self.lesson.show(state, panel.title, panel.stage_of_rows())
+        self.tabs.drawn = panel.title
+
+    def _show_panel(self, state: State, panel: Panel) -> None:
+        """Show this panel alone."""
+        for figure in panel.figures:
+            figure.waiting = _waiting_text(state)
+        for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
+            other.widget.layout.display = "" if other is panel else "none"
+        if state.plan is not None or not panel.needs_plan:
+            panel.show(state, self.bridge.theme, as_table=self._as_table)
+        busy = panel.busy(state)
+        for figure in panel.figures:
+            figure.busy = busy
+
+    def _show_texts(self, state: State, panel: Panel) -> None:
+        """Update what is above the panel and beside it."""
         self.spec_constraints.show(state)
         self.plan_button.show(state)
         self.messages.show(state)
@@ -154,7 +181,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.bridge.selection = state.selection
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"
         code = self._code(state, state.plan_settings or state.settings)
-        panel = self.panels[self.tabs.selected]
         self.toolbar.show(
             state,
             code,
@@ -162,17 +188,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             teaching=self.lesson.on,
             picture=panel.has_picture and not self._as_table,
         )
-        for figure in panel.figures:
-            figure.waiting = _waiting_text(state)
-        for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
-            other.widget.layout.display = "" if other is panel else "none"
-        if state.plan is not None or not panel.needs_plan:
-            panel.show(state, self.bridge.theme, as_table=self._as_table)
-        self.lesson.show(state, panel.title, panel.stage_of_rows())
-        busy = panel.busy(state)
-        for figure in panel.figures:
-            figure.busy = busy
-        self.tabs.drawn = panel.title
 
     def _code(self, state: State, settings: Settings) -> str:
         """Python code that makes the plan for `settings`."""

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.figures.placing import bar_texts, limit_label
 from alpa_explore.figures.plots import Plots
-from alpa_explore.figures.style import OKABE_ITO, hatching, ink, lines
+from alpa_explore.figures.style import OKABE_ITO, hatching, ink, layout_of, lines
 from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
@@ -57,10 +57,11 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
     sizes = each if one_size else f"{plan.global_batch:,} samples in all"
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
     figure.update_xaxes(title=f"B, the number of microbatches ({sizes})", row=3, col=1)
-    dressed = figure.dress(microbatches_sentence(plan, tried), theme=theme, height=height, barmode="stack", bargap=0.3)
-    top, bottom = dressed.layout.margin.t, 84
+    layout = layout_of(microbatches_sentence(plan, tried), theme=theme, height=height, barmode="stack", bargap=0.3)
+    top, bottom = layout["margin"]["t"], 84
     below = {"x": 0, "xanchor": "left", "y": -48 / height, "yanchor": "top", "traceorder": "normal"}
-    return dressed.update_layout(height=height + top + bottom, margin={"b": bottom}, legend=below)
+    margin, legend = layout["margin"] | {"b": bottom}, layout["legend"] | below
+    return figure.figure(layout | {"height": height + top + bottom, "margin": margin, "legend": legend})
 
 
 def _line(
@@ -76,27 +77,28 @@ def _line(
 ) -> None:
     """One value over B, written at each mark."""
     figure.add_trace(
-        go.Scatter(
-            x=names,
-            y=values,
-            name=name,
-            mode="lines+markers+text",
-            text=["" if value is None else units.number(value, 3) for value in values],
-            textposition="top center",
-            textfont={"size": 11, "color": ink(theme)},
-            cliponaxis=False,
-            hovertext=texts,
-            hoverinfo="text",
-            showlegend=False,
-            line={"color": ink(theme), "width": 2},
-            marker={
+        {
+            "type": "scatter",
+            "x": names,
+            "y": values,
+            "name": name,
+            "mode": "lines+markers+text",
+            "text": ["" if value is None else units.number(value, 3) for value in values],
+            "textposition": "top center",
+            "textfont": {"size": 11, "color": ink(theme)},
+            "cliponaxis": False,
+            "hovertext": texts,
+            "hoverinfo": "text",
+            "showlegend": False,
+            "line": {"color": ink(theme), "width": 2},
+            "marker": {
                 "symbol": ["star" if _is_chosen(plan, t) else "circle" for t in tried],
                 "size": [17 if _is_chosen(plan, t) else 7 for t in tried],
                 "color": [OKABE_ITO[0] if _is_chosen(plan, t) else ink(theme) for t in tried],
                 "line": {"color": ink(theme), "width": 1},
                 "opacity": 1,
             },
-        ),
+        },
         row=row,
         col=1,
     )
@@ -127,42 +129,45 @@ def _memory(
     scale, byte = units.bytes_axis(max([capacity, *(n for n in needed if n is not None)]))
     for name, field, color, shape in _PARTS:
         figure.add_trace(
-            go.Bar(
-                x=names,
-                y=[None if (size := getattr(t, field)) is None else size / scale for t in tried],
-                name=name,
-                marker={"color": color, "pattern": hatching(shape)},
-                hovertext=texts,
-                hoverinfo="text",
-            ),
+            {
+                "type": "bar",
+                "x": names,
+                "y": [None if (size := getattr(t, field)) is None else size / scale for t in tried],
+                "name": name,
+                "marker": {"color": color, "pattern": hatching(shape)},
+                "hovertext": texts,
+                "hoverinfo": "text",
+            },
             row=3,
             col=1,
         )
     too_large = [(n, t.over_bytes, text) for n, t, text in zip(names, tried, texts, strict=True) if t.over_bytes]
     figure.add_trace(
-        go.Scatter(
-            x=[n for n, _, _ in too_large],
-            y=[(capacity + over) / scale for _, over, _ in too_large],
-            mode="markers",
-            name="nothing fits; the closest needs",
-            hovertext=[text for *_, text in too_large],
-            hoverinfo="text",
-            marker={"symbol": "x", "size": 11, "color": OKABE_ITO[5]},
-            showlegend=bool(too_large),
-        ),
+        {
+            "type": "scatter",
+            "x": [n for n, _, _ in too_large],
+            "y": [(capacity + over) / scale for _, over, _ in too_large],
+            "mode": "markers",
+            "name": "nothing fits; the closest needs",
+            "hovertext": [text for *_, text in too_large],
+            "hoverinfo": "text",
+            "marker": {"symbol": "x", "size": 11, "color": OKABE_ITO[5]},
+            "showlegend": bool(too_large),
+        },
         row=3,
         col=1,
     )
     figure.add_trace(
-        go.Scatter(
-            x=list(names),
-            y=[capacity / scale] * len(names),
-            mode="lines",
-            name="memory of a device",
-            showlegend=False,
-            line={"color": ink(theme), "dash": "dash", "width": 1},
-            hoverinfo="skip",
-        ),
+        {
+            "type": "scatter",
+            "x": list(names),
+            "y": [capacity / scale] * len(names),
+            "mode": "lines",
+            "name": "memory of a device",
+            "showlegend": False,
+            "line": {"color": ink(theme), "dash": "dash", "width": 1},
+            "hoverinfo": "skip",
+        },
         row=3,
         col=1,
     )
@@ -177,10 +182,15 @@ def _memory(
         row=3,
         col=1,
     )
-    place: dict[str, Any] = {"x": 0.0, "xref": "x3 domain", "y": capacity / scale, "yref": "y3"}
+    # Above the sums, where those of the first bars stand on the line.
+    full = any(t.peak_bytes is not None and t.peak_bytes > 0.8 * capacity for t in tried[:3])
+    lifted = {"yshift": 13} if full else {}
+    place: dict[str, Any] = {"x": 0.0, "xref": "x3 domain", "y": capacity / scale, "yref": "y3", **lifted}
     figure.add_annotation(limit_label(units.bytes_(capacity), theme, **place, xanchor="left", yanchor="bottom"))
     highest = max([capacity, *(n for n in needed if n is not None)]) / scale
-    figure.update_yaxes(title=f"fullest device<br>({byte})", range=[0, 1.22 * highest], row=3, col=1)
+    figure.update_yaxes(
+        title=f"fullest device<br>({byte})", range=[0, (1.34 if full else 1.22) * highest], row=3, col=1
+    )
 
 
 def _is_chosen(plan: Plan, tried: TriedMicrobatches) -> bool:

@@ -12,7 +12,8 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.comparisons.search_points import Point, comparable, pareto_frontier, points_of
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.placing import AxisRange, fitted, label_positions, limit_label
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
+from alpa_explore.figures.plots import Plots
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, ink, layout_of, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
@@ -42,12 +43,12 @@ def search_figure(
     x_scale, x_unit = units.bytes_axis(max(sizes))
     x = fitted([size / x_scale for size in sizes], capacity / x_scale)
     y = fitted([p.samples_per_second for _, p in shown])
-    figure = go.Figure()
+    figure = Plots([1.0])
     _frontier_line(figure, [p for _, p in shown], x_scale, x, theme)
     texts = [_label(plan, point) for point in points]
     places = [(point.peak_bytes / x_scale, point.samples_per_second) for point in points]
     radii = [_STAR_PIXELS / 2 if p.holds(plan) else 0.0 for p in points]
-    positions = label_positions(places, texts, x, y, radii=radii)
+    positions = label_positions(places, texts, x, y, radii=radii, upright=[capacity / x_scale])
     for name, symbol, size, color, chosen in (
         ("plans of the planner", "circle", 11, OKABE_ITO[0], [not p.kind for p in points]),
         ("baselines", "diamond", 12, OKABE_ITO[1], [bool(p.kind) for p in points]),
@@ -57,20 +58,26 @@ def search_figure(
         if own:
             labelled = symbol != "star"  # its label is further away than plotly would write it
             figure.add_trace(
-                go.Scatter(
-                    x=[places[i][0] for i in own],
-                    y=[places[i][1] for i in own],
-                    mode="markers+text" if labelled else "markers",
-                    name=name,
-                    text=["" if points[i].holds(plan) else texts[i] for i in own] if labelled else None,
-                    textposition=[positions[i] for i in own] if labelled else None,
-                    textfont={"color": ink(theme), "size": 12},
-                    cliponaxis=False,
-                    marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 1, "color": ink(theme)}},
-                    customdata=[key(plan=points[i].number) for i in own],
-                    hovertext=[_hover(plan, points[i]) for i in own],
-                    hovertemplate=HOVER_TEXT,
-                )
+                {
+                    "type": "scatter",
+                    "x": [places[i][0] for i in own],
+                    "y": [places[i][1] for i in own],
+                    "mode": "markers+text" if labelled else "markers",
+                    "name": name,
+                    "text": ["" if points[i].holds(plan) else texts[i] for i in own] if labelled else None,
+                    "textposition": [positions[i] for i in own] if labelled else None,
+                    "textfont": {"color": ink(theme), "size": 12},
+                    "cliponaxis": False,
+                    "marker": {
+                        "symbol": symbol,
+                        "size": size,
+                        "color": color,
+                        "line": {"width": 1, "color": ink(theme)},
+                    },
+                    "customdata": [key(plan=points[i].number) for i in own],
+                    "hovertext": [_hover(plan, points[i]) for i in own],
+                    "hovertemplate": HOVER_TEXT,
+                }
             )
     here = next(i for i, p in enumerate(points) if p.holds(plan))
     figure.add_trace(_star_label(places[here], texts[here], positions[here], theme))
@@ -82,10 +89,11 @@ def search_figure(
     legend_rows = 4 + len(failed) if failed else 1
     bottom = 64 + 19 * legend_rows
     height = 300 + bottom + 66
-    figure = dress(figure, search_sentence(plan, tried=tried, failed=failed), theme=theme, height=height)
+    layout = layout_of(search_sentence(plan, tried=tried, failed=failed), theme=theme, height=height)
+    margin = layout["margin"] | {"b": bottom}
     below = {"x": 0, "xanchor": "left", "y": -56 / 300, "yanchor": "top", "traceorder": "normal"}
-    figure.update_layout(legend=below, height=300 + bottom + figure.layout.margin.t)
-    return figure.update_layout(margin={"b": bottom})
+    legend = layout["legend"] | below
+    return figure.figure(layout | {"height": 300 + bottom + margin["t"], "margin": margin, "legend": legend})
 
 
 def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> str:
@@ -147,7 +155,7 @@ def _failures(failed: Sequence[NoPlan]) -> list[str]:
     return [f"No plan: {named}{f' and {more} more, in the legend' if more > 0 else ''}."]
 
 
-def _frontier_line(figure: go.Figure, plans: Sequence[Plan], scale: float, x: AxisRange, theme: str) -> None:
+def _frontier_line(figure: Plots, plans: Sequence[Plan], scale: float, x: AxisRange, theme: str) -> None:
     corners = sorted(
         {
             (plans[i].predicted.peak_bytes_per_device / scale, plans[i].samples_per_second)
@@ -155,48 +163,51 @@ def _frontier_line(figure: go.Figure, plans: Sequence[Plan], scale: float, x: Ax
         }
     )
     figure.add_trace(
-        go.Scatter(
-            x=[*(px for px, _ in corners), x.high],
-            y=[*(py for _, py in corners), corners[-1][1]],
-            mode="lines",
-            hoverinfo="skip",
-            line={"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
-            name="Pareto frontier: none is faster with less memory",
-        )
+        {
+            "type": "scatter",
+            "x": [*(px for px, _ in corners), x.high],
+            "y": [*(py for _, py in corners), corners[-1][1]],
+            "mode": "lines",
+            "hoverinfo": "skip",
+            "line": {"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
+            "name": "Pareto frontier: none is faster with less memory",
+        }
     )
 
 
-def _star_label(place: tuple[float, float], text: str, position: str, theme: str) -> go.Scatter:
+def _star_label(place: tuple[float, float], text: str, position: str, theme: str) -> dict[str, Any]:
     """The label of the star, beside an unseen mark that is wider than the star: plotly keeps a label as far from a mark
     as a circle of its size reaches, and the tips of a star reach further."""
-    return go.Scatter(
-        x=[place[0]],
-        y=[place[1]],
-        mode="markers+text",
-        text=[text],
-        textposition=position,
-        textfont={"color": ink(theme), "size": 12},
-        cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
-        name="label of this plan",
-        marker={"size": 1.4 * _STAR_PIXELS, "opacity": 0},
-    )
+    return {
+        "type": "scatter",
+        "x": [place[0]],
+        "y": [place[1]],
+        "mode": "markers+text",
+        "text": [text],
+        "textposition": position,
+        "textfont": {"color": ink(theme), "size": 12},
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "name": "label of this plan",
+        "marker": {"size": 1.4 * _STAR_PIXELS, "opacity": 0},
+    }
 
 
-def _memory_line(figure: go.Figure, capacity: float, x: AxisRange, y: AxisRange, words: str, theme: str) -> None:
+def _memory_line(figure: Plots, capacity: float, x: AxisRange, y: AxisRange, words: str, theme: str) -> None:
     seen = capacity <= x.high
     if seen:
         figure.add_trace(
-            go.Scatter(
-                x=[capacity] * 2,
-                y=list(y),
-                mode="lines",
-                hoverinfo="skip",
-                showlegend=False,
-                name="memory of a device",
-                line={"color": ink(theme), "width": 2},
-            )
+            {
+                "type": "scatter",
+                "x": [capacity] * 2,
+                "y": list(y),
+                "mode": "lines",
+                "hoverinfo": "skip",
+                "showlegend": False,
+                "name": "memory of a device",
+                "line": {"color": ink(theme), "width": 2},
+            }
         )
     place: dict[str, Any] = {
         "x": capacity if seen else 1.0,
@@ -207,16 +218,17 @@ def _memory_line(figure: go.Figure, capacity: float, x: AxisRange, y: AxisRange,
     figure.add_annotation(limit_label(words, theme, seen=seen, **place, xanchor="right", yanchor="bottom"))
 
 
-def _no_plan_entry(attempt: NoPlan) -> go.Scatter:
+def _no_plan_entry(attempt: NoPlan) -> dict[str, Any]:
     """An entry of the legend alone."""
-    return go.Scatter(
-        x=[None],
-        y=[None],
-        mode="markers",
-        name=f"no plan: {safe(str(attempt))}",
-        marker={"symbol": "x", "size": 10, "color": OKABE_ITO[5]},
-        hoverinfo="skip",
-    )
+    return {
+        "type": "scatter",
+        "x": [None],
+        "y": [None],
+        "mode": "markers",
+        "name": f"no plan: {safe(str(attempt))}",
+        "marker": {"symbol": "x", "size": 10, "color": OKABE_ITO[5]},
+        "hoverinfo": "skip",
+    }
 
 
 def _label(plan: Plan, point: Point) -> str:

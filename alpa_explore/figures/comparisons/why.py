@@ -13,7 +13,7 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.placing import bar_texts
 from alpa_explore.figures.plots import Plots
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, lines, safe
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, layout_of, lines, safe
 from alpa_explore.figures.time_bars import time_bars
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -64,14 +64,17 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     _times(figure, plan, explanation.times, theme)
     _limits(figure, shown, theme)
     _changes(figure, explanation.changes, tried, theme)
-    dressed = figure.dress(_sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
-    top = dressed.layout.margin.t + 14
+    layout = layout_of(_sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
+    top = layout["margin"]["t"] + 14
     below_all = {"x": 0, "xanchor": "left", "y": -46 / height, "yanchor": "top", "traceorder": "normal"}
-    return dressed.update_layout(
-        height=height + top + 112,
-        margin={"t": top, "l": 160, "r": 16, "b": 112},
-        legend=below_all,
-        meta={"least_width": tuning.LABELLED_PIXELS},
+    return figure.figure(
+        layout
+        | {
+            "height": height + top + 112,
+            "margin": {"t": top, "l": 160, "r": 16, "b": 112},
+            "legend": layout["legend"] | below_all,
+            "meta": {"least_width": tuning.LABELLED_PIXELS},
+        }
     )
 
 
@@ -189,11 +192,11 @@ def _times(figure: Plots, plan: Plan, times: Sequence[StageTime], theme: str) ->
     bars = time_bars(rows, scale=scale, theme=theme, of="an iteration", keys=keys)
     for bar in bars:
         figure.add_trace(bar, row=1, col=1)
-    rest = [bar for bar in bars if bar.name not in (COMPUTE, UNKNOWN)]
+    rest = [bar for bar in bars if bar["name"] not in (COMPUTE, UNKNOWN)]
     for bar in rest:
-        share = bar.to_plotly_json() | {"x": [100 * x * scale / total for x in bar.x], "showlegend": False}
+        share = bar | {"x": [100 * x * scale / total for x in bar["x"]], "showlegend": False}
         figure.add_trace(share, row=1, col=2)
-    sums = [sum(of) for of in zip(*(bar.x for bar in rest), strict=True)]
+    sums = [sum(of) for of in zip(*(bar["x"] for bar in rest), strict=True)]
     shares = [100 * x * scale / total for x in sums]
     figure.add_trace(
         bar_texts(shares, list(rows), [units.percent(x / 100) for x in shares], theme, place="middle right"),
@@ -262,17 +265,18 @@ def _bars(
 ) -> None:
     shown = ["<br>".join(wrap(name, _NAME_CHARACTERS, break_on_hyphens=False)) for name in names]
     figure.add_trace(
-        go.Bar(
-            orientation="h",
-            y=shown,
-            x=[100 * gain for gain in gains],
-            showlegend=False,
-            marker={"color": [color if gain > 0 else faint(theme) for gain in gains]},
-            customdata=keys,
-            hovertext=list(hover),
-            hovertemplate=HOVER_TEXT,
-            name=("limits", "changes")[column - 1],
-        ),
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": shown,
+            "x": [100 * gain for gain in gains],
+            "showlegend": False,
+            "marker": {"color": [color if gain > 0 else faint(theme) for gain in gains]},
+            "customdata": keys,
+            "hovertext": list(hover),
+            "hovertemplate": HOVER_TEXT,
+            "name": ("limits", "changes")[column - 1],
+        },
         row=2,
         col=column,
     )

@@ -24,6 +24,7 @@ from alpa_explore.figures.style import (
     mixed,
     safe,
     stage_color,
+    unchecked,
 )
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -106,7 +107,7 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         *_contents(plan, boxes, bottom, height),
         *_legend(plan, theme),
     ]
-    return go.Figure(data=traces, layout=layout)
+    return unchecked(traces, layout)
 
 
 def _node_name(cluster: Cluster, unit: str, node: int) -> str:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import link
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink, layout_of, lines, safe
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink, layout_of, lines, safe, unchecked
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import time_with_band
 from alpa_explore.plans.report.tables import chosen_t_max, outcome, t_max_table
@@ -84,7 +84,7 @@ def t_max_figure(plan: Plan, theme: str = "light") -> go.Figure:
         traces = [*near, *_sums(plan, theme, view, points), *traces]
     axes = _axes(plan, theme, view, points)
     layout = layout_of(t_max_sentence(plan), theme=theme, height=540, margin={"l": 92}, **axes)
-    return go.Figure(data=traces, layout=layout)
+    return unchecked(traces, layout)
 
 
 def _axes(plan: Plan, theme: str, view: _View, points: list[_Point]) -> dict[str, Any]:
@@ -132,12 +132,26 @@ def t_max_sentence(plan: Plan) -> str:
     if chosen_t_max(plan) is None:
         return f"T = {time_with_band(plan, p.iteration_seconds)}; the candidates for t_max were not recorded."
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
+    sums = (
+        f"Σt{terms.share} {units.seconds(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × "
+        f"{units.seconds(p.t_max_seconds)}{_once_text(plan)}"
+    )
     return (
         f"T is least, {time_with_band(plan, p.iteration_seconds)}, where no stage takes longer than "
-        f"{units.seconds(p.t_max_seconds)}: Σt{terms.share} "
-        f"{units.seconds(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × "
-        f"{units.seconds(p.t_max_seconds)}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be evaluated."
+        f"{units.seconds(p.t_max_seconds)}: {sums}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be "
+        "evaluated."
     )
+
+
+def _once(plan: Plan) -> list[tuple[str, float]]:
+    """What T has beside the latencies of the stages, as far as there is any: (what, seconds)."""
+    parts = (("sums of tied weights", plan.tied_seconds), ("overhead", plan.overhead_seconds))
+    return [(what, seconds) for what, seconds in parts if seconds]
+
+
+def _once_text(plan: Plan, before: str = " ") -> str:
+    """' + 120 ms overhead'."""
+    return "".join(f"{before}+ {units.seconds(seconds)} {what}" for what, seconds in _once(plan))
 
 
 def _evaluated(plan: Plan) -> list[_Point]:
@@ -148,13 +162,14 @@ def _evaluated(plan: Plan) -> list[_Point]:
         t, total = candidate.t_max_seconds, candidate.iteration_seconds
         if total is None:
             continue
-        first = total - rounds * t
+        first = total - rounds * t - plan.once_seconds
         waiting = f"{plan.terms.rounds_text} × {units.seconds(t)} = {units.seconds(rounds * t)}"
         text = lines(
             f"<b>t_max {units.seconds(t)}</b>",
             f"T {units.seconds(total)}",
             f"Σt{share} {units.seconds(first)}",
             f"{plan.terms.rounds_symbols}·t_max = {waiting}",
+            *(f"{what} {units.seconds(seconds)}" for what, seconds in _once(plan)),
             safe(candidate.reason),
             f"click: selects stage {_slowest(plan)}, the slowest of the plan" if index == best else "",
         )
@@ -173,7 +188,7 @@ def _range(plan: Plan, view: _View, points: list[_Point]) -> tuple[float, float]
     near = [p for p in points if p.t_max <= view.right] or points[:1]
     if not near:
         return 0.0, plan.predicted.iteration_seconds
-    low, end = plan.terms.rounds * view.left, plan.terms.rounds * view.right + near[-1].first
+    low, end = plan.terms.rounds * view.left, plan.terms.rounds * view.right + near[-1].first + plan.once_seconds
     high = max(end, *(p.total for p in near))
     return max(0.0, low - 0.06 * (high - low)), high + 0.08 * (high - low)
 
@@ -225,14 +240,15 @@ def _totals(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[d
     start, last = steps[0][0], steps[-1][0]
     warm = OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]
     waiting = f"{plan.terms.rounds_symbols}·t_max"
-    path = [(t, first + rounds * t) for t, first in steps]
+    once = plan.once_seconds
+    path = [(t, first + once + rounds * t) for t, first in steps]
 
     def line(places: list[tuple[float, float]], **looks: Any) -> dict[str, Any]:
         xs, ys = [t / view.scale for t, _ in places], [value / scale for _, value in places]
         return {"type": "scatter", "x": xs, "y": ys, "mode": "lines", "hoverinfo": "skip"} | looks
 
     band = line(
-        [*path, (last, rounds * last), (start, rounds * start)],
+        [*path, (last, once + rounds * last), (start, once + rounds * start)],
         fill="toself",
         fillcolor=_BAND,
         mode="none",
@@ -243,7 +259,11 @@ def _totals(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[d
         line={"color": warm, "dash": "dot", "width": 2},
         name=f"{waiting}, the others",
     )
-    total = line(path, line={"color": ink(theme), "width": 2.5}, name=f"T = Σt{share} + {waiting}")
+    total = line(
+        path,
+        line={"color": ink(theme), "width": 2.5},
+        name=f"T = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}",
+    )
     place = (view.right - 0.01 * (view.right - view.left)) / view.scale, (low + 0.03 * (high - low)) / scale
     cost = f"<b>larger</b>: each {view.unit} of t_max costs {units.seconds(rounds * view.scale)}"
     marks = _marks([p.total / scale for p in points], points, view, ink(theme)) | {"name": "T of the candidates"}
@@ -270,6 +290,7 @@ def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: st
     best, terms = min(points, key=lambda p: (p.total, p.t_max)), plan.terms
     # In lines of their own: on a narrow page the right edge is near.
     sums = f"= {units.seconds(best.first)}<br>   + {terms.rounds_text} × {units.seconds(best.t_max)}"
+    sums += _once_text(plan, "<br>   ")
     return _marks([best.total / scale], [best], view, ink(theme)) | {
         "name": "the plan",
         "mode": "markers+text",

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import OKABE_ITO, ground, ink_on, layout_of, mixed
+from alpa_explore.figures.style import OKABE_ITO, ground, ink_on, layout_of, mixed, unchecked
 from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.held import (
@@ -71,7 +71,6 @@ def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, win
         "height": _HEIGHT + margin["t"] + margin["b"],
         "margin": margin,
         "legend": layout["legend"] | {"traceorder": "normal", "y": 1.06},
-        "template": layout["template"].to_plotly_json(),
         "xaxis": time_axis(chart, unit),
         "yaxis": {
             "domain": [1 - _STRIP, 1],
@@ -92,7 +91,7 @@ def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, win
         },
         "annotations": part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
     }
-    return go.Figure(data=chart.traces, layout=layout)
+    return unchecked(chart.traces, layout)
 
 
 def stage_memory_sentence(plan: Plan, stage: int = 0) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore import units
-from alpa_explore.figures.style import layout_of
+from alpa_explore.figures.style import layout_of, unchecked
 from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.frame import Frame
 from alpa_explore.figures.timelines.memory import draw_memory
@@ -62,8 +62,7 @@ def timeline_figure(
     if frame.overview:
         traces += overview_traces(charts[0], *frame.overview_axes)
     layout = _dressed(frame, timeline_sentence(plan, timelines=drawn), theme)
-    # Unchecked, which saves half of the time that Python takes for a key of a slider; a test checks it instead.
-    return go.Figure(data=traces, layout=layout | frame.layout(unit, byte_axes, brush=brush), _validate=False)
+    return unchecked(traces, layout | frame.layout(unit, byte_axes, brush=brush))
 
 
 def timeline_sentence(
@@ -92,8 +91,7 @@ def _dressed(frame: Frame, sentence: str, theme: str) -> dict[str, Any]:
     margins = layout["margin"] | frame.margins
     margins["t"] += layout["margin"]["t"] - _TOOLS_PIXELS
     height = frame.height + margins["t"] + margins["b"]
-    template, title = layout["template"].to_plotly_json(), layout["title"] | {"y": 1 - 14 / height}
-    return layout | {"template": template, "title": title, "margin": margins, "height": height}
+    return layout | {"title": layout["title"] | {"y": 1 - 14 / height}, "margin": margins, "height": height}
 
 
 def _comparison(plan: Plan, timelines: Sequence[Timeline]) -> str:

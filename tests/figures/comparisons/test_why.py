@@ -30,7 +30,7 @@ def test_all_but_computing_is_drawn_on_a_scale_of_its_own_with_its_share(plan: P
     for place, time in enumerate(time_parts(plan)):
         share = 1 - dict(time.parts)[COMPUTE] / total
         assert sum(bar.x[place] for bar in bars) == pytest.approx(100 * share)
-        assert sums.text[place] == units.percent(share)
+        assert sums.text[place].strip() == units.percent(share)
         assert bars[0].customdata[place] == f"stage:{place}"
     assert not any(bar.showlegend for bar in bars), "each part is once in the legend"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from alpa_explore.figures.decisions.t_max import t_max_figure
+from alpa_explore.figures.decisions.t_max import t_max_figure, t_max_sentence
 from alpa_explore.figures.keys import link
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import outcome
@@ -67,3 +69,18 @@ def test_the_plan_selects_its_slowest_stage_and_says_so_and_no_other_candidate_d
         (marks,) = traces(figure, name)
         assert [bool(target) for target in marks.customdata] == ["click:" in text for text in marks.hovertext]
     assert sum(map(bool, evaluated.customdata)) == 1
+
+
+def test_what_is_added_once_to_an_iteration_is_neither_waiting_nor_a_stage(plan: Plan) -> None:
+    software = replace(plan.cluster.software, iteration_seconds=0.5)
+    predicted = replace(plan.predicted, iteration_seconds=plan.predicted.iteration_seconds + 0.5)
+    sweep = tuple(
+        p if p.iteration_seconds is None else replace(p, iteration_seconds=p.iteration_seconds + 0.5)
+        for p in plan.t_max_sweep
+    )
+    cluster = plan.cluster.with_changes(software=software)
+    slower = replace(plan, cluster=cluster, predicted=predicted, t_max_sweep=sweep)
+    (before,), (after,) = (traces(t_max_figure(p), "Σt of the candidates") for p in (plan, slower))
+    assert list(after.y) == pytest.approx(list(before.y))
+    assert "+ 500 ms overhead" in t_max_sentence(slower)
+    assert "overhead" not in t_max_sentence(plan)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from alpa_explore_widgets.overview.cards import CARDS, overview_html
 from alpa_explore_widgets.overview.drawing import HEIGHT
+from alpa_explore_widgets.overview.layers import layers_card
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key, valid_key
@@ -88,3 +89,10 @@ def test_another_b_changes_the_timeline_and_not_the_layers() -> None:
     cards = [re.findall(r"<section.*?</section>", html) for html in (before, after)]
     assert cards[0][0] == cards[1][0], "the page keeps what is equal"
     assert cards[0][2] != cards[1][2]
+
+
+def test_the_layers_are_named_all_in_words_or_all_by_numbers() -> None:
+    for layers in (2, 8, 12):
+        drawing = layers_card(example_plan("2x4:v100", num_layers=layers)).drawing
+        words = [f">layer {layer}<" in drawing for layer in range(layers)]
+        assert all(words) or not any(words)

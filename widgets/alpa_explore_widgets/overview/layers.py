@@ -40,6 +40,9 @@ def layers_card(plan: Plan) -> Card:
     largest = max((flops for of_layer in binned for flops, _ in of_layer), default=0.0) or 1.0
     stage_of, start = stage_of_layer(plan), 0
     ends: dict[int, tuple[float, float]] = {}
+    # In words where all of them have room, else all as numbers.
+    shares = [len(layer.operators) / (count or 1) for layer in plan.layers]
+    in_words = all(_fitting(share, f"layer {i}", "") for i, share in enumerate(shares))
     for layer, of_layer in zip(plan.layers, binned, strict=True):
         stage = stage_of[layer.index]
         left, width = start / (count or 1), len(layer.operators) / (count or 1)
@@ -55,7 +58,7 @@ def layers_card(plan: Plan) -> Card:
         )
         strip = box(left, bottom + _GAP, width, _STRIP, fill=color, css="edged")
         drawing.group(key(stage=stage, layer=layer.index), hint, [bars(spans, bottom, fill=color), strip])
-        label = _fitting(width, f"layer {layer.index}", str(layer.index))
+        label = f"layer {layer.index}" if in_words else _fitting(width, str(layer.index), "")
         drawing.text(left + width / 2, bottom + _GAP + _STRIP / 2, label, css="middle", color=ink_on(color))
         if layer is not plan.layers[-1]:
             drawing.plain(line(left + width, _TOP, bottom))

@@ -76,7 +76,7 @@ def row(*fields: W.Widget) -> W.HBox:
 
 
 def pair(*fields: W.Widget) -> W.HBox:
-    """Two fields side by side."""
+    """Two fields side by side, the second one wider."""
     box = W.HBox(list(fields))
     box.add_class("alpa-pair")
     return box

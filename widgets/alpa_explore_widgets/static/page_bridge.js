@@ -11,6 +11,15 @@ function isDark() {
   return matchMedia("(prefers-color-scheme: dark)").matches && getComputedStyle(body).colorScheme.includes("dark");
 }
 
+// The parts of the page in which an explorer stands have the class alpa-place; alpa-place-live if it has a kernel.
+function markPlaces(root, gone = false) {
+  for (const place of [".jp-OutputArea-output", ".jp-OutputArea-child", ".jp-OutputArea"].map((name) => root?.closest(name))) {
+    const explorers = [...place?.querySelectorAll(".alpa-explorer") ?? []].filter((explorer) => !gone || explorer !== root);
+    place?.classList.toggle("alpa-place", explorers.length > 0);
+    place?.classList.toggle("alpa-place-live", explorers.some((explorer) => !explorer.classList.contains("alpa-ended")));
+  }
+}
+
 function guardKeys(event) {
   // JupyterLab and Notebook take letters and arrows as commands unless the focused element itself has this attribute.
   if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
@@ -81,6 +90,7 @@ function render({ model, el }) {
     el.setAttribute("role", "alert");
     root?.classList.toggle("alpa-disconnected", Boolean(banner));
     root?.classList.toggle("alpa-ended", hasEnded(kernelState(model)));
+    markPlaces(root);
     for (const part of root?.children ?? []) {
       if (part === el) continue;
       part.inert = Boolean(banner);
@@ -125,6 +135,7 @@ function render({ model, el }) {
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
     reportView("gone");
+    markPlaces(root, true);
     removeEventListener("beforeunload", onUnload);
     cancelAnimationFrame(frame);
     watcher.disconnect();

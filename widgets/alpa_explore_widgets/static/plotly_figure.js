@@ -94,6 +94,7 @@ async function render({ model, el }) {
   let figure = null; // data and layout of the newest figure that was unpacked
   let newest = 0; // number of figures received
   let listening = false;
+  let kept = { plot: "", l: 0, r: 0 }; // margins of the figure on screen, and of which plot it is
 
   const clicked = ({ points }) => {
     const key = points.map((point) => targetIn(point.customdata) || keyIn(point.data.meta)).find((text) => text);
@@ -112,6 +113,18 @@ async function render({ model, el }) {
     Plotly.relayout(graph, { [`${name}.range`]: [first, last] });
     model.set("brushed", shares);
     model.save_changes();
+  };
+  // plotly widens the margins for long labels of the axes, and then draws the whole figure a second time. So while a figure of
+  // the same plot changes, its margins stay as wide as they were; what it shows stays in its place, too.
+  const plotOf = ({ uirevision, height, margin }) => JSON.stringify([uirevision, height, margin?.l, margin?.r, width]);
+  const keepMargins = (layout) => {
+    if (plotOf(layout) !== kept.plot) return layout;
+    const widest = (side) => Math.max(layout.margin?.[side] ?? 0, kept[side]);
+    return { ...layout, margin: { ...layout.margin, l: widest("l"), r: widest("r") } };
+  };
+  const noteMargins = (plot) => {
+    const size = graph._fullLayout?._size;
+    kept = size ? { plot, l: Math.ceil(size.l), r: Math.ceil(size.r) } : kept;
   };
   const legendRoom = () => {
     const size = graph._fullLayout?._size;
@@ -136,9 +149,12 @@ async function render({ model, el }) {
     width = graph.offsetWidth;
     // A note instead of a figure needs no tool bar.
     const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
-    const drawn = Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection"), width), config);
-    // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
-    if (before) drawn.then(() => before === legendRoom() || Plotly.redraw(graph));
+    const layout = highlight(figure.data, keepMargins(figure.layout), model.get("selection"), width), plot = plotOf(figure.layout);
+    Plotly.react(graph, figure.data, layout, config).then(() => {
+      noteMargins(plot);
+      // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
+      return !before || before === legendRoom() || Plotly.redraw(graph);
+    });
     if (!listening) graph.on("plotly_click", clicked).on("plotly_relayout", brushed);
     listening = true;
   };
@@ -166,7 +182,9 @@ async function render({ model, el }) {
     const unpackedFigure = waiting ? null : JSON.parse(await unpacked(packed));
     if (number !== newest) return; // a newer figure arrived meanwhile
     figure = unpackedFigure;
-    redraw();
+    outdated = true;
+    cancelAnimationFrame(frame);
+    draw(); // now, not in the frame after the next one
   };
   model.on("change:packed", unpack);
   model.on("change:selection", redraw);

@@ -64,6 +64,11 @@ class Panel(ABC):
         """The figures of the panel: they get the selection and make it."""
         return ()
 
+    @property
+    def drawn(self) -> bool:
+        """Whether it has shown an answer."""
+        return bool(self._drawn)
+
     def controls(self) -> list[W.Widget]:
         """Widgets beside the question; none by default."""
         return []

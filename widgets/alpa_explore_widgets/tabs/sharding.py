@@ -49,6 +49,8 @@ class ShardingPanel(StagePanel):
         head, *rest = self.widget.children
         question, *controls = head.children
         head.children = (question, self.view, *controls)
+        for line in controls:
+            line.add_class("alpa-with-constraints")
         self.widget.children = (head, *rest)
 
     @property
