@@ -94,6 +94,18 @@ def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None
     assert explorer.locator(".alpa-tile").first.inner_text() != step_time
 
 
+def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("small.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    before = seen_figure(lab, explorer)["data"]
+    lab.page.evaluate("WebSocket.prototype.send = () => {}")  # nothing reaches the kernel any more
+    explorer.locator(".alpa-stages button").first.press("Enter")
+    faded = lambda: any("selectedpoints" in trace for trace in seen_figure(lab, explorer)["data"])  # noqa: E731
+    lab.wait_until(faded, "the figure fades what is not selected")
+    assert not any("selectedpoints" in trace for trace in before)
+
+
 def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_library_once(lab: LabPage) -> None:
     received: list[int] = []
     lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))

@@ -35,8 +35,8 @@ __all__ = ["why_figure", "why_sentence", "why_table"]
 
 _STAGE, _BAR, _GAP = 24, 32, 92
 """Pixels of a stage, of a limit or change, and between the panels."""
-_NAME_CHARACTERS = 21
-"""In a line of a name beside a bar."""
+_NAME_CHARACTERS = (21, 16)
+"""In a line of a name beside a bar, on the left and on the right, where less room is left by the bars before."""
 
 
 def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> go.Figure:
@@ -263,7 +263,9 @@ def _bars(
     hover: Sequence[str],
     keys: Sequence[str] | None,
 ) -> None:
-    shown = ["<br>".join(wrap(name, _NAME_CHARACTERS, break_on_hyphens=False)) for name in names]
+    characters = _NAME_CHARACTERS[column - 1]
+    wrapped = [wrap(name, characters, break_on_hyphens=False, break_long_words=False) for name in names]
+    shown = ["<br>".join(parts) for parts in wrapped]
     figure.add_trace(
         {
             "type": "bar",

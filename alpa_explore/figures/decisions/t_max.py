@@ -289,8 +289,9 @@ def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: st
     """The plan, with its numbers; a click selects its slowest stage."""
     best, terms = min(points, key=lambda p: (p.total, p.t_max)), plan.terms
     # In lines of their own: on a narrow page the right edge is near.
-    sums = f"= {units.seconds(best.first)}<br>   + {terms.rounds_text} × {units.seconds(best.t_max)}"
-    sums += _once_text(plan, "<br>   ")
+    once = _once_text(plan, "<br>   ")
+    waiting = f"{terms.rounds_text} × {units.seconds(best.t_max)}"
+    sums = f"= {units.seconds(best.first)}{' ' if once else '<br>   '}+ {waiting}{once}"
     return _marks([best.total / scale], [best], view, ink(theme)) | {
         "name": "the plan",
         "mode": "markers+text",

@@ -8,6 +8,17 @@ function listen(model, handlers) {
   };
 }
 
+// Makes a figure follow the selection of the explorer around it at once: Python answers with the same a moment later. Keys of
+// plans and places are no selections. A hidden figure gets its selection from Python when it is shown.
+// Returns the function that ends it.
+function followExplorer(model, el) {
+  const follow = ({ target, detail }) => {
+    if (target.contains(el) && el.clientWidth && !/^(plan|place):/.test(detail)) model.set("selection", detail);
+  };
+  document.addEventListener("alpa-select", follow);
+  return () => document.removeEventListener("alpa-select", follow);
+}
+
 // A button with a text, a tooltip and an action.
 function makeButton(text, hint, press) {
   const button = document.createElement("button");

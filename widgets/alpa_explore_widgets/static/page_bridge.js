@@ -63,6 +63,10 @@ function render({ model, el }) {
       else element.setAttribute("aria-selected", String(on));
     }
   };
+  const announce = () => {
+    root?.dispatchEvent(new CustomEvent("alpa-select", { bubbles: true, detail: model.get("selection") }));
+    show();
+  };
   const onClick = (event) => {
     const element = event.target instanceof Element ? event.target.closest("[data-alpa-key]") : null;
     if (element) choose(element.dataset.alpaKey === model.get("selection") ? "" : element.dataset.alpaKey);
@@ -130,7 +134,7 @@ function render({ model, el }) {
   };
   addEventListener("beforeunload", onUnload);
   reportView("shown");
-  const stop = listen(model, { "change:selection": show, "change:kernel_state": showKernel, "change:label": showName });
+  const stop = listen(model, { "change:selection": announce, "change:kernel_state": showKernel, "change:label": showName });
   const watcher = new MutationObserver(reportTheme);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {

@@ -192,6 +192,7 @@ async function render({ model, el }) {
   model.on("change:waiting", setWaiting);
   model.on("change:height", setHeight);
   model.on("change:busy", showBusy);
+  const unfollow = followExplorer(model, el);
   const watcher = new ResizeObserver(drawSoon);
   watcher.observe(el);
   setName();
@@ -219,6 +220,7 @@ async function render({ model, el }) {
     model.off("change:waiting", setWaiting);
     model.off("change:height", setHeight);
     model.off("change:busy", showBusy);
+    unfollow();
     watcher.disconnect();
     cancelAnimationFrame(frame);
     if (Plotly) Plotly.purge(graph);
