@@ -8,15 +8,15 @@ function listen(model, handlers) {
   };
 }
 
-// Makes a figure follow the selection of the explorer around it at once: Python answers with the same a moment later. Keys of
-// plans and places are no selections. A hidden figure gets its selection from Python when it is shown.
+// Calls follow(selection) when the explorer around a figure gets another selection: Python answers with the same a moment
+// later. Keys of plans and places are no selections. A hidden figure gets its selection from Python when it is shown.
 // Returns the function that ends it.
-function followExplorer(model, el) {
-  const follow = ({ target, detail }) => {
-    if (target.contains(el) && el.clientWidth && !/^(plan|place):/.test(detail)) model.set("selection", detail);
+function followExplorer(el, follow) {
+  const hear = ({ target, detail }) => {
+    if (target.contains(el) && el.clientWidth && !/^(plan|place):/.test(detail)) follow(detail);
   };
-  document.addEventListener("alpa-select", follow);
-  return () => document.removeEventListener("alpa-select", follow);
+  document.addEventListener("alpa-select", hear);
+  return () => document.removeEventListener("alpa-select", hear);
 }
 
 // A button with a text, a tooltip and an action.

@@ -95,11 +95,13 @@ async function render({ model, el }) {
   let newest = 0; // number of figures received
   let listening = false;
   let kept = { plot: "", l: 0, r: 0 }; // margins of the figure on screen, and of which plot it is
+  let followed = null; // a selection of the page that Python has not answered yet
+  const selection = () => followed ?? model.get("selection");
 
   const clicked = ({ points }) => {
     const key = points.map((point) => targetIn(point.customdata) || keyIn(point.data.meta)).find((text) => text);
     if (!key) return;
-    model.set("selection", key === model.get("selection") ? "" : key);
+    model.set("selection", key === selection() ? "" : key);
     model.save_changes();
   };
 
@@ -149,7 +151,7 @@ async function render({ model, el }) {
     width = graph.offsetWidth;
     // A note instead of a figure needs no tool bar.
     const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
-    const layout = highlight(figure.data, keepMargins(figure.layout), model.get("selection"), width), plot = plotOf(figure.layout);
+    const layout = highlight(figure.data, keepMargins(figure.layout), selection(), width), plot = plotOf(figure.layout);
     Plotly.react(graph, figure.data, layout, config).then(() => {
       noteMargins(plot);
       // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
@@ -186,13 +188,23 @@ async function render({ model, el }) {
     cancelAnimationFrame(frame);
     draw(); // now, not in the frame after the next one
   };
+  const answered = () => {
+    const shown = followed === model.get("selection");
+    followed = null;
+    if (!shown) redraw();
+  };
+  const follow = (chosen) => {
+    if (chosen === selection()) return;
+    followed = chosen;
+    redraw();
+  };
   model.on("change:packed", unpack);
-  model.on("change:selection", redraw);
+  model.on("change:selection", answered);
   model.on("change:label", setName);
   model.on("change:waiting", setWaiting);
   model.on("change:height", setHeight);
   model.on("change:busy", showBusy);
-  const unfollow = followExplorer(model, el);
+  const unfollow = followExplorer(el, follow);
   const watcher = new ResizeObserver(drawSoon);
   watcher.observe(el);
   setName();
@@ -215,7 +227,7 @@ async function render({ model, el }) {
   return () => {
     newest += 1; // a figure that is still being unpacked is not drawn
     model.off("change:packed", unpack);
-    model.off("change:selection", redraw);
+    model.off("change:selection", answered);
     model.off("change:label", setName);
     model.off("change:waiting", setWaiting);
     model.off("change:height", setHeight);
