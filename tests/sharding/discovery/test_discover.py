@@ -29,10 +29,13 @@ CONSTANT = {
 """Their result does not depend on values: running shards of it proves nothing, so discovery declines."""
 NOT_RUN = {"aten._grouped_mm.default"}
 """Kernels for bfloat16 alone, whose integers must be ends of rows."""
+TOO_LONG = {"alpa_explore.selective_scan_backward.default"}
+"""Discovery tries combinations of the dims of all inputs: ten take more than its minute on a busy machine. Rules of all
+kinds are proven in `tests/sharding/test_rules.py`."""
 RULED = [
     call
     for call in (*products.CALLS, *pointwise.CALLS, *movements.CALLS, *statistics.CALLS)
-    if call.kind in RULES and not call.kind.startswith(("optimizer.", "constant."))
+    if call.kind in RULES.keys() - TOO_LONG and not call.kind.startswith(("optimizer.", "constant."))
 ]
 FIRST = list({call.kind: call for call in RULED}.values())
 QUICK = FIRST[::4]
