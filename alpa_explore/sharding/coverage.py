@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.signature import operator_signature
-from alpa_explore.sharding.scans import RULES
+from alpa_explore.sharding.scans import rule_of
 from alpa_explore.sharding.splits import Coverage, splits_for
 
 _ORDER = ("replicated", "discovered", "rule")
@@ -67,7 +67,7 @@ def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
 def replicated_warnings(graph: TrainingGraph) -> tuple[str, ...]:
     """A sentence for each operator kind of `graph` that is replicated because it has neither a rule nor discovered
     splits."""
-    if all(operator.kind in RULES for operator in graph.operators):
+    if all(rule_of(operator.kind) for operator in graph.operators):
         return ()
     return tuple(
         f"{r.kind} has no sharding rule and is replicated ({r.count:,} operator{'s' if r.count > 1 else ''}, "

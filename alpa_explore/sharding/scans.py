@@ -15,8 +15,7 @@ from functools import lru_cache
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.loops.body import SCAN, LoopBody, body_of, load_body
-from alpa_explore.sharding.rules import RULES as OF_OPERATORS
-from alpa_explore.sharding.rules import Rule
+from alpa_explore.sharding.rules import RULES, Rule
 from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.strategy import Split
 
@@ -114,7 +113,7 @@ class _Search:
         return iter(sorted(fitting, key=lambda s: 1 if s is None else 0 if s.size == self.size else 2))
 
     def _splits(self, operator: Operator) -> tuple[Split, ...]:
-        rule = OF_OPERATORS.get(operator.kind)
+        rule = RULES.get(operator.kind)
         if rule is None:
             return ()
         tensors = self.body.tensors
@@ -169,5 +168,6 @@ def scan(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, 
     )
 
 
-RULES: Mapping[str, Rule] = {**OF_OPERATORS, SCAN: scan}
-"""Operator kind -> its rule; scans among them, whose rule asks those of all others."""
+def rule_of(kind: str) -> Rule | None:
+    """The rule of a kind of operator; None where it has none. That of scans asks those of all others."""
+    return scan if kind == SCAN else RULES.get(kind)

@@ -10,7 +10,7 @@ from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, recorded_discovery
 from alpa_explore.sharding.rules import HEAVY
-from alpa_explore.sharding.scans import RULES
+from alpa_explore.sharding.scans import rule_of
 from alpa_explore.sharding.strategy import Split
 
 
@@ -34,7 +34,7 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
     """
     inputs = tuple(tensors[t] for t in operator.inputs)
     outputs = tuple(tensors[t] for t in operator.outputs)
-    rule = RULES.get(operator.kind)
+    rule = rule_of(operator.kind)
     if rule is not None:
         return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
     discovered = recorded_discovery(operator_signature(operator, tensors))
@@ -51,7 +51,7 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
 def discover_all(graph: TrainingGraph) -> DiscoveryRecords:
     """The discovery records of all operators of `graph` without a rule; operators without a record are discovered
     now."""
-    without_rule = {operator_signature(o, graph.tensors): o for o in graph.operators if o.kind not in RULES}
+    without_rule = {operator_signature(o, graph.tensors): o for o in graph.operators if rule_of(o.kind) is None}
     if not without_rule:
         return ()
     # Imported here because it imports torch, which a graph with rules for all its operators does not need.

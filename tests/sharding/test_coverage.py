@@ -9,6 +9,8 @@ import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import build
 from alpa_explore.sharding.coverage import KindCoverage
+from alpa_explore.sharding.rules import RULES
+from alpa_explore.sharding.splits import splits_for
 
 
 class Odd(torch.nn.Module):
@@ -38,6 +40,12 @@ def test_every_operator_is_counted_once(graph: TrainingGraph, records: tuple[Kin
     assert sum(r.flops for r in records) == sum(o.flops for o in graph.operators)
     assert sum(r.flops_share for r in records) == pytest.approx(1)
     assert {r.kind for r in records} == {o.kind for o in graph.operators}
+
+
+def test_a_rule_that_is_entered_later_is_used(graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = next(o for o in graph.operators if splits_for(o, graph.tensors).how != "rule")
+    monkeypatch.setitem(RULES, operator.kind, lambda operator, inputs, outputs: ())  # type: ignore[arg-type]  # a dict
+    assert splits_for(operator, graph.tensors).how == "rule"
 
 
 def test_replicated_operators_come_first(records: tuple[KindCoverage, ...]) -> None:
