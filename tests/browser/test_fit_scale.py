@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import (
     PLAN_SECONDS,
+    explorer_of,
+    finding,
     first_explorer,
     note_of,
     tab,
     type_number,
     type_text,
+    wait_for_finding,
 )
 from tests.browser.harness.page import LabPage
 
@@ -34,18 +36,6 @@ def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[Lab
         lab.run_all()
         first_explorer(lab)
         yield lab
-
-
-def explorer_of(lab: LabPage) -> Locator:
-    return lab.page.locator(".alpa-explorer").first
-
-
-def finding(explorer: Locator) -> str:
-    return explorer.locator(".alpa-finding:visible").inner_text()
-
-
-def wait_for_finding(lab: LabPage, words: str) -> None:
-    lab.wait_until(lambda: words in finding(explorer_of(lab)), words, seconds=PLAN_SECONDS)
 
 
 def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> None:

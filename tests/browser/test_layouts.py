@@ -7,13 +7,15 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import (
     PLAN_SECONDS,
+    explorer_of,
+    finding,
     first_explorer,
     seen_figure,
     tab,
+    wait_for_finding,
 )
 from tests.browser.harness.page import LabPage
 
@@ -33,18 +35,6 @@ def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[Lab
         lab.run_all()
         first_explorer(lab)
         yield lab
-
-
-def explorer_of(lab: LabPage) -> Locator:
-    return lab.page.locator(".alpa-explorer").first
-
-
-def finding(explorer: Locator) -> str:
-    return explorer.locator(".alpa-finding:visible").inner_text()
-
-
-def wait_for_finding(lab: LabPage, words: str) -> None:
-    lab.wait_until(lambda: words in finding(explorer_of(lab)), words, seconds=PLAN_SECONDS)
 
 
 def named(figure: dict[str, Any], name: str) -> dict[str, Any]:

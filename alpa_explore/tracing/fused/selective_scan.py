@@ -40,13 +40,8 @@ def selective_scan(
     [channels]; without `softplus` Δ is delta + bias.
     """
     width = _dtype(x, a)
-    u, step_sizes, decay, b, c = (
-        x.to(width),
-        _step_sizes(delta, bias, softplus, width),
-        a.to(width),
-        b.to(width),
-        c.to(width),
-    )
+    u, decay, b, c = (t.to(width) for t in (x, a, b, c))
+    step_sizes = _step_sizes(delta, bias, softplus, width)
     made = torch.empty_like(u, memory_format=torch.contiguous_format)
     state = u.new_zeros((*u.shape[:2], decay.shape[1]))
     for step in range(u.shape[2]):
@@ -81,13 +76,8 @@ def selective_scan_backward(
     the last state (None: zero)."""
     width = _dtype(x, a)
     given = [t for t in (x, delta, a, b, c, d, z, bias) if t is not None]
-    u, step_sizes, decay, b, c = (
-        x.to(width),
-        _step_sizes(delta, bias, softplus, width),
-        a.to(width),
-        b.to(width),
-        c.to(width),
-    )
+    u, decay, b, c = (t.to(width) for t in (x, a, b, c))
+    step_sizes = _step_sizes(delta, bias, softplus, width)
     dy, steps = gradient.to(width), range(x.shape[2])
     states = [u.new_zeros((*u.shape[:2], decay.shape[1]))]
     for step in steps:

@@ -99,3 +99,18 @@ def _standing_for(explorer: Locator, title: str) -> Locator:
 def seen_figure(page: GuardedPage, explorer: Locator) -> dict[str, Any]:
     """Data and layout of the figure of the selected tab."""
     return page.read_figure(page.figure(explorer.locator(".alpa-panel:visible")))
+
+
+def explorer_of(page: GuardedPage) -> Locator:
+    """The first explorer of the page."""
+    return page.page.locator(".alpa-explorer").first
+
+
+def finding(explorer: Locator) -> str:
+    """What the tab on screen says it found."""
+    return explorer.locator(".alpa-finding:visible").inner_text()
+
+
+def wait_for_finding(page: GuardedPage, words: str) -> None:
+    """Until the finding of the first explorer has these words."""
+    page.wait_until(lambda: words in finding(explorer_of(page)), words, seconds=PLAN_SECONDS)
