@@ -27,6 +27,7 @@ class StageDetails:
     graph: TrainingGraph
     _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
+    _tensors: dict[tuple[Range, str], tuple[PlanTensor, ...]] = field(default_factory=dict)
 
     def problem(self, layers: Range, mesh: LogicalMesh, version: int = 0) -> StageProblem:
         """The sharding problem of these layers on `mesh`, rematerialised as in one of `StageCosts.versions`."""
@@ -45,5 +46,8 @@ class StageDetails:
 
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
         """The specs of sources, weights and accumulators under the choice of `candidate`."""
-        problem = self.problem(layers, candidate.logical_mesh, candidate.version)
-        return describe_tensors(problem, self.choices[candidate.solution_key])
+        key = (layers, candidate.solution_key)
+        if key not in self._tensors:
+            problem = self.problem(layers, candidate.logical_mesh, candidate.version)
+            self._tensors[key] = describe_tensors(problem, self.choices[candidate.solution_key])
+        return self._tensors[key]

@@ -1,22 +1,25 @@
 """Products of block tables in (min, +), and the best states of all separators by backtracking.
 
 A chain is evaluated as a vector times tables, from one end of the stage to the other (`PrefixCosts`). Where distant
-blocks share the nodes of a parameter, the tables of those blocks depend on the state t of the shared nodes too. With M
-the product of the tables between them, the same for every t,
+blocks share the nodes of a parameter, the tables of those blocks depend on the state t of the shared nodes too. With
+M_k the tables between them, the same for every t,
 
-    least cost = min over t of  A_t ⊗ M ⊗ … ⊗ Z_t
+    least cost = min over t of  A_t ⊗ M_1 ⊗ … ⊗ M_n ⊗ Z_t
 
-and M is computed by pairing neighbours, equal pairs once: a run of n equal blocks takes about log2(n) products.
+Without the condition that all blocks have the same t, that is an ordinary chain. Its least costs from either end are
+lower bounds on every choice that passes through a state of a separator; its best choice, with the best t for all
+blocks, is an upper bound. States whose lower bound is above the upper one are left out. That leaves few, and the
+product is taken over them, for all t at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
+from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_tables import BlockTable
 from alpa_explore.intra_op.composition.contraction import kernels
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -74,88 +77,79 @@ class PrefixCosts:
 def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:
     """Of a range where distant blocks share nodes."""
     prices = len(tables[0].shared_costs)
-    products = _ProductCache()
-    prefixes = [np.zeros((prices, 1, 1))]
-    """[prices, shared states, states] at the left end and behind every factor."""
-    factors: list[_Product | BlockTable] = []
-    for has_shared, group in groupby(tables, key=lambda table: bool(table.block.shared)):
-        for factor in list(group) if has_shared else [products.of(list(group))]:
-            factors.append(factor)
-            costs = factor.shared_costs if isinstance(factor, BlockTable) else factor.costs[:, None]
-            prefixes.append(_times(prefixes[-1], costs))
-    totals = prefixes[-1][:, :, 0]
-    shared_states = totals.argmin(axis=1)
+    costs, shared_states = np.full(prices, np.inf), np.zeros(prices, dtype=np.int64)
     states = np.zeros((prices, len(tables) + 1), dtype=np.int64)
+    least = {table: table.shared_costs.min(axis=1) for table in dict.fromkeys(tables)}
+    suffixes = _from_the_end([least[table] for table in tables])
+    prefixes = _from_the_end([least[table].transpose(0, 2, 1) for table in reversed(tables)])[::-1]
     for p in range(prices):
-        shared = shared_states[p]
-        backwards = [0]
-        for prefix, factor in zip(reversed(prefixes[:-1]), reversed(factors), strict=True):
-            if isinstance(factor, BlockTable):
-                costs = factor.shared_costs[p, _shared_index(shared, factor.shared_costs)]
-            else:
-                costs = factor.costs[p]
-            start = int((prefix[p, _shared_index(shared, prefix)] + costs[:, backwards[-1]]).argmin())
-            inside = factor.inner_states(p, start, backwards[-1]) if isinstance(factor, _Product) else []
-            backwards += [*reversed(inside), start]
-        states[p] = backwards[::-1]
-    return BestStates(tables=tuple(tables), costs=totals.min(axis=1), states=states, shared_states=shared_states)
+        if suffixes[0][p, 0] == np.inf:
+            continue
+        at_price = [table.shared_costs[p] for table in tables]
+        after = [suffix[p] for suffix in suffixes]
+        highest = _cost_along_the_best(at_price, [least[table][p] for table in tables], after)
+        highest += tuning.ROUNDING_OF_BOUNDS * abs(highest)
+        kept = [
+            np.flatnonzero(prefix[p] + of_state <= highest) for prefix, of_state in zip(prefixes, after, strict=True)
+        ]
+        costs[p], shared_states[p], states[p] = _best_of_states(at_price, kept)
+    return BestStates(tables=tuple(tables), costs=costs, states=states, shared_states=shared_states)
+
+
+def _from_the_end(tables: Sequence[Floats]) -> list[Floats]:
+    """The least cost from every state of each separator to the end of a chain, [prices, states]."""
+    turned = {id(table): np.ascontiguousarray(table.transpose(0, 2, 1)) for table in tables}
+    costs = [np.zeros((len(tables[0]), 1, 1))]
+    for table in reversed(tables):
+        product = np.empty((len(table), 1, table.shape[1]))
+        kernels.min_plus_product(costs[-1], turned[id(table)], product)
+        costs.append(product)
+    return [of_separator[:, 0] for of_separator in reversed(costs)]
+
+
+def _cost_along_the_best(tables: Sequence[Floats], least: Sequence[Floats], after: Sequence[Floats]) -> float:
+    """The cost of a choice: its separators have the states of a best choice where every block has its own state of the
+    shared nodes. `tables` are [shared states, left, right], `least` their minima over the first axis."""
+    state, costs = 0, np.zeros(1)
+    for table, of_least, rest in zip(tables, least, after[1:], strict=True):
+        following = int((of_least[state] + rest).argmin())
+        costs = costs + table[:, state, following]
+        state = following
+    return float(costs.min())
+
+
+def _best_of_states(tables: Sequence[Floats], kept: Sequence[Ints]) -> tuple[float, int, Ints]:
+    """The least cost of the choices whose separators have states in `kept`, and one of them: the state of the shared
+    nodes and those of the separators. `tables` are [shared states, left, right]."""
+    parts = [table[:, left[:, None], right] for table, left, right in zip(tables, kept[:-1], kept[1:], strict=True)]
+    prefixes = [np.zeros((1, 1))]
+    """[shared states, kept states]"""
+    for part in parts:
+        prefixes.append(_times(prefixes[-1], part))
+    totals = prefixes[-1][:, 0]
+    shared = int(totals.argmin())
+    places = [0]
+    for prefix, part in zip(reversed(prefixes[:-1]), reversed(parts), strict=True):
+        costs = part[_shared_index(shared, part), :, places[-1]]
+        places.append(int((prefix[_shared_index(shared, prefix)] + costs).argmin()))
+    states = [of_separator[place] for of_separator, place in zip(kept, reversed(places), strict=True)]
+    return float(totals[shared]), shared, np.array(states, dtype=np.int64)
 
 
 def _shared_index(shared_state: int, costs: Floats) -> int:
     """`shared_state`, or 0 where the costs are the same for all of them."""
-    return shared_state if costs.shape[1] > 1 else 0
+    return shared_state if len(costs) > 1 else 0
 
 
 def _times(prefix: Floats, costs: Floats) -> Floats:
-    """[prices, shared, states] ⊗ [prices, shared, states, others]; an axis `shared` of length 1 is broadcast."""
-    prices, _, states, others = costs.shape
-    shared = max(prefix.shape[1], costs.shape[1])
-    product = np.empty((prices, shared, others))
-    if costs.shape[1] == 1:
-        kernels.min_plus_product(np.ascontiguousarray(prefix), np.ascontiguousarray(costs[:, 0]), product)
-        return product
+    """[shared, states] ⊗ [shared, states, others]; an axis `shared` of length 1 is broadcast."""
+    shared, states, others = costs.shape
+    if shared == 1:
+        product = np.empty((1, len(prefix), others))
+        kernels.min_plus_product(prefix[None], np.ascontiguousarray(costs), product)
+        return product[0]
     # A copy in any case: a kernel is compiled a second time for a read-only array, which a broadcast is.
-    vectors = np.array(np.broadcast_to(prefix, (prices, shared, states)), order="C").reshape(-1, 1, states)
-    flat = product.reshape(-1, 1, others)
-    kernels.min_plus_product(vectors, np.ascontiguousarray(costs).reshape(-1, states, others), flat)
-    return product
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Product:
-    """The product of the tables of neighbouring blocks without shared nodes."""
-
-    costs: Floats
-    """[prices, left, right]"""
-    factors: tuple[_Product, _Product] | None
-
-    def inner_states(self, price: int, left: int, right: int) -> list[int]:
-        """The best states of the separators between its blocks, given the states at its ends."""
-        if self.factors is None:
-            return []
-        a, b = self.factors
-        middle = int((a.costs[price, left] + b.costs[price, :, right]).argmin())
-        return [*a.inner_states(price, left, middle), middle, *b.inner_states(price, middle, right)]
-
-
-class _ProductCache:
-    """Computes products of tables; equal products are computed once."""
-
-    def __init__(self) -> None:
-        self._single: dict[BlockTable, _Product] = {}
-        self._pairs: dict[tuple[_Product, _Product], _Product] = {}
-
-    def of(self, tables: Sequence[BlockTable]) -> _Product:
-        """Neighbours are multiplied in pairs until one product is left."""
-        products = [self._single.setdefault(table, _Product(costs=table.costs, factors=None)) for table in tables]
-        while len(products) > 1:
-            pairs = [self._pair(a, b) for a, b in zip(products[::2], products[1::2], strict=False)]
-            products = pairs + products[len(pairs) * 2 :]
-        return products[0]
-
-    def _pair(self, a: _Product, b: _Product) -> _Product:
-        if (a, b) not in self._pairs:
-            costs = np.empty((len(a.costs), a.costs.shape[1], b.costs.shape[2]))
-            kernels.min_plus_product(a.costs, b.costs, costs)
-            self._pairs[a, b] = _Product(costs=costs, factors=(a, b))
-        return self._pairs[a, b]
+    vectors = np.array(np.broadcast_to(prefix, (shared, states)), order="C")[:, None]
+    product = np.empty((shared, 1, others))
+    kernels.min_plus_product(vectors, np.ascontiguousarray(costs), product)
+    return product[:, 0]

@@ -53,3 +53,5 @@ EQUAL_OPTIONS = 1e-6
 MOST_ENDS_TRIED = 12
 """Labels at the right end whose workspace is computed. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
+ROUNDING_OF_BOUNDS = 1e-9
+"""How far a lower bound may be above the cost of a choice by rounding, in units of that cost."""

@@ -17,16 +17,19 @@ class StageProblems:
 
     def __init__(self, layered: LayeredGraph, cluster: Cluster) -> None:
         self._stage_of, self._cluster = slicer(layered), cluster
+        self._last: tuple[tuple[int, int, LogicalMesh], StageProblem] | None = None
 
     def stage(self, first: int, last: int) -> StageGraph:
         """The stage of layers first..last."""
         return self._stage_of(first, last)
 
     def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
-        """Its problem on a logical mesh."""
-        return build_stage_problem(
-            self.stage(first, last), cost_model(self._cluster.kinds[mesh.kind].device, mesh.squeezed())
-        )
+        """Its problem on a logical mesh. The last one is kept: a choice in it is read right after it was built."""
+        last_built, key = self._last, (first, last, mesh)
+        if last_built is None or last_built[0] != key:
+            model = cost_model(self._cluster.kinds[mesh.kind].device, mesh.squeezed())
+            last_built = self._last = key, build_stage_problem(self.stage(first, last), model)
+        return last_built[1]
 
 
 def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tuple[int, ...]) -> StageCosts:
