@@ -145,11 +145,10 @@ def _times(prefix: Floats, costs: Floats) -> Floats:
     """[shared, states] ⊗ [shared, states, others]; an axis `shared` of length 1 is broadcast."""
     shared, states, others = costs.shape
     if shared == 1:
-        product = np.empty((1, len(prefix), others))
-        kernels.min_plus_product(prefix[None], np.ascontiguousarray(costs), product)
-        return product[0]
-    # A copy in any case: a kernel is compiled a second time for a read-only array, which a broadcast is.
-    vectors = np.array(np.broadcast_to(prefix, (shared, states)), order="C")[:, None]
-    product = np.empty((shared, 1, others))
+        vectors, product = prefix[None], np.empty((1, len(prefix), others))
+    else:
+        # A copy in any case: a kernel is compiled a second time for a read-only array, which a broadcast is.
+        vectors = np.array(np.broadcast_to(prefix, (shared, states)), order="C")[:, None]
+        product = np.empty((shared, 1, others))
     kernels.min_plus_product(vectors, np.ascontiguousarray(costs), product)
-    return product[:, 0]
+    return product.reshape(-1, others)
