@@ -118,8 +118,7 @@ class Overlap:
         if len(readers) != 1:
             return seconds
         (forward,) = readers
-        its_weights = [p for p, others in self._readers.items() if forward in others]
-        share = self._bytes(position) / sum(map(self._bytes, its_weights))
+        share = self._bytes(position) / sum(map(self._bytes, self._weights_of[forward]))
         return _exposed(seconds, np.array(self._backward_seconds(forward) * share), coefficient)
 
     def _edge_share(self, operator: int) -> Floats:
@@ -138,9 +137,26 @@ class Overlap:
 
     def _backward_seconds(self, forward: int) -> float:
         """Least seconds of the backward pass of a forward operator, recomputation included."""
-        runs = [o for o in self.stage.operators if self.graph.operators[o].forward == forward]
-        runs += [forward] * (forward in self.layered.recomputed)
+        runs = [*self._backward_of.get(forward, ()), *[forward] * (forward in self.layered.recomputed)]
         return sum(float(self._computing(o).min()) for o in runs)
+
+    @cached_property
+    def _backward_of(self) -> dict[int, list[int]]:
+        """Forward operator -> the operators of the stage that are its backward pass."""
+        backward: dict[int, list[int]] = {}
+        for index in self.stage.operators:
+            if (forward := self.graph.operators[index].forward) is not None:
+                backward.setdefault(forward, []).append(index)
+        return backward
+
+    @cached_property
+    def _weights_of(self) -> dict[int, list[int]]:
+        """Forward operator -> the parameters whose gradients its backward pass produces."""
+        weights: dict[int, list[int]] = {}
+        for position, forwards in self._readers.items():
+            for forward in forwards:
+                weights.setdefault(forward, []).append(position)
+        return weights
 
     @cached_property
     def _readers(self) -> dict[int, frozenset[int]]:
