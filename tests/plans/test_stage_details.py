@@ -1,0 +1,30 @@
+"""What a plan knows of its stages is made once, and only when it is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.search.stages import stage_problems
+
+
+def test_a_stage_is_described_from_one_sharding_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was built four times for a report: for operators and tensors, and for the choices of each."""
+    builds: Counter[tuple[int, int]] = Counter()
+    build = stage_problems.build_stage_problem
+
+    def counted(stage, model):  # type: ignore[no-untyped-def]  # as the function it stands for
+        builds[stage.first, stage.last] += 1
+        return build(stage, model)
+
+    monkeypatch.setattr(stage_problems, "build_stage_problem", counted)
+    plan = ax.plan("mlp-tiny", "1x2:v100", num_microbatches=4, num_layers=2, cache=False, scheduler="serial")
+    builds.clear()
+    for _ in range(2):
+        for stage in plan.stages:
+            assert list(stage.operators)
+            assert list(stage.tensors)
+    assert builds == Counter({stage.layers: 1 for stage in plan.stages})
+    assert plan.stages[0].tensors[0] is plan.stages[0].tensors[0]
