@@ -12,8 +12,9 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer
-from alpa_explore.intra_op.composition.contraction import kernels
-from alpa_explore.intra_op.composition.contraction.contract import PricedProblem, contract
+from alpa_explore.intra_op.composition.contraction import dominance_kernels, kernels
+from alpa_explore.intra_op.composition.contraction.contract import contract
+from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.elimination import order_kernels
@@ -141,7 +142,13 @@ def warm_up_worker() -> None:
     warm_up()
 
 
-COMPOSITION_KERNELS = (kernels.run_program, kernels.backtrack, kernels.min_plus_product, order_kernels.search)
+COMPOSITION_KERNELS = (
+    kernels.run_program,
+    kernels.backtrack,
+    kernels.min_plus_product,
+    dominance_kernels.keep_undominated,
+    order_kernels.search,
+)
 """What `warm_up` compiles, and no plan does without."""
 
 

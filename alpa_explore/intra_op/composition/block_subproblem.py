@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.contraction.contract import PricedProblem
+from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.composition.contraction.problem_form import COMMON, PRICED, CostLocation, ProblemForm
 from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem

@@ -9,62 +9,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from alpa_explore.execution.available_memory import require_memory
 from alpa_explore.intra_op.composition.contraction import kernels, tuning
-from alpa_explore.intra_op.composition.contraction.problem_form import (
-    COMMON,
-    PRICED,
-    RESULT,
-    CostLocation,
-    ProblemForm,
-)
+from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
+from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
+from alpa_explore.intra_op.composition.contraction.problem_form import PRICED, RESULT
 from alpa_explore.intra_op.composition.contraction.program import Program, compile_program, contraction_order
 from alpa_explore.intra_op.composition.contraction.steps import POINTS
 from alpa_explore.intra_op.elimination.eliminate import Limits
-from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.numerics.arrays import Floats, Ints
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PricedProblem:
-    """A problem at several prices: its costs one after the other, laid out by `form`; inf where forbidden."""
-
-    form: ProblemForm
-    common_costs: Floats
-    """[entries]: costs that no price changes."""
-    priced_costs: Floats
-    """[prices, entries]"""
-
-    @classmethod
-    def of(
-        cls, node_costs: Sequence[Floats], edges: Sequence[tuple[int, int]], edge_costs: Sequence[Floats], prices: int
-    ) -> PricedProblem:
-        """From an array for every node and edge whose first axis is the price, of length 1 where the price makes no
-        difference."""
-        arrays = [without_forbidden(c).reshape(len(c), -1) for c in (*node_costs, *edge_costs)]
-        entries = {COMMON: 0, PRICED: 0}
-        locations = []
-        for array in arrays:
-            space = COMMON if len(array) == 1 else PRICED
-            locations.append(CostLocation(space, entries[space]))
-            entries[space] += array.shape[1]
-        form = ProblemForm(
-            sizes=tuple(c.shape[1] for c in node_costs),
-            edges=tuple(edges),
-            node_locations=tuple(locations[: len(node_costs)]),
-            edge_locations=tuple(locations[len(node_costs) :]),
-            common_entries=entries[COMMON],
-            priced_entries=entries[PRICED],
-        )
-        located = list(zip(arrays, locations, strict=True))
-        priced = [np.zeros((prices, 0)), *(a for a, location in located if location.space == PRICED)]
-        common = [np.zeros(0), *(a[0] for a, location in located if location.space == COMMON)]
-        return cls(form=form, common_costs=np.concatenate(common), priced_costs=np.concatenate(priced, axis=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,6 +33,9 @@ class Contraction:
     for each kept node: an unrolled LSTM keeps more of them than the 64 axes that a NumPy array can have."""
     keep: tuple[int, ...]
     _problem: PricedProblem
+    """Without dominated strategies."""
+    _strategies: tuple[Ints, ...]
+    """For every node its strategies in the whole problem."""
     _program: Program
     _memory: Floats | None
     """The tables that backtracking reads; None where they are too large to keep."""
@@ -84,16 +44,22 @@ class Contraction:
         """For each row of `kept` [rows, kept nodes] a best choice of every node at prices[row], [rows, nodes]."""
         choices = np.zeros((len(kept), len(self._problem.form.sizes)), dtype=np.int64)
         choices[:, list(self.keep)] = kept
+        self._minimise(prices, choices)
+        for v, strategies in enumerate(self._strategies):
+            choices[:, v] = strategies[choices[:, v]]
+        return choices
+
+    def _minimise(self, prices: Ints, choices: Ints) -> None:
+        """Fill in the nodes of the reduced problem that are not kept."""
         if self._memory is not None:
             self._backtrack(self._memory, len(self.table), prices, choices)
-            return choices
+            return
         for price in np.unique(prices).tolist():
             at_price = prices == price
             rows = choices[at_price]
             memory, _ = _run(self._program, self._problem, slice(price, price + 1))
             self._backtrack(memory, 1, np.zeros(len(rows), dtype=np.int64), rows)
             choices[at_price] = rows
-        return choices
 
     def _backtrack(self, memory: Floats, price_count: int, prices: Ints, choices: Ints) -> None:
         program, (offsets, price_step) = self._program, self._program.space_offsets(price_count)
@@ -118,11 +84,17 @@ def contract(
 ) -> Contraction | None:
     """`problem` as a table over `keep`; None where that exceeds `limits`. Where `completing` is false, the tables that
     `Contraction.complete` reads are not kept but made again there."""
-    form, prices = problem.form, len(problem.priced_costs)
-    entries = math.prod(form.sizes[v] for v in keep)
-    if entries > limits.largest_table or not limits.allow(contraction_order(form, frozenset(keep))):
+    whole, prices = problem.form, len(problem.priced_costs)
+    entries = math.prod(whole.sizes[v] for v in keep)
+    if entries > limits.largest_table:
         return None
-    program = compile_program(form, keep)
+    problem, strategies = without_dominated(problem, keep)
+    order = contraction_order(whole, frozenset(keep))
+    if not limits.allow(order):
+        order = contraction_order(problem.form, frozenset(keep))
+        if not limits.allow(order):
+            return None
+    program = compile_program(problem.form, keep, order.nodes)
     stored = None
     if program.stored_entries(prices) <= tuning.BACKTRACKING_ENTRIES:
         memory, table = _run(program, problem, slice(prices))
@@ -133,7 +105,14 @@ def contract(
             stored = memory[: program.stored_entries(prices)].copy()
     else:
         table = np.concatenate([_run(program, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
-    return Contraction(table=table.reshape(-1, entries), keep=keep, _problem=problem, _program=program, _memory=stored)
+    return Contraction(
+        table=table.reshape(-1, entries),
+        keep=keep,
+        _problem=problem,
+        _strategies=strategies,
+        _program=program,
+        _memory=stored,
+    )
 
 
 def _run(program: Program, problem: PricedProblem, prices: slice) -> tuple[Floats, Floats]:

@@ -82,10 +82,11 @@ def _cached_order(sizes: tuple[int, ...], edges: tuple[tuple[int, int], ...], ke
 
 
 @lru_cache(maxsize=1024)
-def compile_program(form: ProblemForm, keep: tuple[int, ...]) -> Program:
-    """The steps that lead to a table over `keep`."""
+def compile_program(form: ProblemForm, keep: tuple[int, ...], order: tuple[int, ...]) -> Program:
+    """The steps that lead to a table over `keep`, where the other nodes are minimised out in this `order`. One that was
+    searched for with more strategies serves as well."""
     free = [size > 1 or v in keep for v, size in enumerate(form.sizes)]
-    numbered = (*(v for v in contraction_order(form, frozenset(keep)).nodes if free[v]), *keep)
+    numbered = (*(v for v in order if free[v]), *keep)
     sizes = [form.sizes[v] for v in numbered]
     eliminated = len(numbered) - len(keep)
     steps = Elimination(form, numbered, sizes, eliminated).steps

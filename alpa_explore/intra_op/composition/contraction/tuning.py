@@ -27,3 +27,9 @@ together. Set by hand; halved or doubled it changes the time of benchmarks/tunin
 LARGE_ENTRIES = 1 << 20
 """Entries from which the machine's memory is looked at before they are allocated, or kept for backtracking: 8 MB, which
 take longer to fill than the look, 0.05 ms."""
+DOMINANCE_STEPS = 2e7
+"""Most steps of the search for dominated strategies at one node, about 10 ms: a node of hundreds of strategies whose
+neighbours have as many is left as it is."""
+DOMINANCE_ROUNDS = 8
+"""Most rounds of that search: what is dropped at a node may make strategies of its neighbours dominated. Blocks of
+transformers take three or four."""

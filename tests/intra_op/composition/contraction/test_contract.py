@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.composition.contraction import tuning
-from alpa_explore.intra_op.composition.contraction.contract import PricedProblem, contract
+from alpa_explore.intra_op.composition.contraction.contract import contract
+from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.composition.contraction.program import compile_program
 from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
