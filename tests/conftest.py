@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
@@ -64,6 +65,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"skipped, which --no-skips does not allow: {call.excinfo.value if call.excinfo else '?'}"
     return report
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays to the end, so the garbage collector need not look at it again and again."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """pytest collects garbage five times at its end, over all that the tests left in memory. Where that takes a worker
+    more than 5 s, execnet sends it a SIGINT, which turns up as a KeyboardInterrupt inside a callback."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
