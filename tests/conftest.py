@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -21,10 +23,38 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("house")
 
+TIERS = ("slow", "distributed", "hosts", "browser")
+"""The markers of tests/tiers.py."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--no-skips: what CI asks for."""
+    """--no-skips: what CI asks for. --marked: what tiers.py asks for."""
     parser.addoption("--no-skips", action="store_true", help="a skipped test is a failed test")
+    parser.addoption("--marked", metavar="TIER", help="read only the files that mark a test for this tier")
+
+
+def _marks(file: Path, tier: str) -> bool:
+    return f"pytest.mark.{tier}" in file.read_text()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --marked a file in which no test can be of the tier is not read: that takes most of a small tier's start."""
+    tier = config.getoption("--marked")
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if tier and is_test and not _marks(collection_path, tier) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test whose file does not say its tier would be run in no tier. All read the file, so none goes on."""
+    hidden = {
+        f"{item.path.name}: {tier}"
+        for item in items
+        for tier in TIERS
+        if item.get_closest_marker(tier) and not _marks(item.path, tier)
+    }
+    if hidden:
+        raise pytest.UsageError(f"write pytest.mark.… in the file of the tests itself: {', '.join(sorted(hidden))}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -35,6 +65,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"skipped, which --no-skips does not allow: {call.excinfo.value if call.excinfo else '?'}"
     return report
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays to the end, so the garbage collector need not look at it again and again."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """pytest collects garbage five times at its end, over all that the tests left in memory. Where that takes a worker
+    more than 5 s, execnet sends it a SIGINT, which turns up as a KeyboardInterrupt inside a callback."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

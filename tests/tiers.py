@@ -8,6 +8,11 @@ Tiers are apart because they want different things of a machine: a processor, pr
 namespaces, a browser. Tests that start processes of their own or wait for a browser use about one core, so as many run
 at once as there are cores, file by file, for tests of a file share what they started; emulated hosts mostly wait, so
 more of those run at once.
+
+A test that starts processes may fail by an accident of the machine. In the tiers of such tests one that fails is run
+once more, alone, after its tier: one that passes then is reported with its first failure and fails nothing, one that
+fails twice fails the run, and more than three failures are taken for what they are. The default and the slow tier
+compute the same each time: there a failure is a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +37,10 @@ TOGETHER = min(CORES, 4)
 """A test that starts ranks or a browser takes about a core and 2 GB."""
 NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
+TESTS_FAILED = 1
+"""pytest's exit code when all tests were run and some failed; others mean that it could not run them all."""
+REPEATS = 3
+"""So many failures of a tier may be accidents of the machine; more mean that something is broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,31 @@ class Tier:
     """How tests are shared out among the workers: pytest-xdist's --dist."""
     missing: Callable[[], str | None] = lambda: None
     """What this machine lacks and how to get it, or None."""
+    marked: str = ""
+    """The marker that all tests of this tier have: files without it are not read. Empty: all files are."""
+    repeats: int = 0
+    """So many failures are run once more; 0 where the same test always computes the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A test that failed, or the tests of a file that failed because what they share could not be set up."""
+
+    tests: tuple[str, ...]
+    """pytest's names of them, as its command line takes them."""
+    text: str
+    """What pytest said of the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What one run of pytest came to."""
+
+    code: int
+    passed: int
+    failed: int
+    skipped: int
+    failures: tuple[Failure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +93,18 @@ class Outcome:
     skipped: int = 0
     seconds: float = 0.0
     missing: str | None = None
+    repeated: tuple[Failure, ...] = ()
+    """What passed only when it was run once more; counted in `passed`."""
 
     def line(self) -> str:
         """One line for the closing table."""
         if self.missing:
             return f"{self.tier:<12} NOT RUN: {self.missing}"
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
-        return f"{self.tier:<12} {counts} in {self.seconds:.0f} s"
+        tests = sum(len(failure.tests) for failure in self.repeated)
+        return f"{self.tier:<12} {counts} in {self.seconds:.0f} s" + (
+            f"; {tests} PASSED ONLY WHEN REPEATED" * bool(tests)
+        )
 
 
 def browser_is_missing() -> str | None:
@@ -88,36 +127,123 @@ def hosts_are_missing() -> str | None:
 
 TIERS = (
     Tier(name="default", markers="not slow and not distributed and not hosts and not browser", workers=CORES),
-    Tier(name="slow", markers="slow and not distributed and not hosts and not browser", workers=CORES),
-    Tier(name="distributed", markers="distributed and not hosts and not browser", workers=TOGETHER, share="loadfile"),
-    Tier(name="hosts", markers="hosts and not browser", workers=HOSTS_AT_ONCE, missing=hosts_are_missing),
-    Tier(name="browser", markers="browser", workers=TOGETHER, share="loadfile", missing=browser_is_missing),
+    Tier(
+        name="slow",
+        markers="slow and not distributed and not hosts and not browser",
+        workers=CORES,
+        marked="slow",
+    ),
+    Tier(
+        name="distributed",
+        markers="distributed and not hosts and not browser",
+        workers=TOGETHER,
+        share="loadfile",
+        marked="distributed",
+        repeats=REPEATS,
+    ),
+    Tier(
+        name="hosts",
+        markers="hosts and not browser",
+        workers=HOSTS_AT_ONCE,
+        missing=hosts_are_missing,
+        marked="hosts",
+        repeats=REPEATS,
+    ),
+    Tier(
+        name="browser",
+        markers="browser",
+        workers=TOGETHER,
+        share="loadfile",
+        missing=browser_is_missing,
+        marked="browser",
+        repeats=REPEATS,
+    ),
 )
 
 
-def run(tier: Tier, *, no_skips: bool, cache: str) -> Outcome:
+def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT) -> Outcome:
     """Run one tier; pytest writes to the terminal as always. `cache`: where tiers share solved problems."""
     if missing := tier.missing():
         return Outcome(tier=tier.name, missing=missing)
     print(f"\n== {tier.name} tier", flush=True)
+    common = ["--no-skips"] if no_skips else []
+    shared = ["-m", tier.markers, "--durations=5", "-n", str(tier.workers), "--dist", tier.share]
+    shared += [f"--marked={tier.marked}"] if tier.marked else []
+    start = time.perf_counter()
+    results = pytest([*common, *shared], cache=cache, root=root)
+    passed, failed, repeated = results.passed, results.failed, []
+    if results.code not in (0, NO_TESTS) and not failed:
+        failed = 1  # pytest itself ended badly: collection, an interrupt, a skip where none is allowed
+    if results.code == TESTS_FAILED and 0 < len(results.failures) <= tier.repeats:
+        for failure in results.failures:
+            print(f"\n== {tier.name} tier, once more: {', '.join(failure.tests)}", flush=True)
+            again = pytest([*common, "-p", "no:xdist", *failure.tests], cache=cache, root=root)
+            if again.code == 0 and again.passed == len(failure.tests):
+                repeated.append(failure)
+                passed, failed = passed + len(failure.tests), failed - len(failure.tests)
+    return Outcome(
+        tier=tier.name,
+        passed=passed,
+        failed=failed,
+        skipped=results.skipped,
+        seconds=time.perf_counter() - start,
+        repeated=tuple(repeated),
+    )
+
+
+def pytest(arguments: Sequence[str], *, cache: str, root: Path) -> Results:
+    """Run pytest once, and read what it reports."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", tier.markers, f"--junitxml={report}", "--durations=5"]
-        command += ["-n", str(tier.workers), "--dist", tier.share]
-        command += ["--no-skips"] if no_skips else []
-        start = time.perf_counter()
-        environment = os.environ | {"ALPA_EXPLORE_TEST_CACHE": cache}
-        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-        seconds = time.perf_counter() - start
-        counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-        if report.exists():
-            for suite in ElementTree.parse(report).iter("testsuite"):
-                counts = {name: count + int(suite.get(name, 0)) for name, count in counts.items()}
-    failed, skipped = counts["failures"] + counts["errors"], counts["skipped"]
-    passed = counts["tests"] - failed - skipped
-    if code not in (0, NO_TESTS) and not failed:
-        failed = 1  # pytest itself ended badly: collection, an interrupt, a skip where none is allowed
-    return Outcome(tier=tier.name, passed=passed, failed=failed, skipped=skipped, seconds=seconds)
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        # Compiled modules are kept: otherwise each worker, rank and kernel compiles all that it imports once more.
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment = kept | {"ALPA_EXPLORE_TEST_CACHE": cache}
+        code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
+        return read_report(report.read_text() if report.exists() else "<testsuites/>", code=code, root=root)
+
+
+def read_report(report: str, *, code: int, root: Path) -> Results:
+    """What pytest's XML says. A test is in it twice where it failed and its fixtures failed after it."""
+    outcomes: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
+    for case in ElementTree.fromstring(report).iter("testcase"):
+        test = name_of(case, root)
+        bad = [element for element in case if element.tag in ("failure", "error")]
+        if bad:
+            outcomes[test] = "failed"
+            texts.setdefault(test, "\n".join(f"{element.get('message', '')}\n{element.text or ''}" for element in bad))
+            shared = any("failed on setup" in element.get("message", "") for element in bad)
+            group = groups.setdefault(test.partition("::")[0] if shared else test, [])
+            if test not in group:
+                group.append(test)
+        else:
+            outcomes.setdefault(test, "skipped" if case.find("skipped") is not None else "passed")
+    counts = {what: list(outcomes.values()).count(what) for what in ("passed", "failed", "skipped")}
+    failures = tuple(Failure(tests=tuple(group), text=texts[group[0]]) for group in groups.values())
+    return Results(code=code, failures=failures, **counts)
+
+
+def name_of(case: ElementTree.Element, root: Path) -> str:
+    """pytest's name of a test: the report has dots in place of the separators of its file's path."""
+    parts = case.get("classname", "").split(".")
+    for end in range(len(parts), 0, -1):
+        path = Path(*parts[:end]).with_suffix(".py")
+        if (root / path).is_file():
+            return "::".join([path.as_posix(), *parts[end:], case.get("name", "")])
+    return case.get("name", "")  # of a file that could not be read, which pytest names by its path
+
+
+def tell_repeated(outcomes: Sequence[Outcome]) -> None:
+    """Say loudly which tests passed only when they were repeated, and how they failed first."""
+    told = [(outcome, failure) for outcome in outcomes for failure in outcome.repeated]
+    if not told:
+        return
+    tests = sum(len(failure.tests) for _, failure in told)
+    print(f"\n== {tests} PASSED ONLY WHEN REPEATED: find out why")
+    for outcome, failure in told:
+        print(f"\n-- {outcome.tier}: {', '.join(failure.tests)}\n{failure.text.strip()}")
 
 
 def main() -> int:
@@ -133,6 +259,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as cache:
         outcomes = [run(tier, no_skips=options.no_skips, cache=cache) for tier in chosen]
+    tell_repeated(outcomes)
     print("\n== summary")
     for outcome in outcomes:
         print(outcome.line())

@@ -39,6 +39,12 @@ def imported(tree: ast.Module, known: Mapping[str, object]) -> Iterator[str]:
                     yield inner if inner in known else node.module
 
 
+def packages(least: int) -> list[str]:
+    """The packages with at least so many modules or rooms, by name alone: pytest asks before it runs a test."""
+    names: Mapping[str, frozenset[str]] = dict.fromkeys(modules(), frozenset())
+    return [name for name in sorted(names) if len(children(names, name)) >= least]
+
+
 @cache
 def import_graph() -> Mapping[str, frozenset[str]]:
     """Module -> the modules that it imports."""

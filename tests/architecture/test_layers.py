@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.imports import children, circle, import_graph, imported, modules
+from tests.architecture.imports import children, circle, import_graph, imported, packages
 from tests.architecture.sources import ROOT
 
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-HOUSES = [name for name in sorted(modules()) if len(children(import_graph(), name)) > 1]
+HOUSES = packages(2)
 """Packages with at least two modules or rooms."""
 HEAVY = {
     "torch",

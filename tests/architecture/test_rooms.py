@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.imports import children, import_graph, modules
+from tests.architecture.imports import children, import_graph, modules, packages
 from tests.architecture.sources import PACKAGES, ROOT, files, name_of, syntax_tree
 
 MOST_FILES = 14
@@ -42,7 +42,7 @@ def test_a_folder_holds_about_a_dozen_files() -> None:
     assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}, "give some of them a room"
 
 
-@pytest.mark.parametrize("package", [name for name in sorted(modules()) if children(import_graph(), name)])
+@pytest.mark.parametrize("package", packages(1))
 def test_the_guide_of_a_room_names_all_that_is_in_it(package: str) -> None:
     guide = ast.get_docstring(syntax_tree(modules()[package])) or ""
     words = set(re.findall(r"\w+", guide))

@@ -179,7 +179,7 @@ class TestPlan:
     def test_ctrl_c_cancels_and_ends_with_130(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
         def plan(*_: object, cancel: threading.Event, progress: ProgressCallback, **__: object) -> Plan:
             progress(FIRST)
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             assert cancel.wait(10)
             raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
 
@@ -195,8 +195,8 @@ class TestPlan:
     def test_a_second_ctrl_c_stops_at_once(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
         def plan(*_: object, progress: ProgressCallback, **__: object) -> Plan:
             progress(FIRST)
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             raise AssertionError("not stopped")
 
         monkeypatch.setattr(interface, "plan", plan)
@@ -207,7 +207,7 @@ class TestPlan:
         self, monkeypatch: pytest.MonkeyPatch, capsys: Capture
     ) -> None:
         def plan(*_: object, cancel: threading.Event, **__: object) -> Plan:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             raise AssertionError("not stopped")
 
         monkeypatch.setattr(interface, "plan", plan)

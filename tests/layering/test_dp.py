@@ -202,6 +202,6 @@ def test_a_graph_is_clustered_into_layers_with_their_flops_and_bytes(make_graph)
 def test_two_thousand_operators_take_well_under_a_second(random_instance):
     rng = random.Random(5)
     flops, crossings = random_instance(rng, 2000, 10**13)
-    started = time.perf_counter()
+    started = time.thread_time()
     assert len(fast(flops, crossings, 16, 0.5, False)[1]) == 15
-    assert time.perf_counter() - started < 1.0  # 0.1 s or less when the machine is free
+    assert time.thread_time() - started < 1.0  # of the processor; 0.1 s or less

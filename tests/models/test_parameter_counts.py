@@ -160,9 +160,9 @@ def test_sizes_that_do_not_divide_are_errors():
 
 def test_the_largest_model_is_built_without_its_memory_in_well_under_a_second():
     build("mlp-tiny", 1)  # the import of torch is not what is measured
-    started = time.perf_counter()
+    started = time.thread_time()
     module, (tokens, targets) = build("gpt-39b", 1)
-    assert time.perf_counter() - started < 1.0  # 0.06 s when the machine is free
+    assert time.thread_time() - started < 1.0  # of the processor; 0.06 s
     assert (tokens.shape, targets.shape) == ((1, 1024), (1, 1024))
     assert len(module.h) == 48
 

@@ -217,8 +217,8 @@ def test_a_39_billion_parameter_model_is_captured_in_seconds_without_its_memory(
     with torch.device("meta"):
         model = nn.Sequential(*(Block(8192) for _ in range(73)))
         inputs = (torch.empty(1, 1024, 8192), torch.empty(1, 1024, 8192))
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     graph = capture(model, inputs, loss="mse", precision="float16")
     assert graph.parameter_count > 39e9
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB

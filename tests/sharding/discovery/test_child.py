@@ -43,7 +43,7 @@ def test_a_child_that_takes_too_long_is_ended():
     start = time.monotonic()
     with pytest.raises(CrashError, match="took too long"):
         run(lambda report: time.sleep(60), limit_seconds=0.2)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 50, "it would sleep for 60 s"
 
 
 def test_threads_may_each_have_a_child():

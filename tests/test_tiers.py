@@ -1,0 +1,189 @@
+"""A test of a tier that starts processes is run once more when it fails; nothing else is, and nothing is kept quiet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests import conftest, tiers
+from tests.tiers import Failure, Outcome, Results, Tier, read_report, run, tell_repeated
+
+ONCE = """
+from pathlib import Path
+from types import SimpleNamespace
+import pytest
+
+def once(name):
+    mark = Path(__file__).with_name(name)
+    if not mark.exists():
+        mark.touch()
+        raise AssertionError(f"only the first time: {name}")
+"""
+"""Begins a file of tests: `once` fails when it is called first."""
+
+
+def results(*names: str, code: int = 1, passed: int = 5) -> Results:
+    failures = tuple(Failure(tests=(name,), text=f"why {name}") for name in names)
+    return Results(code=code, passed=passed, failed=len(names), skipped=0, failures=failures)
+
+
+GOOD = Results(code=0, passed=1, failed=0, skipped=0, failures=())
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """Runs of pytest in turn, and with what they were called."""
+
+    def give(*given: Results) -> list[list[str]]:
+        left, calls = list(given), []
+
+        def fake(arguments, **_where):
+            calls.append(list(arguments))
+            return left.pop(0)
+
+        monkeypatch.setattr(tiers, "pytest", fake)
+        return calls
+
+    return give
+
+
+def outcome(repeats: int = 3) -> Outcome:
+    tier = Tier(name="processes", markers="some", workers=2, repeats=repeats)
+    return run(tier, no_skips=True, cache="cache")
+
+
+def test_what_fails_is_run_once_more_alone_and_said_when_it_passes_then(answers, capsys) -> None:
+    calls = answers(results("a::t[x y]"), GOOD)
+    came = outcome()
+    assert calls[1] == ["--no-skips", "-p", "no:xdist", "a::t[x y]"]
+    assert (came.passed, came.failed) == (6, 0)
+    assert "6 passed, 0 failed" in came.line()
+    assert "1 PASSED ONLY WHEN REPEATED" in came.line()
+    tell_repeated([came])
+    told = capsys.readouterr().out
+    assert "processes: a::t[x y]\nwhy a::t[x y]" in told
+    assert "1 PASSED ONLY WHEN REPEATED" in told
+
+
+def test_what_fails_twice_fails(answers) -> None:
+    calls = answers(results("a::t", "a::u"), results("a::t", passed=0), GOOD)
+    came = outcome()
+    assert len(calls) == 3
+    assert (came.passed, came.failed) == (6, 1)
+    assert [failure.tests for failure in came.repeated] == [("a::u",)]
+
+
+def test_what_is_skipped_or_not_found_when_it_is_repeated_has_not_passed(answers) -> None:
+    nothing = Results(code=0, passed=0, failed=0, skipped=1, failures=())
+    answers(results("a::t"), nothing)
+    assert outcome().failed == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "repeats"),
+    [
+        pytest.param(results("a", "b", "c", "d"), 3, id="more failures than accidents"),
+        pytest.param(results("a"), 0, id="a tier that computes the same each time"),
+        pytest.param(results("a", code=2), 3, id="pytest was interrupted"),
+        pytest.param(results(code=4), 3, id="pytest could not begin"),
+    ],
+)
+def test_nothing_else_is_repeated(answers, first, repeats) -> None:
+    calls = answers(first)
+    came = outcome(repeats)
+    assert len(calls) == 1
+    assert came.failed >= 1
+    assert came.repeated == ()
+
+
+def test_only_tiers_that_start_processes_repeat() -> None:
+    found = {tier.name: tier.repeats for tier in tiers.TIERS}
+    assert found == {"default": 0, "slow": 0, "distributed": 3, "hosts": 3, "browser": 3}
+
+
+def test_a_report_has_each_test_once_and_groups_those_whose_set_up_failed() -> None:
+    bad, setup = (
+        '<failure message="no">text</failure>',
+        '<error message="failed on setup with &quot;no&quot;">page</error>',
+    )
+    here = "tests.test_tiers"
+    cases = [
+        f'<testcase classname="{here}" name="good"/>',
+        f'<testcase classname="{here}" name="bad[1.5]">{bad}</testcase>',
+        f'<testcase classname="{here}" name="bad[1.5]"><error message="failed on teardown">late</error></testcase>',
+        f'<testcase classname="{here}" name="one">{setup}</testcase>',
+        f'<testcase classname="{here}.TestClass" name="two">{setup}</testcase>',
+        f'<testcase classname="{here}" name="left out"><skipped/></testcase>',
+    ]
+    report = f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
+    found = read_report(report, code=1, root=tiers.ROOT)
+    file = "tests/test_tiers.py"
+    assert (found.passed, found.failed, found.skipped) == (1, 3, 1)
+    assert [f.tests for f in found.failures] == [
+        (f"{file}::bad[1.5]",),
+        (f"{file}::one", f"{file}::TestClass::two"),
+    ]
+    assert "text" in found.failures[0].text
+    assert "page" in found.failures[1].text
+
+
+@pytest.mark.distributed
+def test_pytest_itself_is_asked_and_read_rightly(tmp_path: Path, monkeypatch, capfd) -> None:
+    """The whole, with tests that fail once, always, in a shared set-up, and after they have passed."""
+    text = f"""{ONCE}
+@pytest.fixture(scope="module")
+def page():
+    once("page")
+
+@pytest.fixture
+def closing():
+    yield
+    once("closing")
+
+def test_good(): pass
+def test_always(): raise AssertionError("always")
+class TestPages:
+    def test_one(self, page): pass
+    @pytest.mark.parametrize("what", ["a [b]::c.d"])
+    def test_two(self, page, what): pass
+def test_closed(closing): pass
+"""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/test_some.py").write_text(text)
+    tier = Tier(name="some", markers="not other", workers=2, share="loadfile", repeats=3)
+    came = run(tier, no_skips=False, cache=str(tmp_path / "cache"), root=tmp_path)
+    tell_repeated([came])
+    told = capfd.readouterr().out
+    file = "inner/test_some.py"
+    assert [failure.tests for failure in came.repeated] == [
+        (f"{file}::TestPages::test_one", f"{file}::TestPages::test_two[a [b]::c.d]"),
+        (f"{file}::test_closed",),
+    ]
+    assert (came.passed, came.failed, came.skipped) == (4, 1, 0)
+    assert "only the first time: page" in told
+    assert "only the first time: closing" in told
+
+
+def test_a_test_whose_file_does_not_say_its_tier_is_refused_for_its_tier_would_not_read_the_file(
+    tmp_path: Path,
+) -> None:
+    said, unsaid = tmp_path / "test_said.py", tmp_path / "test_unsaid.py"
+    said.write_text("pytestmark = pytest.mark.hosts")
+    unsaid.write_text("from elsewhere import pytestmark")
+
+    def item(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(path=path, get_closest_marker=lambda name: name == "hosts")
+
+    conftest.pytest_collection_modifyitems([item(said)])
+    with pytest.raises(pytest.UsageError, match=r"test_unsaid\.py: hosts"):
+        conftest.pytest_collection_modifyitems([item(said), item(unsaid)])
+
+    def config(tier: str | None) -> SimpleNamespace:
+        return SimpleNamespace(getoption=lambda _name: tier)
+
+    assert conftest.pytest_ignore_collect(unsaid, config("hosts")) is True
+    for path, tier in ((said, "hosts"), (unsaid, None), (tmp_path, "hosts")):
+        assert conftest.pytest_ignore_collect(path, config(tier)) is None
