@@ -34,8 +34,8 @@ class Contraction:
     keep: tuple[int, ...]
     _problem: PricedProblem
     """Without dominated strategies."""
-    _strategies: tuple[Ints, ...]
-    """For every node its strategies in the whole problem."""
+    _strategies: tuple[Ints, ...] | None
+    """For every node its strategies in the whole problem; None where none was dropped."""
     _program: Program
     _memory: Floats | None
     """The tables that backtracking reads; None where they are too large to keep."""
@@ -45,7 +45,7 @@ class Contraction:
         choices = np.zeros((len(kept), len(self._problem.form.sizes)), dtype=np.int64)
         choices[:, list(self.keep)] = kept
         self._minimise(prices, choices)
-        for v, strategies in enumerate(self._strategies):
+        for v, strategies in enumerate(self._strategies or ()):
             choices[:, v] = strategies[choices[:, v]]
         return choices
 
@@ -88,8 +88,10 @@ def contract(
     entries = math.prod(whole.sizes[v] for v in keep)
     if entries > limits.largest_table:
         return None
-    problem, strategies = without_dominated(problem, keep)
     order = contraction_order(whole, frozenset(keep))
+    strategies: tuple[Ints, ...] | None = None
+    if order.joined_entries * prices >= tuning.ENTRIES_WORTH_DOMINANCE:
+        problem, strategies = without_dominated(problem, keep)
     if not limits.allow(order):
         order = contraction_order(problem.form, frozenset(keep))
         if not limits.allow(order):

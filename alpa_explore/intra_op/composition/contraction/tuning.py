@@ -27,6 +27,9 @@ together. Set by hand; halved or doubled it changes the time of benchmarks/tunin
 LARGE_ENTRIES = 1 << 20
 """Entries from which the machine's memory is looked at before they are allocated, or kept for backtracking: 8 MB, which
 take longer to fill than the look, 0.05 ms."""
+ENTRIES_WORTH_DOMINANCE = 6e7
+"""Joined entries, at all prices together, from which dominated strategies are dropped first: about 30 ms. What is left
+differs from block to block, so its program is compiled anew, which takes 12 ms, where that of the whole is known."""
 DOMINANCE_STEPS = 2e7
 """Most steps of the search for dominated strategies at one node, about 10 ms: a node of hundreds of strategies whose
 neighbours have as many is left as it is."""

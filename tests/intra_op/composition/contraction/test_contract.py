@@ -69,6 +69,7 @@ def evaluate(problem: RandomProblem, price: int, choices: tuple[int, ...]) -> fl
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
     seed: int, small: int, slice_share: float, stored: float, merged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tuning, "ENTRIES_WORTH_DOMINANCE", 0 if seed % 2 else np.inf)
     monkeypatch.setattr(tuning, "BACKTRACKING_ENTRIES", stored)
     monkeypatch.setattr(tuning, "STORED_ENTRIES", small)
     monkeypatch.setattr(tuning, "SLICE_SHARE", slice_share)
