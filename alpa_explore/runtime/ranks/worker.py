@@ -322,6 +322,6 @@ if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is reported and on disk. At the interpreter's own end a daemon thread that returns from torch to Python is
-    # unwound through C++ frames that allow no exception, which calls std::terminate: a run that succeeded would fail.
+    # Everything is reported and on disk. At the interpreter's own end a daemon thread that returns from torch to Python
+    # is unwound through C++ frames that allow no exception, which calls std::terminate: a finished run would fail.
     os._exit(code)
