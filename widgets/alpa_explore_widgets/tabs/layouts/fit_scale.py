@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 _NODES = "1, 2, 4, 8"
+_OWN_SHARE = 4
+"""The fewest nodes that are asked about first, as a part of those of the controls."""
 _NOTHING = "Nothing is priced yet: press Find out."
 _STARTED = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
 _DEFAULT_DEVICES = ("h100", "b200")
@@ -70,6 +72,8 @@ class FitScalePanel(FigurePanel):
                 own = state.settings.device
                 names = (own, *_DEFAULT_DEVICES) if own in _own_names() else _DEFAULT_DEVICES
                 self.devices.value = ", ".join(dict.fromkeys(names))
+            if self.nodes.value == _NODES:
+                self.nodes.value = nodes_around(state.settings.nodes)
             self._ask()
             return  # the change of the state shows this tab again
         answer = state.scaling
@@ -165,6 +169,12 @@ class FitScalePanel(FigurePanel):
 def _own_names() -> list[str]:
     """The devices without their aliases."""
     return [name for name in preset_names() if load_preset(name)[0].name == name]
+
+
+def nodes_around(own: int) -> str:
+    """The numbers of nodes that are asked about first: from a quarter of those of the controls, four doublings."""
+    fewest = 1 << (max(1, own // _OWN_SHARE).bit_length() - 1)
+    return ", ".join(str(n) for n in sorted({own, *(fewest << k for k in range(4))}))
 
 
 def _devices(text: str) -> tuple[tuple[str, ...], str]:
