@@ -7,6 +7,7 @@ const LIBRARY = Symbol.for("alpa_explore.plotly");
 const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
+const BUSY_MS = 200;
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
 function plotly(model) {
@@ -198,9 +199,14 @@ async function render({ model, el }) {
   };
   const setWaiting = () => (el.dataset.waiting = model.get("waiting"));
   const setHeight = () => (graph.style.height = `${model.get("height")}px`);
+  // A figure fades only where the next one takes a while: fading and unfading are two more drawings of the whole figure.
+  let fading = 0;
   const showBusy = () => {
-    el.classList.toggle("alpa-busy", model.get("busy"));
-    el.setAttribute("aria-busy", String(model.get("busy")));
+    const busy = model.get("busy");
+    el.setAttribute("aria-busy", String(busy));
+    clearTimeout(fading);
+    if (busy) fading = setTimeout(() => el.classList.add("alpa-busy"), BUSY_MS);
+    else el.classList.remove("alpa-busy");
   };
   const redraw = () => {
     outdated = true;
@@ -255,6 +261,7 @@ async function render({ model, el }) {
   );
 
   return () => {
+    clearTimeout(fading);
     newest += 1; // a figure that is still being unpacked is not drawn
     model.off("change:packed", unpack);
     model.off("change:selection", answered);

@@ -27,6 +27,8 @@ _OWN_SHARE = 4
 """The fewest nodes that are asked about first, as a part of those of the controls."""
 _NOTHING = "Nothing is priced yet: press Find out."
 _STARTED = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
+_STEPS = {"works": "parts of the model read", "layouts": "layouts priced"}
+"""Pass of pricing -> what it counts."""
 _DEFAULT_DEVICES = ("h100", "b200")
 """Beside the device of the controls: what people ask for first."""
 
@@ -206,7 +208,7 @@ def _progress_html(answer: ScalingAnswer, state: State) -> str:
         points = () if answer.scaling is None else answer.scaling.points
         done = sum(point.state not in ("waiting", "fits") for point in points)
         total = max(len(question.devices) * len(question.nodes), 1)
-        step = "" if answer.progress is None else f", {answer.progress.pass_name}: {answer.progress.done:,}"
+        step = "" if answer.progress is None else f", {_STEPS[answer.progress.pass_name]}: {answer.progress.done:,}"
         return (
             f'<div class="alpa-progress" role="status"><progress aria-label="Pricing clusters" max="{total}" '
             f'value="{done}"></progress>{done} of {total} clusters are known{escape(step)}</div>'
