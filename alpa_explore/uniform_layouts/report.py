@@ -195,6 +195,9 @@ def scaling_sentence(scaling: Scaling) -> str:
     left = f" {waiting} of {len(scaling.points)} clusters are not known yet." if waiting else ""
     if not known:
         lacks = [p for p in scaling.points if p.state == "does not fit"]
+        fitting = [str(p.cluster) for p in scaling.points if p.state == "fits"]
+        if fitting:
+            return f"{scaling.model} fits on {', '.join(fitting)}; how fast it is there is not known yet."
         if not lacks:
             return (
                 f"Nothing is known of {scaling.model} yet.{left}" if waiting else f"{scaling.model} has no layout here."

@@ -110,6 +110,38 @@ def test_why_a_click_on_a_bar_selects_its_stage_and_what_is_not_computing_can_be
     small.wait_until(lambda: selected.filter(has_text="stage").count() == 0, "nothing is selected")
 
 
+_PRESS_BEFORE_PLOTLY_LOOKS = """async (plot) => {
+  const centre = (bar) => {
+    const { x, y, width, height } = bar.getBoundingClientRect();
+    return { clientX: x + width / 2, clientY: y + height / 2, bubbles: true, view: window };
+  };
+  const bars = [...plot.querySelectorAll('.xy .barlayer .trace:first-child .point path')].map(centre);
+  const area = plot.querySelector('.nsewdrag[data-subplot="xy"]');
+  const send = (kind, bar, target = area) => target.dispatchEvent(new MouseEvent(kind, bars[bar]));
+  const seen = new Promise((resolve) => plot.once('plotly_hover', resolve));
+  send('mousemove', 1);
+  await seen;
+  const forgotten = new Promise((resolve) => plot.once('plotly_unhover', resolve));
+  send('mousemove', 0);
+  send('mousedown', 0);
+  await forgotten;
+  send('mouseup', 0, document.querySelector('.dragcover') ?? document);
+}"""
+"""The mouse moves from one bar to another and is pressed at once, before plotly has looked what is under it: it
+looks during the press, and then reports no click."""
+
+
+def test_a_press_right_after_a_movement_selects_what_is_under_the_mouse(small: LabPage) -> None:
+    explorer = small.page.locator(".alpa-explorer").first
+    tab(explorer, "Why").click()
+    small.wait_until(lambda: finding(explorer).startswith("Devices spend "), "the figure is drawn")
+    plot = small.figure(explorer.locator(".alpa-panel:visible"))
+    small.page.mouse.move(5, 5)
+    plot.evaluate(_PRESS_BEFORE_PLOTLY_LOOKS)
+    explorer.locator(".alpa-selected", has_text="stage 0").wait_for()
+    small.page.keyboard.press("Escape")
+
+
 def test_memory_names_its_choices_in_plain_words_and_they_fill_the_plot(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
     tab(explorer, "Memory").click()

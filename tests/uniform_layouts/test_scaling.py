@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,16 @@ def test_dollars_follow_from_the_price_and_are_nowhere_without_one(small: Scalin
     assert "dollars" not in scaling_sentence(free)
     assert "dollars_per_billion_tokens" not in scaling_table(free)[0]
     assert "dollars" in scaling_sentence(small)
+
+
+def test_a_cluster_where_the_model_fits_is_named_before_it_is_known_how_fast(small: Scaling) -> None:
+    first, *others = small.points
+    bare = {"best": None, "dollars_per_billion_tokens": None, "efficiency": None}
+    points = (replace(first, state="fits", **bare), *(replace(p, state="waiting", **bare) for p in others))
+    sentence = scaling_sentence(replace(small, points=points))
+    assert sentence.startswith(f"llama-tiny fits on {first.cluster}; how fast it is there is not known yet.")
+    assert "3 of 3 clusters are not known yet." not in sentence
+    assert "Nothing is known" not in sentence
 
 
 def test_what_does_not_fit_says_what_it_lacks_and_is_not_priced_further() -> None:

@@ -63,7 +63,7 @@ def layers_table(plan: PlanValue) -> list[Row]:
 
 def t_max_table(plan: PlanValue) -> list[Row]:
     """One row per evaluated candidate, and one per run of adjacent candidates that were ruled out for one reason."""
-    rounds, best = plan.terms.rounds, chosen_t_max(plan)
+    rounds, once, best = plan.terms.rounds, plan.once_seconds, chosen_t_max(plan)
     rows: list[Row] = []
     numbered = list(enumerate(plan.t_max_sweep))
     for _, group in groupby(numbered, key=lambda p: (p[0] if p[1].iteration_seconds is not None else -1, p[1].reason)):
@@ -78,8 +78,9 @@ def t_max_table(plan: PlanValue) -> list[Row]:
                 "candidates": len(run),
                 "outcome": "chosen" if first == best else outcome(low),
                 "iteration_seconds": total,
-                "sum_latency_seconds": None if total is None else total - waiting,
+                "sum_latency_seconds": None if total is None else total - waiting - once,
                 "waiting_seconds": None if total is None else waiting,
+                "once_seconds": None if total is None else once,
                 "reason": low.reason,
             }
         )

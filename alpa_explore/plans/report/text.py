@@ -28,6 +28,7 @@ _HEADINGS = {
     "iteration_seconds": "T",
     "sum_latency_seconds": "Σt",
     "waiting_seconds": "(B−1)·t_max",
+    "once_seconds": "overhead",
     "memory_fraction": "of memory",
     "with_enough_mfu": "MFU ≥ 15 %",
     "place": "cluster",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from alpa_explore.errors import OptionError
@@ -43,7 +45,15 @@ def test_the_sweep_covers_every_candidate_once_and_names_the_chosen(plan: Plan) 
     assert {row["outcome"] for row in rows} == {"chosen", "evaluated", "ruled out", "no partition"}
     for row in rows:
         if row["iteration_seconds"] is not None:
-            assert row["sum_latency_seconds"] + row["waiting_seconds"] == pytest.approx(row["iteration_seconds"])
+            parts = row["sum_latency_seconds"] + row["waiting_seconds"] + row["once_seconds"]
+            assert parts == pytest.approx(row["iteration_seconds"])
+
+
+def test_overhead_is_no_part_of_the_sum_of_latencies(plan: Plan) -> None:
+    tied = replace(plan, stages=(replace(plan.stages[0], tied_seconds=0.25), *plan.stages[1:]))
+    (before,), (after,) = ([r for r in t_max_table(p) if r["outcome"] == "chosen"] for p in (plan, tied))
+    assert after["once_seconds"] == pytest.approx(before["once_seconds"] + 0.25)
+    assert after["sum_latency_seconds"] == pytest.approx(before["sum_latency_seconds"] - 0.25)
 
 
 def test_the_chosen_t_max_has_the_least_time(plan: Plan) -> None:

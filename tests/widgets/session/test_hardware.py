@@ -13,8 +13,10 @@ from alpa_explore_widgets.session.settings import DEVICE_SETTINGS
 from alpa_explore_widgets.session.sources import Sources
 from alpa_explore_widgets.tabs.why import answer, planned_gain
 
+from alpa_explore.cluster.presets import load_preset
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.questions.explain import Limit, limits
+from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.questions.explain import COMPUTE, Limit, limits, mean_parts, time_parts
 from tests.widgets.conftest import SETTINGS, make_plan
 
 
@@ -50,6 +52,46 @@ def test_links_that_no_collective_crosses_save_nothing_and_memory_at_most_its_li
     assert most()["2 × node links"] == 0.25
     assert most()["2 × memory"] == 0.125
     assert most()["+ 1 node"] is None
+
+
+def summed(stage: PlanStage) -> PlanOperator:
+    """An operator of the stage with a collective of a millisecond over each mesh axis."""
+    return PlanOperator(
+        name="a",
+        op="matmul",
+        phase="forward",
+        module="",
+        layer=stage.layers[0],
+        strategy="--",
+        inputs=(),
+        output="RR",
+        outputs=("RR",),
+        compute_seconds=0.0,
+        communication_seconds=0.001,
+        communication=(),
+        flops=0,
+        output_shape=(1,),
+        axis_seconds=tuple(0.001 for size in stage.logical_mesh if size > 1),
+    )
+
+
+def test_more_nodes_and_other_devices_have_a_bound_before_they_are_planned(planner: Any) -> None:
+    plan = make_plan("2x4:h100")
+    plan = replace(plan, stages=tuple(replace(stage, operators=(summed(stage),)) for stage in plan.stages))
+    settings, sources = replace(SETTINGS, nodes=2, device="h100"), Sources(planner.capture)
+    found = {c.name: c for c in hardware_changes(settings, plan, sources)}
+    total = plan.predicted.iteration_seconds
+    computing = mean_parts(time_parts(plan))[COMPUTE]
+    assert 0 < computing < total
+    assert found["+ 1 node"].most == pytest.approx(1 - computing / total * 2 / 3)
+    assert found["2 × nodes"].most == pytest.approx(1 - computing / total / 2)
+    flops = plan.model.model_flops * plan.options.num_microbatches
+    for name, device, dtype in (
+        ("h200 instead", load_preset("h200")[0], plan.model.precision),
+        ("FP8", plan.cluster.device, "float8_e4m3fn"),
+    ):
+        assert found[name].most == pytest.approx(1 - flops / 8 / device.peak(dtype) / total), name
+    assert all(change.why_most for change in found.values())
 
 
 def test_what_the_hardware_does_not_have_is_not_offered(planner: Any) -> None:

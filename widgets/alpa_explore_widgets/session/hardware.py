@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.cluster.precisions import LOW_TENSORS, recipe_of, runs
-from alpa_explore.questions.explain import UNKNOWN, limits
+from alpa_explore.cluster.precisions import LOW_TENSORS, RECIPES, recipe_of, runs
+from alpa_explore.questions.explain import COMPUTE, UNKNOWN, limits, mean_parts, time_parts
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings, is_mixture
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _NETWORK, _LINKS, _MEMORY = "the network between nodes", "links inside a node", "memory of a device"
 """Names of limits in `questions.explain`."""
+_SAME_CHOICES = "The plan keeps its choices."
+_EVEN = "What the plan computes is divided evenly, and nothing is sent or waited for."
+_AT_PEAK = "Every device computes the model's FLOPs at its peak, and nothing is sent or waited for."
 _FP8 = "fp8-delayed"
 """The recipe of precision 'fp8'."""
 
@@ -32,7 +35,9 @@ class HardwareChange:
     settings: Settings
     """Those of the plan with this change alone."""
     most: float | None = None
-    """Share of T that the change can save while the plan keeps its choices; None where that is not known."""
+    """Share of T that the change can save at most; None where that is not known."""
+    why_most: str = ""
+    """What `most` assumes, in a sentence."""
 
 
 def hardware_changes(settings: Settings, plan: Plan, sources: Sources) -> tuple[HardwareChange, ...]:
@@ -48,9 +53,31 @@ def hardware_changes(settings: Settings, plan: Plan, sources: Sources) -> tuple[
     if UNKNOWN not in gains:  # links that no collective of the plan crosses limit nothing
         gains = {_NETWORK: 0.0, _LINKS: 0.0} | gains
     return tuple(
-        HardwareChange(name=name, hint=hint, settings=replace(base, **changes), most=gains.get(limit))
+        HardwareChange(name=name, hint=hint, settings=replace(base, **changes), most=most, why_most=why_most)
         for name, hint, changes, limit in _changes(base, plan, sources)
+        for most, why_most in (
+            [(gains.get(limit), _SAME_CHOICES)] if limit else [_bound(plan, replace(base, **changes), sources)]
+        )
     )
+
+
+def _bound(plan: Plan, settings: Settings, sources: Sources) -> tuple[float | None, str]:
+    """(the most that more nodes, other devices or another precision can save, what that assumes), without planning.
+
+    More of the same devices: no collective, no send and no wait, and what the plan computes divided evenly among them.
+    Else: the model's FLOPs at the peak of the devices.
+    """
+    cluster = sources.cluster(settings)
+    if cluster.device == plan.cluster.device:
+        parts = mean_parts(time_parts(plan))
+        if UNKNOWN in parts:
+            return None, ""
+        seconds = parts.get(COMPUTE, 0.0) * plan.cluster.devices / cluster.devices
+        return max(0.0, 1.0 - seconds / plan.predicted.iteration_seconds), _EVEN
+    recipe = recipe_of(settings.precision)
+    peak = cluster.device.peak(RECIPES[recipe].dtype if recipe else plan.model.precision)
+    utilization = plan.flops_per_second_per_device / peak
+    return max(0.0, 1.0 - utilization * plan.cluster.devices / cluster.devices), _AT_PEAK
 
 
 def _changes(settings: Settings, plan: Plan, sources: Sources) -> Iterator[tuple[str, str, dict[str, Any], str]]:

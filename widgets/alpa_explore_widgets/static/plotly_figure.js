@@ -6,6 +6,8 @@
 const LIBRARY = Symbol.for("alpa_explore.plotly");
 const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
+const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
+const BUSY_MS = 200;
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
 function plotly(model) {
@@ -105,6 +107,31 @@ async function render({ model, el }) {
     model.save_changes();
   };
 
+  // plotly looks up what is under the pointer at most every 50 ms, and forgets it where such a look-up falls into a press. It then
+  // reports no click. Such a click is made up for: plotly is asked once more, and what it finds in this place was clicked.
+  let reported = false; // plotly reported the click of the last press
+  let unreported = null; // the click that it did not report
+  const press = () => {
+    reported = false;
+    unreported = null;
+  };
+  const release = (event) => {
+    const subplot = event.target instanceof Element ? event.target.dataset.subplot : undefined;
+    if (reported || !subplot) return;
+    unreported = event;
+    Plotly.Fx.hover(graph, event, subplot);
+  };
+  const pointed = ({ points, event }) => {
+    const click = unreported;
+    unreported = null;
+    if (!click || event.timeStamp - click.timeStamp > MISSED_CLICK_MS) return;
+    if (Math.hypot(event.clientX - click.clientX, event.clientY - click.clientY) <= MISSED_CLICK_PIXELS) clicked({ points });
+  };
+  const reportClick = (click) => {
+    reported = true;
+    clicked(click);
+  };
+
   const brushed = (change) => {
     // A drag over the axis that the figure names shows that part above; the axis itself stays whole.
     // Its range is in `meta`: plotly overwrites that of the axis.
@@ -157,7 +184,11 @@ async function render({ model, el }) {
       // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
       return !before || before === legendRoom() || Plotly.redraw(graph);
     });
-    if (!listening) graph.on("plotly_click", clicked).on("plotly_relayout", brushed);
+    if (!listening) {
+      graph.on("plotly_click", reportClick).on("plotly_hover", pointed).on("plotly_relayout", brushed);
+      graph.addEventListener("mousedown", press, true);
+      graph.addEventListener("click", release);
+    }
     listening = true;
   };
   const drawSoon = () => (frame ||= requestAnimationFrame(draw));
@@ -168,9 +199,14 @@ async function render({ model, el }) {
   };
   const setWaiting = () => (el.dataset.waiting = model.get("waiting"));
   const setHeight = () => (graph.style.height = `${model.get("height")}px`);
+  // A figure fades only where the next one takes a while: fading and unfading are two more drawings of the whole figure.
+  let fading = 0;
   const showBusy = () => {
-    el.classList.toggle("alpa-busy", model.get("busy"));
-    el.setAttribute("aria-busy", String(model.get("busy")));
+    const busy = model.get("busy");
+    el.setAttribute("aria-busy", String(busy));
+    clearTimeout(fading);
+    if (busy) fading = setTimeout(() => el.classList.add("alpa-busy"), BUSY_MS);
+    else el.classList.remove("alpa-busy");
   };
   const redraw = () => {
     outdated = true;
@@ -225,6 +261,7 @@ async function render({ model, el }) {
   );
 
   return () => {
+    clearTimeout(fading);
     newest += 1; // a figure that is still being unpacked is not drawn
     model.off("change:packed", unpack);
     model.off("change:selection", answered);

@@ -65,8 +65,8 @@ class FigurePanel(Panel):
         if figure.layout.uirevision is None:
             figure.update_layout(uirevision=name)  # a zoom survives a change of B
         title = lift_title(figure)
-        self.finding.value = f'<p class="alpa-finding">{title}</p>'
         self.figure.draw(figure, f"{self.title} of {name} on {where}. {unescape(title)}")
+        self.finding.value = f'<p class="alpa-finding">{title}</p>'  # after the figure, which the page draws meanwhile
 
     def subject(self, state: State) -> tuple[str, str]:
         """(model, cluster) of which the figure is, in words."""

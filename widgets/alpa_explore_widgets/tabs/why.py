@@ -53,7 +53,7 @@ class WhyPanel(TriedPanel):
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """The figure or the table, and the answers."""
         changes = self._session.hardware_changes()
-        self.changes.items = [[c.name, *answer(state, c), f"{c.hint}. Press to plan with it."] for c in changes]
+        self.changes.items = [[c.name, *answer(state, c), tooltip(state, c)] for c in changes]
         self.plan_all.disabled = all(planned_gain(state, change) is not None for change in changes)
         super().update(state, theme, as_table=as_table)
 
@@ -63,6 +63,12 @@ def planned_gain(state: State, change: HardwareChange) -> float | None:
     plan = state.plan
     made = next((entry.plan for entry in state.history.entries if entry.settings == change.settings), None)
     return None if made is None or plan is None else 1.0 - plan.samples_per_second / made.samples_per_second
+
+
+def tooltip(state: State, change: HardwareChange) -> str:
+    """What is changed, what a press does, and what is assumed where the answer is only a bound."""
+    assumed = change.why_most if planned_gain(state, change) is None and change.most is not None else ""
+    return f"{change.hint}. Press to plan with it. {f'At most: {assumed}' if assumed else ''}".strip()
 
 
 def answer(state: State, change: HardwareChange) -> tuple[str, str]:
@@ -76,5 +82,5 @@ def answer(state: State, change: HardwareChange) -> tuple[str, str]:
     if failed is not None:
         return f"no plan: {failed.reason}", "worse"
     if change.most is None:
-        return "?", "pending"
+        return "not known before it is planned", "pending"
     return (f"at most −{units.percent(change.most)}" if change.most >= _SMALL else "±0 for this plan"), "pending"

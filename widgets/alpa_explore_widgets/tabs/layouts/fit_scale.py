@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 _NODES = "1, 2, 4, 8"
+_OWN_SHARE = 4
+"""The fewest nodes that are asked about first, as a part of those of the controls."""
 _NOTHING = "Nothing is priced yet: press Find out."
 _STARTED = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
+_STEPS = {"works": "parts of the model read", "layouts": "layouts priced"}
+"""Pass of pricing -> what it counts."""
 _DEFAULT_DEVICES = ("h100", "b200")
 """Beside the device of the controls: what people ask for first."""
 
@@ -70,6 +74,8 @@ class FitScalePanel(FigurePanel):
                 own = state.settings.device
                 names = (own, *_DEFAULT_DEVICES) if own in _own_names() else _DEFAULT_DEVICES
                 self.devices.value = ", ".join(dict.fromkeys(names))
+            if self.nodes.value == _NODES:
+                self.nodes.value = nodes_around(state.settings.nodes)
             self._ask()
             return  # the change of the state shows this tab again
         answer = state.scaling
@@ -167,6 +173,12 @@ def _own_names() -> list[str]:
     return [name for name in preset_names() if load_preset(name)[0].name == name]
 
 
+def nodes_around(own: int) -> str:
+    """The numbers of nodes that are asked about first: from a quarter of those of the controls, four doublings."""
+    fewest = 1 << (max(1, own // _OWN_SHARE).bit_length() - 1)
+    return ", ".join(str(n) for n in sorted({own, *(fewest << k for k in range(4))}))
+
+
 def _devices(text: str) -> tuple[tuple[str, ...], str]:
     """(the devices that a text names, what is wrong with it)."""
     names = [part.strip().lower() for part in text.split(",") if part.strip()]
@@ -196,7 +208,7 @@ def _progress_html(answer: ScalingAnswer, state: State) -> str:
         points = () if answer.scaling is None else answer.scaling.points
         done = sum(point.state not in ("waiting", "fits") for point in points)
         total = max(len(question.devices) * len(question.nodes), 1)
-        step = "" if answer.progress is None else f", {answer.progress.pass_name}: {answer.progress.done:,}"
+        step = "" if answer.progress is None else f", {_STEPS[answer.progress.pass_name]}: {answer.progress.done:,}"
         return (
             f'<div class="alpa-progress" role="status"><progress aria-label="Pricing clusters" max="{total}" '
             f'value="{done}"></progress>{done} of {total} clusters are known{escape(step)}</div>'
