@@ -14,8 +14,10 @@ product is taken over them, for all t at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -39,39 +41,86 @@ class BestStates:
 
 
 class PrefixCosts:
-    """The least cost from one end of a stage to every state of a separator, with backpointers, for each price."""
+    """The least cost from one end of a stage to every state of a separator, for each price.
+
+    The states behind a cost are looked up where they are asked for: those are few, and costs are computed of all.
+    """
 
     def __init__(self, prices: int, direction: int) -> None:
         self.direction = direction
         """1 from left to right, −1 from right to left."""
         self.costs: Floats = np.zeros((prices, 1))
-        self.tables: tuple[BlockTable, ...] = ()
-        self.backpointers: tuple[Ints, ...] = ()
+        self._last: tuple[PrefixCosts, BlockTable] | None = None
+        """The prefix without the last block, and the table of that block."""
+        self._before: dict[bytes, Ints] = {}
+        """States [prices] at its end -> the best states in front of the last block."""
 
-    def extended(self, table: BlockTable) -> PrefixCosts:
-        """With one more block."""
-        longer = PrefixCosts(len(self.costs), self.direction)
-        costs = table.costs if self.direction > 0 else table.transposed_costs
-        assert costs.shape[1] == self.costs.shape[1], "neighbouring blocks have the same separator"
-        longer.costs = np.empty((len(costs), costs.shape[2]))
-        backpointers = np.empty(longer.costs.shape, dtype=np.int64)
-        kernels.extend(self.costs, costs, longer.costs, backpointers)
-        longer.tables, longer.backpointers = (*self.tables, table), (*self.backpointers, backpointers)
+    @staticmethod
+    def extended(prefixes: Sequence[PrefixCosts], table: BlockTable) -> list[PrefixCosts]:
+        """Each of these prefixes of one direction with one more block."""
+        costs, directed = np.stack([prefix.costs for prefix in prefixes], axis=1), prefixes[0]._directed(table)
+        assert costs.shape[2] == directed.shape[1], "neighbouring blocks have the same separator"
+        extended = np.empty((*costs.shape[:2], directed.shape[2]))
+        kernels.extend(costs, directed, extended)
+        longer = []
+        for m, prefix in enumerate(prefixes):
+            one = PrefixCosts(len(costs), prefix.direction)
+            one.costs, one._last = extended[:, m], (prefix, table)
+            longer.append(one)
         return longer
 
     def best_states(self) -> BestStates:
         """Of the range that ends with the last block."""
-        prices = np.arange(len(self.costs))
-        states = [np.zeros_like(prices)]
-        for backpointers in reversed(self.backpointers):
-            states.append(backpointers[prices, states[-1]])
-        order = states[:: -self.direction]
+        states = [np.zeros(len(self.costs), dtype=np.int64)]
+        tables: list[BlockTable] = []
+        prefix = self
+        while prefix._last is not None:
+            states.append(prefix._states_before(states[-1]))
+            prefix, table = prefix._last
+            tables.append(table)
         return BestStates(
-            tables=self.tables[:: self.direction],
+            tables=tuple(tables[:: -self.direction]),
             costs=self.costs[:, 0],
-            states=np.stack(order, axis=1),
-            shared_states=np.zeros_like(prices),
+            states=np.stack(states[:: -self.direction], axis=1),
+            shared_states=np.zeros_like(states[0]),
         )
+
+    def _states_before(self, states: Ints) -> Ints:
+        """For each price the first of the best states in front of the last block, for these `states` behind it."""
+        key = states.tobytes()
+        if key not in self._before:
+            assert self._last is not None, "the empty prefix has no last block"
+            shorter, table = self._last
+            costs = self._directed(table)[np.arange(len(states)), :, states]
+            self._before[key] = (shorter.costs + costs).argmin(axis=1)
+        return self._before[key]
+
+    def _directed(self, table: BlockTable) -> Floats:
+        """[prices, states in front, states behind], as the prefix goes."""
+        return table.costs if self.direction > 0 else table.transposed_costs
+
+
+Sweep: TypeAlias = Generator[tuple[PrefixCosts, BlockTable], PrefixCosts, None]
+"""Asks for prefixes with one more block, and gets them."""
+
+
+def run_together(sweeps: Iterable[Sweep]) -> None:
+    """Run sweeps to their ends, side by side: prefixes that are extended by the same table are extended at once."""
+    waiting: dict[tuple[BlockTable, int], list[tuple[Sweep, PrefixCosts]]] = {}
+
+    def go_on(sweep: Sweep, answer: PrefixCosts | None) -> None:
+        with suppress(StopIteration):
+            prefix, table = next(sweep) if answer is None else sweep.send(answer)
+            waiting.setdefault((table, prefix.direction), []).append((sweep, prefix))
+
+    for sweep in sweeps:
+        go_on(sweep, None)
+    while waiting:
+        asked, waiting = waiting, {}
+        for (table, _), of_table in asked.items():
+            longer = PrefixCosts.extended([prefix for _, prefix in of_table], table)
+            for (sweep, _), answer in zip(of_table, longer, strict=True):
+                go_on(sweep, answer)
 
 
 def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:

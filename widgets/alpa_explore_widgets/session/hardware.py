@@ -70,7 +70,8 @@ def _bound(plan: Plan, settings: Settings, sources: Sources) -> tuple[float | No
     cluster = sources.cluster(settings)
     if cluster.device == plan.cluster.device:
         parts = mean_parts(time_parts(plan))
-        if UNKNOWN in parts:
+        # With more memory in all, a plan may compute less a second time: the compute of this plan bounds nothing.
+        if UNKNOWN in parts or any(stage.recomputation or stage.rematerialized for stage in plan.stages):
             return None, ""
         seconds = parts.get(COMPUTE, 0.0) * plan.cluster.devices / cluster.devices
         return max(0.0, 1.0 - seconds / plan.predicted.iteration_seconds), _EVEN

@@ -258,27 +258,28 @@ def backtrack(
             changed[node] = same_price and strategy != choices[row - 1, node]
 
 
-def _table_entries(_costs: Floats, table: Floats, *_others: object) -> int:
-    return table.size
+def _extending_steps(costs: Floats, table: Floats, _extended: Floats) -> int:
+    return int(table.size * costs.shape[1])
 
 
-@compiled(steps=_table_entries, fastmath={"nnan", "nsz", "contract"})
-def extend(costs: Floats, table: Floats, extended: Floats, backpointers: Ints) -> None:
-    """extended[p, j] = min over i of costs[p, i] + table[p, i, j]; backpointers[p, j] is the first such i."""
+@compiled(steps=_extending_steps, fastmath={"nnan", "nsz", "contract"})
+def extend(costs: Floats, table: Floats, extended: Floats) -> None:
+    """extended[p, m, j] = min over i of costs[p, m, i] + table[p, i, j].
+
+    Rows m take part of the table in turn, so that it is read from a near cache.
+    """
     prices, states, others = table.shape
+    flat, part = table.ravel(), max(1, 32768 // max(others, 1))
     for p in range(prices):
-        for j in range(others):
-            extended[p, j] = np.inf
-            backpointers[p, j] = 0
-        for i in range(states):
-            base = costs[p, i]
-            if base == np.inf:
-                continue
+        for m in range(costs.shape[1]):
+            row = extended[p, m]
             for j in range(others):
-                total = base + table[p, i, j]
-                if total < extended[p, j]:
-                    extended[p, j] = total
-                    backpointers[p, j] = i
+                row[j] = np.inf
+        for begin in range(0, states, part):
+            end = min(begin + part, states)
+            for m in range(costs.shape[1]):
+                at = (p * states + begin) * others
+                _minimise_into(extended[p, m], costs[p, m, begin:end], flat, at, others)
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
