@@ -14,6 +14,7 @@ from alpa_explore.intra_op.composition.chain import Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.contraction import dominance_kernels, kernels
 from alpa_explore.intra_op.composition.contraction.contract import contract
+from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
 from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
@@ -119,7 +120,9 @@ def warm_up_contraction() -> None:
     size = 24
     cost, matrix = np.zeros((1, size)), np.zeros((1, size, size))
     edges = ((0, 1), (1, 2), (0, 3), (2, 3))
-    contraction = contract(PricedProblem.of((cost,) * 4, edges, (matrix,) * 4, prices=1), (2, 3))
+    problem = PricedProblem.of((cost,) * 4, edges, (matrix,) * 4, prices=1)
+    without_dominated(problem, (2, 3))  # `contract` does that for large problems
+    contraction = contract(problem, (2, 3))
     assert contraction is not None, "a small problem can be contracted"
     contraction.complete(np.zeros(1, dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
 

@@ -79,7 +79,7 @@ def _undominated(problem: PricedProblem, keep: Sequence[int]) -> Flags:
         sizes,
         reducible,
         np.array([-1 if location is None else location.offset for location in form.node_locations], dtype=np.int64),
-        np.array([location is not None and location.space == PRICED for location in form.node_locations]),
+        np.array([loc is not None and loc.space == PRICED for loc in form.node_locations], dtype=np.bool_),
         ends,
         np.array([location.offset for location in form.edge_locations], dtype=np.int64),
         np.array([location.space == PRICED for location in form.edge_locations], dtype=np.bool_),
