@@ -20,6 +20,9 @@ _NETWORK, _LINKS, _MEMORY = "the network between nodes", "links inside a node", 
 _SAME_CHOICES = "The plan keeps its choices."
 _EVEN = "What the plan computes is divided evenly, and nothing is sent or waited for."
 _AT_PEAK = "Every device computes the model's FLOPs at its peak, and nothing is sent or waited for."
+_WITHOUT_RECOMPUTATION = 2 / 3
+"""The least share of a plan's compute that is left without recomputation: of forward, forward again, and backward, which
+takes at least as long as forward."""
 _FP8 = "fp8-delayed"
 """The recipe of precision 'fp8'."""
 
@@ -70,10 +73,11 @@ def _bound(plan: Plan, settings: Settings, sources: Sources) -> tuple[float | No
     cluster = sources.cluster(settings)
     if cluster.device == plan.cluster.device:
         parts = mean_parts(time_parts(plan))
-        # With more memory in all, a plan may compute less a second time: the compute of this plan bounds nothing.
-        if UNKNOWN in parts or any(stage.recomputation or stage.rematerialized for stage in plan.stages):
+        if UNKNOWN in parts:
             return None, ""
         seconds = parts.get(COMPUTE, 0.0) * plan.cluster.devices / cluster.devices
+        if any(stage.recomputation or stage.rematerialized for stage in plan.stages):
+            seconds *= _WITHOUT_RECOMPUTATION  # with more memory in all, nothing may have to be computed twice
         return max(0.0, 1.0 - seconds / plan.predicted.iteration_seconds), _EVEN
     recipe = recipe_of(settings.precision)
     peak = cluster.device.peak(RECIPES[recipe].dtype if recipe else plan.model.precision)
