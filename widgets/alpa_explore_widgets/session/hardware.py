@@ -21,8 +21,8 @@ _SAME_CHOICES = "The plan keeps its choices."
 _EVEN = "What the plan computes is divided evenly, and nothing is sent or waited for."
 _AT_PEAK = "Every device computes the model's FLOPs at its peak, and nothing is sent or waited for."
 _WITHOUT_RECOMPUTATION = 2 / 3
-"""The least share of a plan's compute that is left without recomputation: of forward, forward again, and backward, which
-takes at least as long as forward."""
+"""The least share of a plan's compute that is left without recomputation: of forward, forward again, and backward,
+which takes at least as long as forward."""
 _FP8 = "fp8-delayed"
 """The recipe of precision 'fp8'."""
 
