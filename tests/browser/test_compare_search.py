@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, finding, first_explorer, seen_figure, slider, tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -27,10 +27,6 @@ def small(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[La
         lab.page.keyboard.press("ArrowRight")
         explorer.get_by_text("12 × 8").wait_for()
         yield lab
-
-
-def finding(explorer: Locator) -> str:
-    return explorer.locator(".alpa-finding:visible").inner_text()
 
 
 def click_mark(lab: LabPage, explorer: Locator, marks: str, index: int = 0) -> None:

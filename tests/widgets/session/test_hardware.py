@@ -92,6 +92,9 @@ def test_more_nodes_and_other_devices_have_a_bound_before_they_are_planned(plann
     ):
         assert found[name].most == pytest.approx(1 - flops / 8 / device.peak(dtype) / total), name
     assert all(change.why_most for change in found.values())
+    again = replace(plan, stages=tuple(replace(stage, recomputation="full") for stage in plan.stages))
+    more = next(c for c in hardware_changes(settings, again, sources) if c.name == "2 × nodes")
+    assert more.most == pytest.approx(1 - computing / total / 2 * 2 / 3), "nothing need be computed twice there"
 
 
 def test_what_the_hardware_does_not_have_is_not_offered(planner: Any) -> None:

@@ -33,9 +33,9 @@ class Contraction:
     for each kept node: an unrolled LSTM keeps more of them than the 64 axes that a NumPy array can have."""
     keep: tuple[int, ...]
     _problem: PricedProblem
-    """Without dominated strategies."""
+    """Without dominated strategies, where it was large enough to drop them."""
     _strategies: tuple[Ints, ...] | None
-    """For every node its strategies in the whole problem; None where none was dropped."""
+    """For every node its strategies in the whole problem; None where that was contracted as it is."""
     _program: Program
     _memory: Floats | None
     """The tables that backtracking reads; None where they are too large to keep."""
