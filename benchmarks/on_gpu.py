@@ -10,7 +10,8 @@ The file has more than 500 lines because it is one command, copied to a GPU mach
                  without recomputation: median step and peak memory               -> rows.csv (shared/data/measured)
 3. predict       the same configurations on device.json: planned (`ax.baseline` on one device) and priced
                  (`alpa-explore predict`)                                         -> predictions.csv
-4. programs      plan, verify and launch a tiny model through NCCL (gloo on a CPU); two ranks on one GPU
+4. programs      plan, verify and launch tiny models through NCCL (gloo on a CPU), and a real one whose tasks are
+                 compared with their predictions; two ranks on one GPU
 
 Every step has a time budget, and what it found is on disk when it ends: `on_gpu.json` says what was done. The same
 command goes on where an earlier one stopped; a configuration during which the process died is not tried again. Rows
@@ -19,7 +20,7 @@ are of bfloat16 weights and gradients with a float32 master copy and moments (fu
 Steps 1 and 2 need torch (with CUDA) and numpy, the others also cloudpickle, fastjsonschema, highspy, numba,
 platformdirs and pulp. On a machine that lacks some of them the first two are done all the same: copy the folder to one
 that has them and call the script there with `--device cpu`, and it predicts the rows of the GPU. No network is used.
-No GPU was at hand when this was written: it has run with `--device cpu` only.
+It ran on one H100 with torch 2.11 (tests/validation/data/on_gpu); the compiled runs take half a minute each to compile.
 """
 
 from __future__ import annotations
@@ -76,6 +77,14 @@ RUN_SECONDS = 150
 """The longest time of one configuration; compiling takes most of it."""
 BALANCE = 9.0
 """Of layers: embedding and head are far heavier than a block of a small model, and one device needs no balance."""
+VERIFIED = (
+    ("gpt-tiny", "float32", 1e-5),
+    ("llama-tiny", "float32", 1e-5),
+    ("mixtral-tiny", "float32", 1e-5),
+    ("llama-tiny", "bfloat16", 0.1),
+    ("gpt-oss-tiny", "float32", 1e-5),
+)
+"""Model, precision and tolerance of what is planned, verified and launched."""
 TWO_RANKS_SECONDS = 60.0
 """How long two ranks on one GPU may wait for each other."""
 MODELS: dict[str, GPTConfig | LlamaConfig] = {
@@ -189,6 +198,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to test this script")
+    parser.add_argument("--only", nargs="+", choices=tuple(SHARES), help="these steps, each with all the minutes")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device is attached; --device cpu --quick tests the script")
@@ -205,10 +215,11 @@ def main() -> int:
         "programs": programs,
     }
     for name, step in steps.items():
-        if state.found["steps"].get(name, {}).get("state") == "done":
+        if state.found["steps"].get(name, {}).get("state") == "done" or name not in (options.only or SHARES):
             continue
-        began, end = time.monotonic(), start + 60 * options.minutes * SHARES[name]
-        say(f"{name}: until minute {options.minutes * SHARES[name]:.0f}")
+        share = 1.0 if options.only else SHARES[name]
+        began, end = time.monotonic(), start + 60 * options.minutes * share
+        say(f"{name}: until minute {options.minutes * share:.0f}")
         try:
             step(options, state, lambda end=end: end - time.monotonic())
             outcome = {"state": "done"}
@@ -290,8 +301,13 @@ def train(options: Any, state: State, left: Callable[[], float]) -> None:
         except Overtime as error:
             runs[each.key] = {"status": "failed", "note": f"over time: {error}"}
         except Exception as error:  # the others may run
+            if left() <= 0:  # the compiler reports the end of the time as an error of its own
+                del runs[each.key]
+                state.save()
+                raise Overtime(f"{len(runs)} of {len(configurations(quick=options.quick))} were run") from error
             traceback.print_exc()
-            runs[each.key] = {"status": "failed", "note": f"{type(error).__name__}: {error}"[:300]}
+            note = " ".join(f"{type(error).__name__}: {error}".split())
+            runs[each.key] = {"status": "failed", "note": note[:300]}
         tidy(options.device)
         state.save()
         write_rows(options, state)
@@ -510,24 +526,37 @@ def gib(size: float | None) -> float | None:
 
 
 def programs(options: Any, state: State, left: Callable[[], float]) -> None:
-    """The runtime on this device: a plan is verified against one process, and launched."""
-    plan = str(options.folder / "tiny.plan.json")
-    # No --num-layers: the tiny model has its own.
-    words = ["plan", "gpt-tiny", "--cluster", f"1x1:{options.folder / 'device.json'}", "-B", "2"]
+    """The runtime on this device: plans are verified against one process, and launched."""
     done = state.found["programs"] = {}
-    for name, line in {
-        "plan": [*words, "--precision", "float32", "-o", plan, "--scheduler", "serial"],
-        "verify": ["verify", plan, "--device", options.device, "--json"],
-        "launch": ["launch", plan, "--device", options.device, "--steps", "5", "--folder", str(options.folder / "run")],
-    }.items():
-        if name == "launch":
-            line[-1] = tempfile.mkdtemp(prefix="run-", dir=options.folder)
+    device = options.folder / "device.json"
+    cluster = f"1x1:{device if device.exists() else preset_of(options.device)}@eager"
+
+    def call(name: str, *words: str) -> None:
         with at_most(min(left(), 180)):
-            done[name] = command(line)
+            done[name] = command(list(words))
         state.save()
+        say(f"  {name}: {'works' if not done[name]['code'] else done[name]['errors'][-300:]}")
+
+    def folder(name: str) -> str:
+        return tempfile.mkdtemp(prefix=f"run-{name}-", dir=options.folder)
+
+    for model, precision, tolerance in VERIFIED[: 1 if options.quick else None]:
+        name = f"{model} {precision}"
+        plan = str(options.folder / f"{model}.{precision}.plan.json")
+        # No --num-layers: the tiny models have their own.
+        made = ("plan", model, "--cluster", cluster, "-B", "2", "--precision", precision, "-o", plan)
+        call(f"plan {name}", *made, "--scheduler", "serial")
+        call(f"verify {name}", "verify", plan, "--device", options.device, "--tolerance", str(tolerance), "--json")
+        call(f"launch {name}", "launch", plan, "--device", options.device, "--steps", "5", "--folder", folder(model))
+    if not options.quick:
+        model, plan, run = "gpt-350m", str(options.folder / "gpt-350m.plan.json"), folder("gpt-350m")
+        made = ("plan", model, "--cluster", cluster, "-B", "4", "--global-batch", "32", "-o", plan)
+        call(f"plan {model}", *made, "--precision", "bfloat16", "--scheduler", "serial")
+        call(f"launch {model}", "launch", plan, "--device", options.device, "--steps", "6", "--folder", run)
+        call(f"compare-run {model}", "compare-run", run, "--json")
     done["two ranks on one device"] = two_ranks(options.device)
     state.save()
-    failed = [name for name in ("plan", "verify", "launch") if done[name]["code"]]
+    failed = [name for name, made in done.items() if made.get("code")]
     if failed:
         raise RuntimeError(f"{', '.join(failed)}: {done[failed[0]]['errors'][-500:]}")
 
@@ -576,7 +605,8 @@ def _sum_of_two(rank: int, kind: str, folder: str) -> None:
 def report(folder: Path, state: State) -> None:
     """Print what was found."""
     lines = compared(state)
-    print(render_table([{k: v for k, v in line.items() if k != "error"} for line in lines]))
+    if lines:
+        print(render_table([{k: v for k, v in line.items() if k != "error"} for line in lines]))
     for which in ("planned", "priced"):
         ratios = [line[f"{which}_ratio"] for line in lines if line[f"{which}_ratio"] is not None]
         if ratios:

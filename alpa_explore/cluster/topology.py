@@ -214,10 +214,13 @@ class Cluster:
         return replace(self, nodes=nodes, devices_per_node=devices_per_node, levels=levels, others=others)
 
     def with_changes(self, **changes: object) -> Cluster:
-        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name. Of
-        unlike nodes, fields of the device and `inside_node` are replaced for every kind."""
+        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name, and
+        that of the software that the cluster has keeps its figures, which may be measured. Of unlike nodes, fields of
+        the device and `inside_node` are replaced for every kind."""
         if isinstance(changes.get("software"), str):
             software = load_software(str(changes["software"]))
+            if software.name == self.software.name:
+                software = self.software
             if self.software.low_precision:  # a choice of the user, not a figure of a profile
                 software = replace(software, low_precision=self.software.low_precision)
             changes |= {"software": software}

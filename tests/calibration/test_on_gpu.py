@@ -44,7 +44,7 @@ def test_all_steps_run_and_a_second_call_has_nothing_to_do(tmp_path: Path, monke
         lines = list(csv.DictReader(file))
     assert [line["configuration"] for line in lines] == list(state["runs"])
     assert all(float(line["planned_ratio"]) > 0 and float(line["priced_ratio"]) > 0 for line in lines)
-    assert json.loads(state["programs"]["verify"]["output"])["passed"]
+    assert json.loads(state["programs"]["verify gpt-tiny float32"]["output"])["passed"]
     assert state["programs"]["two ranks on one device"] == {"works": True}
 
     monkeypatch.setattr(on_gpu, "measure", None)  # it would be called

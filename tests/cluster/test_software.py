@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,13 @@ def test_a_cluster_names_its_software() -> None:
 def test_an_unknown_one_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=re.escape("'fdsp'. Did you mean 'fsdp'")):
         Cluster.parse("1x8:h100@fdsp")
+
+
+def test_measured_figures_stay_where_the_software_that_they_belong_to_is_named() -> None:
+    measured = replace(load_software("eager"), forward_launch_seconds=1e-3)
+    cluster = Cluster.parse("1x8:h100").with_changes(software=measured)
+    assert cluster.with_changes(software="PyTorch").software == measured
+    assert cluster.with_changes(software="compiled").software == load_software("compiled")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import json
 import os
 import pickle
 import shutil
+import struct
 import tempfile
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, writing
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import shares
+from alpa_explore.runtime.checkpoints.shard import write_shard
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RunOptions, job_files, read_job, write_jobs
 from alpa_explore.runtime.launch import launch, request_of
@@ -113,6 +116,28 @@ def test_torch_reads_weights_and_state_of_a_checkpoint(run, trained, tmp_path) -
     found = torch.load(tmp_path / "all.pt")
     assert found.keys() == trained.wanted.keys()
     assert all(torch.equal(found[name], value) for name, value in trained.wanted.items())
+
+
+def test_every_archive_is_read_within_its_own_bounds(tmp_path, monkeypatch) -> None:
+    """Python 3.12 and later refuse an archive of which the end says another offset than it has in what they read."""
+    read = zipfile.ZipFile
+    ends = []
+
+    def checked(stream):
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(size - 42)  # the locator, then the last record
+        signature, _, offset, _ = struct.unpack("<4sLQL", stream.read(20))
+        ends.append((signature, size - 42 - offset))
+        return read(stream)
+
+    monkeypatch.setattr(zipfile, "ZipFile", checked)
+    tensors = [torch.full((300,), float(n)) for n in range(3)]
+    write_shard(tmp_path, 0, [(str(n), (300,), ((0, 300),), t) for n, t in enumerate(tensors)])
+    assert ends == [(b"PK\6\7", 56)] * 3  # the record of fixed size stands right before its locator
+    content = (tmp_path / "__0_0.distcp").read_bytes()
+    for tensor, entry in zip(tensors, json.loads((tmp_path / "part-0.json").read_text()), strict=True):
+        numbers = content[entry["data_bytes"] : entry["data_bytes"] + tensor.nbytes]
+        assert numbers == tensor.numpy().tobytes()
 
 
 def test_replicas_are_written_once_and_the_work_is_shared(tmp_path) -> None:

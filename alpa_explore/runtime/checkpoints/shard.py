@@ -7,6 +7,7 @@ The file is a sequence of archives that `torch.save` writes, one for each box, e
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -52,7 +53,7 @@ def write_shard(folder: Path, place: int, pieces: Iterable[Piece]) -> dict[str, 
                     "file": name,
                     "begin_bytes": begin,
                     "archive_bytes": end - begin,
-                    "data_bytes": _numbers_at(stream),
+                    "data_bytes": _numbers_at(stream, begin, end),
                 }
             )
             stream.seek(end)
@@ -90,15 +91,43 @@ def _save(value: torch.Tensor, stream: _Digested) -> None:
         raise
 
 
-def _numbers_at(stream: BinaryIO) -> int:
-    """Where the numbers of the last archive of a file begin. An archive is found from the end of the file."""
+def _numbers_at(stream: BinaryIO, begin: int, end: int) -> int:
+    """Where the numbers of the archive begin that stands from `begin` to `end`, counted from the start of the file."""
     stream.flush()
-    with zipfile.ZipFile(stream) as archive:
+    with zipfile.ZipFile(_Section(stream, begin, end)) as archive:
         (entry,) = (e for e in archive.infolist() if e.filename.endswith("/data/0"))
     assert entry.compress_type == zipfile.ZIP_STORED, "torch does not compress"
-    stream.seek(entry.header_offset + 26)  # the lengths of name and extra field, which stand before the content
+    stream.seek(begin + entry.header_offset + 26)  # the lengths of name and extra field, which precede the content
     lengths = stream.read(4)
-    return entry.header_offset + 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+    header = 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+    return begin + entry.header_offset + header
+
+
+class _Section(io.RawIOBase):
+    """A part of a file as a file: an archive has its own offsets in it, which Python's reader checks from 3.12 on."""
+
+    def __init__(self, stream: BinaryIO, begin: int, end: int) -> None:
+        self._stream, self._begin, self._size, self._at = stream, begin, end - begin, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        at = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset
+        if at < 0:
+            raise OSError("Seek before the start of the file")
+        self._at = at
+        return at
+
+    def readinto(self, buffer: Any) -> int:
+        self._stream.seek(self._begin + self._at)
+        data = self._stream.read(max(0, min(len(buffer), self._size - self._at)))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def _finish(stream: BinaryIO) -> None:
