@@ -23,7 +23,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("house")
 
-TIERS = ("slow", "distributed", "hosts", "browser")
+TIERS = ("slow", "distributed", "hosts", "browser", "sweep")
 """The markers of tests/tiers.py."""
 
 
@@ -55,6 +55,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     }
     if hidden:
         raise pytest.UsageError(f"write pytest.mark.… in the file of the tests itself: {', '.join(sorted(hidden))}")
+    _keep_some(items)
+
+
+def _keep_some(items: list[pytest.Item]) -> None:
+    """`@pytest.mark.sweep(kept=3)`: of a test's parameters, three that are spread evenly run in its own tier, and the
+    others in the tier `sweep` only, which is run by name."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sweep"):
+            cases.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    for same in cases.values():
+        kept = min(same[0].get_closest_marker("sweep").kwargs["kept"], len(same))
+        for place in range(kept):
+            item = same[place * (len(same) - 1) // max(kept - 1, 1)]
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "sweep"]
 
 
 @pytest.hookimpl(wrapper=True)

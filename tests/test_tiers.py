@@ -100,7 +100,7 @@ def test_nothing_else_is_repeated(answers, first, repeats) -> None:
 
 def test_only_tiers_that_start_processes_repeat() -> None:
     found = {tier.name: tier.repeats for tier in tiers.TIERS}
-    assert found == {"default": 0, "slow": 0, "distributed": 3, "hosts": 3, "browser": 3}
+    assert found == {"default": 0, "slow": 0, "distributed": 3, "hosts": 3, "browser": 3, "sweep": 0}
 
 
 def test_a_report_has_each_test_once_and_groups_those_whose_set_up_failed() -> None:
@@ -175,7 +175,7 @@ def test_a_test_whose_file_does_not_say_its_tier_is_refused_for_its_tier_would_n
     unsaid.write_text("from elsewhere import pytestmark")
 
     def item(path: Path) -> SimpleNamespace:
-        return SimpleNamespace(path=path, get_closest_marker=lambda name: name == "hosts")
+        return SimpleNamespace(path=path, get_closest_marker=lambda name: name == "hosts" or None)
 
     conftest.pytest_collection_modifyitems([item(said)])
     with pytest.raises(pytest.UsageError, match=r"test_unsaid\.py: hosts"):
@@ -187,3 +187,36 @@ def test_a_test_whose_file_does_not_say_its_tier_is_refused_for_its_tier_would_n
     assert conftest.pytest_ignore_collect(unsaid, config("hosts")) is True
     for path, tier in ((said, "hosts"), (unsaid, None), (tmp_path, "hosts")):
         assert conftest.pytest_ignore_collect(path, config(tier)) is None
+
+
+def test_some_parameters_run_in_their_tier_and_the_others_in_the_sweep() -> None:
+    def items(name: str, count: int, **kept: int) -> list[SimpleNamespace]:
+        made = []
+        for number in range(count):
+            marks = [pytest.mark.slow.mark, *(pytest.mark.sweep(**kept).mark for _ in kept)]
+            item = SimpleNamespace(path=Path(__file__), nodeid=f"{name}[{number}::x]", own_markers=marks)
+            item.get_closest_marker = lambda name, item=item: next(
+                (m for m in item.own_markers if m.name == name), None
+            )
+            made.append(item)
+        return made
+
+    ten, three, one, free = items("t", 10, kept=4), items("u", 3, kept=5), items("v", 4, kept=1), items("w", 2)
+    conftest.pytest_collection_modifyitems([*ten, *three, *one, *free])
+    for same, left_out in ((ten, [1, 2, 4, 5, 7, 8]), (three, []), (one, [1, 2, 3]), (free, [])):
+        assert [i for i, item in enumerate(same) if item.get_closest_marker("sweep")] == left_out
+        assert all(item.get_closest_marker("slow") for item in same)
+
+
+def test_the_sweep_runs_only_when_it_is_named(monkeypatch) -> None:
+    asked: list[str] = []
+
+    def fake(tier: Tier, **_options: object) -> Outcome:
+        asked.append(tier.name)
+        return Outcome(tier=tier.name)
+
+    monkeypatch.setattr(tiers, "run", fake)
+    for words in (["tiers.py"], ["tiers.py", "sweep"]):
+        monkeypatch.setattr("sys.argv", words)
+        assert tiers.main() == 0
+    assert asked == ["default", "slow", "distributed", "hosts", "browser", "sweep"]

@@ -1,7 +1,8 @@
 """Runs the tiers of tests one after the other, and says plainly what was skipped and what to install.
 
-    python tests/tiers.py                 every tier that this machine can run
+    python tests/tiers.py                 every tier that this machine can run, but `sweep`
     python tests/tiers.py default slow    these
+    python tests/tiers.py sweep           the parameters that `@pytest.mark.sweep` leaves out: before a release
     python tests/tiers.py --no-skips      a tier or a test that would be skipped is a failure (CI)
 
 Tiers are apart because they want different things of a machine: a processor, processes that find each other, network
@@ -60,6 +61,8 @@ class Tier:
     """The marker that all tests of this tier have: files without it are not read. Empty: all files are."""
     repeats: int = 0
     """So many failures are run once more; 0 where the same test always computes the same."""
+    by_name: bool = False
+    """Run only when it is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +129,14 @@ def hosts_are_missing() -> str | None:
 
 
 TIERS = (
-    Tier(name="default", markers="not slow and not distributed and not hosts and not browser", workers=CORES),
+    Tier(
+        name="default",
+        markers="not sweep and not slow and not distributed and not hosts and not browser",
+        workers=CORES,
+    ),
     Tier(
         name="slow",
-        markers="slow and not distributed and not hosts and not browser",
+        markers="slow and not sweep and not distributed and not hosts and not browser",
         workers=CORES,
         marked="slow",
     ),
@@ -157,6 +164,13 @@ TIERS = (
         missing=browser_is_missing,
         marked="browser",
         repeats=REPEATS,
+    ),
+    Tier(
+        name="sweep",
+        markers="sweep and not distributed and not hosts and not browser",
+        workers=CORES,
+        marked="sweep",
+        by_name=True,
     ),
 )
 
@@ -250,12 +264,14 @@ def main() -> int:
     """Returns 0 when all that ran passed (and, with --no-skips, all was run)."""
     names = [tier.name for tier in TIERS]
     parser = argparse.ArgumentParser(description="Run the tiers of tests.")
-    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of {', '.join(names)}; all when none is named")
+    parser.add_argument(
+        "tiers", nargs="*", metavar="TIER", help=f"of {', '.join(names)}; all but sweep when none is named"
+    )
     parser.add_argument("--no-skips", action="store_true", help="fail when a tier or a test would be skipped")
     options = parser.parse_args()
     if unknown := set(options.tiers) - set(names):
         parser.error(f"no such tier: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
-    chosen = [tier for tier in TIERS if not options.tiers or tier.name in options.tiers]
+    chosen = [tier for tier in TIERS if (tier.name in options.tiers if options.tiers else not tier.by_name)]
 
     with tempfile.TemporaryDirectory() as cache:
         outcomes = [run(tier, no_skips=options.no_skips, cache=cache) for tier in chosen]

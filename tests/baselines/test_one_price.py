@@ -33,6 +33,7 @@ def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
     return capture(make_module(config, "meta", 0), inputs, name="llama", precision="bfloat16")
 
 
+@pytest.mark.sweep(kept=3)
 @pytest.mark.parametrize(
     ("cluster", "tp", "pp", "dp", "microbatches"),
     [
@@ -140,6 +141,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
     assert whole - low == pytest.approx(layouts[0] - layouts[1], rel=0.1)
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.parametrize("cluster", ["1x8:h100@fsdp", "2x8:h100@fsdp"])
 @pytest.mark.parametrize("samples", [1, 4])
 def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str, samples: int) -> None:

@@ -49,6 +49,7 @@ RUNS = {
 }
 
 
+@pytest.mark.sweep(kept=6)
 @pytest.mark.parametrize(("name", "solver"), STORED)
 def test_the_stated_optimum_of_a_stored_problem_is_found(name: str, solver: str) -> None:
     problem, _, optimum = read_problem(PROBLEMS / f"{name}.json.gz")

@@ -19,6 +19,7 @@ PLANS = [
 """Layers and mesh of each stage; what each axis does; B."""
 
 
+@pytest.mark.sweep(kept=6)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("stages", "kinds", "microbatches"), PLANS, ids=[" ".join(p[1]) for p in PLANS])
@@ -29,6 +30,7 @@ def test_every_kind_of_parallelism_on_unequal_submeshes_equals_the_whole(model, 
     case.assert_equal(program)
 
 
+@pytest.mark.sweep(kept=4)
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 9))])
 def test_a_random_plan_equals_the_whole(seed) -> None:
     options, stages, schedule = random_plan(seed)

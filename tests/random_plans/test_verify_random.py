@@ -45,7 +45,7 @@ def test_ten_plans_of_a_fixed_seed_equal_one_process(tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", OPTIMIZER_OF)
 def test_plans_of_every_family_equal_one_process(family, tmp_path) -> None:
-    campaign = ax.verify_random(5, seed=7, workers=1, families=[family], folder=tmp_path)
+    campaign = ax.verify_random(3, seed=7, workers=1, families=[family], folder=tmp_path)
     assert campaign.passed, campaign.failures
 
 

@@ -39,6 +39,7 @@ def test_a_rescaled_graph_equals_a_capture_at_that_batch(name):
     assert (rescaled.samples, rescaled.tokens, rescaled.model_flops) == (fresh.samples, fresh.tokens, fresh.model_flops)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "samples"), [("gpt-350m", 2), ("moe-1.3b", 32), ("wide-resnet-1b", 64)])
 def test_a_rescaled_model_of_the_paper_equals_a_capture_at_that_batch(name, samples):

@@ -148,6 +148,7 @@ def check_equal(fewer: TrainingGraph, whole: TrainingGraph) -> None:
         assert getattr(fewer, part.name) == getattr(whole, part.name), part.name
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
@@ -175,6 +176,7 @@ def test_equal_blocks_are_captured_once(model: nn.Module, monkeypatch: pytest.Mo
     assert [(name, id(module)) for name, module in model.named_modules()] == [(n, id(m)) for n, m in modules]
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
@@ -204,6 +206,7 @@ def test_models_of_transformers_are_captured_with_fewer_blocks(
     check_equal(fewer, whole)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [EveryFifthOtherwise, ScaledByNumber, ScaledByDepth])
 def test_blocks_that_are_called_otherwise_are_captured_whole(

@@ -130,6 +130,7 @@ INPUTS = {
 NAMES = ("gpt2", "llama", "bert", *MIXTURES, "qwen3", "mamba", "resnet", "whisper", "t5", "vit")
 
 
+@pytest.mark.sweep(kept=8)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_from_a_config_is_captured_and_equals_autograd(name):
     torch.manual_seed(0)
@@ -157,6 +158,7 @@ def test_a_model_from_a_config_is_captured_and_equals_autograd(name):
         )
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "vit"])
 def test_parameters_on_the_meta_device_give_the_same_operators(name):
     inputs = INPUTS.get(name, tokens)()

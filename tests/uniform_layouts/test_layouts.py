@@ -174,6 +174,7 @@ def test_what_cannot_be_priced_is_refused_with_a_remedy() -> None:
         ax.layouts("llama-3-8b", "1x7:h100", global_batch=4, scheduler="serial", cache=False)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "published", "within"),

@@ -8,6 +8,7 @@ from alpa_explore.intra_op.solve_limited import solve_limited
 from tests.intra_op.stages import block_of, chain, on_mesh, whole
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "shape", "share"),

@@ -103,6 +103,7 @@ def test_three_equal_axes_are_solved_too(chains, seed):
     check(chains[seed], (2, 2, 2), 1 / 8, unpolished_gap=0.25)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "num_microbatches"), [((16, 8), 8), ((8, 8), 32), ((4, 2), 128), ((8, 4, 4), 32)])
 def test_a_block_of_gpt_is_within_5_percent_by_the_linear_costs_alone(shape, num_microbatches):

@@ -126,6 +126,7 @@ def _answer(graph, memory, b, **options):
     return plan.predicted.iteration_seconds, stages, plan.warnings
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "asked"),

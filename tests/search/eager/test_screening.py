@@ -31,6 +31,7 @@ CASES = (
 )
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "options"),
