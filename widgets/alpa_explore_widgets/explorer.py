@@ -42,7 +42,9 @@ from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.tab_groups import grouped_panels
+from alpa_explore_widgets.tab_groups import tabs_of
+from alpa_explore_widgets.tab_kinds.panel import css_name
+from alpa_explore_widgets.tab_kinds.panel_list import PanelList
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
@@ -68,14 +70,13 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.messages, self.summary = MessagesPanel(session.take), SummaryPanel()
         self.selected = SelectedPanel(session.compute_regrets)
         self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self.go_to_tab)
-        self._groups = {
-            panel: group for group, panels in grouped_panels(session, self.go_to_tab).items() for panel in panels
-        }
-        self.panels = list(self._groups)
+        self._usual_tabs = tabs_of(session, self.go_to_tab)
+        self.panels = PanelList(self._usual_tabs, self._panel_made)
         self.tabs = TabBar(label="Figures", tabs=self._tabs())
         self._as_table = False
         self._initial_settings = session.store.state.settings
         self.spec_constraints = ConstraintList(session)
+        self._main = self._right()
         super().__init__([self.bridge, self._body()])
         self.add_class("alpa-explorer")
         self._saved_table = ""
@@ -85,10 +86,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
         self.bridge.observe(self._views_changed, "views")
-        for panel in self.panels:
-            panel.lock = session.store.lock
-            for figure in panel.figures:
-                figure.observe(self._selection_changed, "selection")
         with session.store.lock:  # the planner may be running already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)
@@ -114,11 +111,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.session.close()
         super().close()
 
-    def _body(self) -> W.Box:
-        """The parts on the left, and the column on the right; `explorer.css` places them."""
-        drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
-        drawer.add_class("alpa-controls")
-        drawer.add_class("alpa-drawer")
+    def _right(self) -> W.Box:
+        """The column on the right, where panels are added as they are made."""
         lead = W.Box([self.summary.widget, self.selected.widget])
         lead.add_class("alpa-lead")
         right = W.VBox(
@@ -128,15 +122,29 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
                 lead,
                 self.tabs,
                 self.lesson.widget,
-                *(panel.widget for panel in self.panels),
             ]
         )
         right.add_class("alpa-main")
+        return right
+
+    def _body(self) -> W.Box:
+        """The parts on the left, and the column on the right; `explorer.css` places them."""
+        drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
+        drawer.add_class("alpa-controls")
+        drawer.add_class("alpa-drawer")
         column = W.VBox([drawer, self.plan_button.widget])
         column.add_class("alpa-column")
-        body = W.Box([self.controls.sliders, drawer_handle(drawer), column, right])
+        body = W.Box([self.controls.sliders, drawer_handle(drawer), column, self._main])
         body.add_class("alpa-body")
         return body
+
+    def _panel_made(self, panel: Panel) -> None:
+        """Add a panel, whose tab was selected for the first time."""
+        panel.lock = self.session.store.lock
+        for figure in panel.figures:
+            figure.observe(self._selection_changed, "selection")
+        self._main.children = (*self._main.children, panel.widget)
+        self.order.register()
 
     def _state_changed(self, old: State, new: State) -> None:
         if new.settings is not old.settings or new.fault is not old.fault or chosen_for(new) != chosen_for(old):
@@ -163,7 +171,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Show this panel alone."""
         for figure in panel.figures:
             figure.waiting = _waiting_text(state)
-        for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
+        for other in self.panels.made:  # hidden rather than removed, so that a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None or not panel.needs_plan:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
@@ -197,11 +205,11 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def go_to_tab(self, title: str) -> None:
         """Select the tab with this title."""
-        self.tabs.selected = [panel.title for panel in self.panels].index(title)
+        self.tabs.selected = self.panels.at(title)
 
     def opened(self, tab: str | None, *, teach: bool) -> Self:
         """With the tab of this title selected, and the lessons on. OptionError where there is no such tab."""
-        titles = {panel.title.casefold(): panel.title for panel in self.panels}
+        titles = {tab.kind.title.casefold(): tab.kind.title for tab in self.panels.tabs}
         if tab is not None and str(tab).casefold() not in titles:
             remedy = nearest_names(str(tab), titles.values())
             self.close()
@@ -215,16 +223,19 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def _tabs(self) -> list[list[str]]:
         """The tabs for the bar; while lessons are on, each stands alone."""
         grouped = not self.lesson.on
-        return [[p.title, p.question, self._groups[p] if grouped else "", p.view_name, p.css_name] for p in self.panels]
+        return [
+            [tab.kind.title, tab.kind.question, tab.group * grouped, tab.kind.view_name, css_name(tab.kind.title)]
+            for tab in self.panels.tabs
+        ]
 
     def _toggle_teaching(self) -> None:
         """Switch lessons on or off; while they are on, the tabs are in the order of the lessons, before those that have
         none."""
         panel, self.lesson.on = self.panels[self.tabs.selected], not self.lesson.on
-        self.panels = list(self._groups)
+        self.panels.tabs = list(self._usual_tabs)
         if self.lesson.on:
-            steps = list(LESSONS)
-            self.panels.sort(key=lambda p: steps.index(p.title) if p.title in steps else len(steps))
+            steps = {title: place for place, title in enumerate(LESSONS)}
+            self.panels.tabs.sort(key=lambda tab: steps.get(tab.kind.title, len(steps)))
         with self.tabs.hold_sync():
             self.tabs.tabs = self._tabs()
             self.go_to_tab(panel.title)

@@ -5,9 +5,10 @@ A new panel is one line here, and its lesson in `lessons.py` where it explains a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore.baselines.kinds import KINDS
+from alpa_explore_widgets.tab_kinds.panel_list import Tab
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
@@ -30,40 +31,36 @@ from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 from alpa_explore_widgets.tabs.why import WhyPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from alpa_explore_widgets.session.session import Session
     from alpa_explore_widgets.tab_kinds.panel import Panel
 
 
-def grouped_panels(session: Session, go_to: Callable[[str], None]) -> Mapping[str, tuple[Panel, ...]]:
-    """Group -> its panels, both in the order of the tabs. Panels of one group are chosen in a second row of tabs.
+def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
+    """The tabs in their order, with their groups. `go_to` selects the tab of a title."""
+    return (
+        _tab("Overview", OverviewPanel, go_to),
+        _tab("Fit & scale", FitScalePanel, session),
+        _tab("Layouts", LayoutsPanel, session),
+        _tab("Pipeline", LayersPanel),
+        _tab("Pipeline", ClusterPanel),
+        _tab("Pipeline", TimelinePanel),
+        _tab("Pipeline", TMaxPanel),
+        _tab("Pipeline", MicrobatchesPanel),
+        _tab("Sharding", ShardingPanel, session),
+        _tab("Memory", FrontierPanel, session.select),
+        _tab("Why", WhyPanel, session),
+        _tab("Search & compare", WhatIfsPanel, lambda position, on: session.keep(position, on=on)),
+        _tab("Search & compare", SearchPanel, session.try_neighbours, lambda: session.try_baselines(KINDS)),
+        _tab("Search & compare", ComparePanel),
+        _tab("Run", RunPanel, session.runs, session.attaching, session.plan_for_attached, session.show_plan),
+        _tab("Details", StageCostsPanel),
+        _tab("Details", SolversPanel, session.compare_formulations, session.comparisons.cancel),
+        _tab("Details", AccuracyPanel),
+    )
 
-    `go_to` selects the tab of a title.
-    """
-    return {
-        "Overview": (OverviewPanel(go_to),),
-        "Fit & scale": (FitScalePanel(session),),
-        "Layouts": (LayoutsPanel(session),),
-        "Pipeline": (
-            LayersPanel(),
-            ClusterPanel(),
-            TimelinePanel(),
-            TMaxPanel(),
-            MicrobatchesPanel(),
-        ),
-        "Sharding": (ShardingPanel(session),),
-        "Memory": (FrontierPanel(session.select),),
-        "Why": (WhyPanel(session),),
-        "Search & compare": (
-            WhatIfsPanel(lambda position, on: session.keep(position, on=on)),
-            SearchPanel(session.try_neighbours, lambda: session.try_baselines(KINDS)),
-            ComparePanel(),
-        ),
-        "Run": (RunPanel(session.runs, session.attaching, session.plan_for_attached, session.show_plan),),
-        "Details": (
-            StageCostsPanel(),
-            SolversPanel(session.compare_formulations, session.comparisons.cancel),
-            AccuracyPanel(),
-        ),
-    }
+
+def _tab(group: str, kind: type[Panel], *given: Any) -> Tab:
+    """A tab of a group; the panel is made with what is given."""
+    return Tab(group=group, kind=kind, make=lambda: kind(*given))

@@ -26,16 +26,16 @@ class MessageOrder:
         """Model id of a field -> the number of its edits that have arrived."""
         self._presses: list[tuple[int, Callable[[], None]]] = []
         """(number of edits to wait for, action)."""
-        self._register_widgets()
+        self.register()
 
     def press(self, edits: int, action: Callable[[], None]) -> None:
         """Call `action` once `edits` edits have arrived: now, or when the last of them does."""
         with self._lock:
-            self._register_widgets()
+            self.register()
             self._presses.append((edits, action))
         self._run_due_presses()
 
-    def _register_widgets(self) -> None:
+    def register(self) -> None:
         """Observe the fields and buttons that were added since the last call."""
         for widget in _descendants(self._root):
             if isinstance(widget, Field) and widget.model_id not in self._edits:

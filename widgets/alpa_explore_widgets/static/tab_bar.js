@@ -84,6 +84,8 @@ function render({ model, el }) {
     for (const other of main?.querySelectorAll(":scope > .alpa-panel") ?? []) {
       other.classList.toggle("alpa-shown-panel", other === panel);
       other.classList.toggle("alpa-hidden-panel", Boolean(panel) && other !== panel);
+      // One that the kernel is still to make: what is on screen stays there, faded, until it comes.
+      other.classList.toggle("alpa-late-panel", !panel);
     }
     if (!panel) return;
     panel.classList.toggle("alpa-late-panel", model.get("drawn") !== model.get("tabs")[index][0]);

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 
+def css_name(title: str) -> str:
+    """The title of a panel as part of a CSS class: 'fit-scale'."""
+    return re.sub(r"\W+", "-", title.lower())
+
+
 class Panel(ABC):
     """A tab. It is brought up to date only while it is selected; after a change meanwhile, on selection."""
 
@@ -48,16 +53,11 @@ class Panel(ABC):
         head.add_class("alpa-panel-head")
         self.widget = W.VBox([head, *self.below(), self.finding, *self.contents()])
         self.widget.add_class("alpa-panel")
-        self.widget.add_class(f"alpa-panel-{self.css_name}")
+        self.widget.add_class(f"alpa-panel-{css_name(self.title)}")
         self.lock: AbstractContextManager[object] = RLock()
         """Held while the panel is drawn; the explorer replaces it by the lock of its state."""
         self._shown: tuple[State, str, bool] | None = None
         self._drawn: tuple[object, ...] = ()
-
-    @property
-    def css_name(self) -> str:
-        """The title as part of a CSS class: 'fit-scale'."""
-        return re.sub(r"\W+", "-", self.title.lower())
 
     @property
     def figures(self) -> Sequence[PlotlyFigure | LinkedView | DataflowGraph]:
