@@ -51,6 +51,7 @@ def row_of(layouts: Layouts, number: int) -> MeasuredRow:
     )
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["llama_layouts", "moe_layouts"])
 def test_a_layout_costs_what_predict_says_of_a_run_with_it(which: str, request: pytest.FixtureRequest) -> None:

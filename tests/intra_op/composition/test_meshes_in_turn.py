@@ -36,6 +36,7 @@ def run(*meshes):
     return done.stdout.splitlines()
 
 
+@pytest.mark.sweep(kept=0)
 @pytest.mark.slow
 def test_the_order_of_meshes_does_not_matter():
     alone = [line for mesh in ("2x4", "1x4") for line in run(mesh)]

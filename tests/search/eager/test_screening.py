@@ -72,6 +72,7 @@ def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(mo
             assert bound.seconds <= min(c.latency_seconds(b) for c in full.candidates[cell]) * (1 + 1e-9)
 
 
+@pytest.mark.sweep(kept=0)
 @pytest.mark.slow
 def test_bounds_in_the_cache_are_those_of_the_same_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
