@@ -134,7 +134,7 @@ def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: p
     explorer.session.show_plan(plan)
     for name in ("plan", "csv", "html", "report", "fsdp2", "megatron"):
         explorer._toolbar_pressed(name, {}, [])
-        assert explorer.session.wait(20)
+        assert explorer.session.wait(60)
     kinds = ["application/json", "text/csv", "text/html", "text/html", "text/x-python", "text/x-shellscript"]
     assert [kind for _, kind in saved] == kinds
     assert [name for name, _ in saved[3:]] == [
