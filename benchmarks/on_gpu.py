@@ -298,14 +298,13 @@ def train(options: Any, state: State, left: Callable[[], float]) -> None:
                 runs[each.key] = {"status": "ok", **train_one(each, options.device, quick=options.quick)}
         except torch.OutOfMemoryError as error:
             runs[each.key] = {"status": "oom", "note": str(error).splitlines()[0][:300]}
-        except Overtime as error:
-            runs[each.key] = {"status": "failed", "note": f"over time: {error}"}
         except Exception as error:  # the others may run
-            if left() <= 0:  # the compiler reports the end of the time as an error of its own
+            if left() <= 0:  # of all runs, so this one is tried again; the compiler tells it as an error of its own
                 del runs[each.key]
                 state.save()
                 raise Overtime(f"{len(runs)} of {len(configurations(quick=options.quick))} were run") from error
-            traceback.print_exc()
+            if not isinstance(error, Overtime):
+                traceback.print_exc()
             note = " ".join(f"{type(error).__name__}: {error}".split())
             runs[each.key] = {"status": "failed", "note": note[:300]}
         tidy(options.device)

@@ -150,7 +150,8 @@ class Cluster:
         *firsts, last = texts
         named = _SOFTWARE.match(last)
         parts = [_part(part, text) for part in (*firsts, named[1] if named else last)]
-        first, software = parts[0], load_software(named[2]) if named else parts[0].software
+        first = parts[0]
+        software = _named_software(named[2], first.software) if named else first.software
         kinds: dict[str, Kind] = {}
         for part in parts:
             kind = Kind(nodes=part.nodes, device=replace(part.device, software=software), inside_node=part.inside_node)
@@ -218,9 +219,7 @@ class Cluster:
         that of the software that the cluster has keeps its figures, which may be measured. Of unlike nodes, fields of
         the device and `inside_node` are replaced for every kind."""
         if isinstance(changes.get("software"), str):
-            software = load_software(str(changes["software"]))
-            if software.name == self.software.name:
-                software = self.software
+            software = _named_software(str(changes["software"]), self.software)
             if self.software.low_precision:  # a choice of the user, not a figure of a profile
                 software = replace(software, low_precision=self.software.low_precision)
             changes |= {"software": software}
@@ -281,6 +280,12 @@ class Cluster:
         usual = default_software(self.device.name) == self.software.name
         kinds = "+".join(f"{kind.nodes}x{kind.devices_per_node}:{kind.device.name}" for kind in self.kinds)
         return kinds + ("" if usual else f"@{self.software.name}")
+
+
+def _named_software(name: str, present: Software) -> Software:
+    """The profile of a name; `present` where that is its name, for its figures may be measured."""
+    software = load_software(name)
+    return present if software.name == present.name else software
 
 
 def _part(part: str, text: str) -> Cluster:

@@ -74,6 +74,24 @@ def test_what_a_process_died_of_is_not_tried_again(tmp_path: Path, monkeypatch: 
     assert float(rows[1]["tokens_s_gpu"]) == 2 * 2 * 32 / 0.5
 
 
+@pytest.mark.parametrize("kind", [on_gpu.Overtime, RuntimeError])
+def test_a_run_that_the_end_of_the_time_broke_off_is_tried_again_and_only_named_steps_are_run(
+    kind: type[Exception], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def cut_off(*_: object, **__: object) -> dict[str, float]:
+        try:
+            on_gpu.time.sleep(5)
+        except on_gpu.Overtime as error:
+            raise kind("as the compiler tells it") from error
+        return {}
+
+    monkeypatch.setattr(on_gpu, "train_one", cut_off)
+    assert call(tmp_path, monkeypatch, "--only", "train", "--minutes", "0.01") == 1
+    state = json.loads((tmp_path / "on_gpu.json").read_text())
+    assert state["runs"] == {}
+    assert {name: step["state"] for name, step in state["steps"].items()} == {"train": "over time"}
+
+
 def test_time_that_is_over_is_told_and_what_was_found_stays(tmp_path: Path, monkeypatch: Patch) -> None:
     assert call(tmp_path, monkeypatch, "--minutes", "0") == 1
     state = json.loads((tmp_path / "on_gpu.json").read_text())

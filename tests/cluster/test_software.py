@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,12 @@ def test_measured_figures_stay_where_the_software_that_they_belong_to_is_named()
     cluster = Cluster.parse("1x8:h100").with_changes(software=measured)
     assert cluster.with_changes(software="PyTorch").software == measured
     assert cluster.with_changes(software="compiled").software == load_software("compiled")
+    # A device file of `calibrate`, whose software is eager with measured launches.
+    file = Path(__file__).parents[1] / "validation/data/on_gpu/device.json"
+    calibrated = Cluster.parse(f"1x8:{file}").software
+    assert calibrated.forward_launch_seconds != load_software("eager").forward_launch_seconds
+    for text in (f"1x8:{file}@eager", f"1x8:{file}+1x8:h100@eager"):
+        assert Cluster.parse(text).software == calibrated
 
 
 @pytest.mark.parametrize(

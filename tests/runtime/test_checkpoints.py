@@ -119,7 +119,7 @@ def test_torch_reads_weights_and_state_of_a_checkpoint(run, trained, tmp_path) -
 
 
 def test_every_archive_is_read_within_its_own_bounds(tmp_path, monkeypatch) -> None:
-    """Python 3.12 and later refuse an archive of which the end says another offset than it has in what they read."""
+    """Newer Pythons refuse an archive whose last record is not where its locator says, counted from the start."""
     read = zipfile.ZipFile
     ends = []
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-import alpa_explore.tracing.attention
-import alpa_explore.tracing.experts.whole
-import alpa_explore.tracing.fused.rms_norm  # noqa: F401  # registers the operators, as the two above
+from alpa_explore.tracing.attention import attention, attention_backward
+from alpa_explore.tracing.experts.whole import experts, experts_backward
+from alpa_explore.tracing.fused.rms_norm import rms_norm, rms_norm_backward
 
 DEVICES = ["cpu", *["cuda"] * torch.cuda.is_available()]
 SIXTEEN_BITS = [torch.bfloat16, torch.float16]
-ops = torch.ops.alpa_explore
 
 
 def drawn(*shape, scale=1.0):
@@ -44,13 +43,13 @@ def test_attention(device, dtype, causal, heads, size):
     query, key, value = (drawn(2, h, 96, size).to(dtype) for h in (heads[0], heads[1], heads[1]))
     gradient, scale = drawn(2, heads[0], 96, size).to(dtype), size**-0.5
     wide = [t.double() for t in (query, key, value)]
-    expected, sums = ops.attention(*wide, None, causal, scale)
-    expected_gradients = ops.attention_backward(gradient.double(), *wide, None, expected, sums, causal, scale)
+    expected, sums = attention(*wide, None, causal, scale)
+    expected_gradients = attention_backward(gradient.double(), *wide, None, expected, sums, causal, scale)
     there = [t.to(device) for t in (query, key, value)]
-    output, found_sums = ops.attention(*there, None, causal, scale)
+    output, found_sums = attention(*there, None, causal, scale)
     assert_alike(output, expected, dtype)
     torch.testing.assert_close(found_sums.double().cpu(), sums, atol=1e-2, rtol=1e-2)
-    gradients = ops.attention_backward(gradient.to(device), *there, None, output, found_sums, causal, scale)
+    gradients = attention_backward(gradient.to(device), *there, None, output, found_sums, causal, scale)
     for found, given in zip(gradients, expected_gradients, strict=True):
         assert_alike(found, given, dtype)
 
@@ -62,15 +61,15 @@ def test_rms_norm(device, dtype, weighted):
     x, gradient = drawn(4, 33, 256).to(dtype), drawn(4, 33, 256).to(dtype)
     weight = drawn(256).to(dtype) if weighted else None
     wide = None if weight is None else weight.double()
-    expected, rstd = ops.rms_norm(x.double(), wide, 1e-5)
-    expected_gradients = ops.rms_norm_backward(gradient.double(), x.double(), rstd, wide)
+    expected, rstd = rms_norm(x.double(), wide, 1e-5)
+    expected_gradients = rms_norm_backward(gradient.double(), x.double(), rstd, wide)
     there = None if weight is None else weight.to(device)
-    y, found_rstd = ops.rms_norm(x.to(device), there, 1e-5)
+    y, found_rstd = rms_norm(x.to(device), there, 1e-5)
     assert found_rstd.shape == rstd.shape
     assert found_rstd.dtype == torch.float32
     assert_alike(y, expected, dtype)
     for found, given in zip(
-        ops.rms_norm_backward(gradient.to(device), x.to(device), found_rstd, there), expected_gradients, strict=True
+        rms_norm_backward(gradient.to(device), x.to(device), found_rstd, there), expected_gradients, strict=True
     ):
         assert_alike(found, given, dtype)
 
@@ -92,8 +91,8 @@ def test_experts(device, inputs_first):
     def both(to):
         given = [to(t) for t in (x, weights, *matrices)]
         there = chosen.to(given[0].device)
-        y, rows, inner = ops.experts(given[0], there, given[1], given[2:], [], *options)
-        made = ops.experts_backward(to(gradient), there, given[1], rows, inner, given[2:], [], *options)
+        y, rows, inner = experts(given[0], there, given[1], given[2:], [], *options)
+        made = experts_backward(to(gradient), there, given[1], rows, inner, given[2:], [], *options)
         return [y, *made]
 
     expected = both(torch.Tensor.double)

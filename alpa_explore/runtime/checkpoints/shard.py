@@ -104,7 +104,7 @@ def _numbers_at(stream: BinaryIO, begin: int, end: int) -> int:
 
 
 class _Section(io.RawIOBase):
-    """A part of a file as a file: an archive has its own offsets in it, which Python's reader checks from 3.12 on."""
+    """A part of a file as a file: an archive counts its offsets from its own start, and newer Pythons check that."""
 
     def __init__(self, stream: BinaryIO, begin: int, end: int) -> None:
         self._stream, self._begin, self._size, self._at = stream, begin, end - begin, 0
