@@ -8,7 +8,8 @@
 
     "auto", None   in this process; after 2 s, when the remaining tasks would take 12 s of a processor, worker processes
                    are started in the background (1 to 4 s) and get the remaining tasks. If they cannot be started, all
-                   tasks are executed in this process, with a warning.
+                   tasks are executed in this process, with a warning. On few cores, tasks of compiled kernels are
+                   executed in threads instead, which import and build nothing again.
     "serial"       in this process, one after the other
     "threads"      threads of this process (solver libraries release the interpreter lock)
     "processes"    worker processes on this machine, listening on 127.0.0.1 only; kept until the executor is closed
@@ -116,19 +117,21 @@ class Executor:
         progress: ProgressCallback | None = None,
         cancel: threading.Event | None = None,
         batch_size: int | None = None,
+        compiled: bool = False,
     ) -> Iterator[tuple[K, Any]]:
         """(key, function(task)) of every task, in the order in which they finish; with "serial" in the given order.
 
         `shared` is one value that every task reads; it is sent to each worker once and is the same object for all tasks
         there. `name` is the name of the pass in `progress`, which counts single tasks. `batch_size` is the number of
-        tasks that are sent together (default: eight batches per worker).
+        tasks that are sent together (default: eight batches per worker). `compiled` says that the tasks spend most of
+        their time in kernels that release the interpreter lock.
 
         Nothing is executed before the first result is requested. Raises the error of a task, with its type, after the
         results that preceded it; CancelledError when `cancel` is set (checked between tasks: a running task is not
         stopped); ExecutorError when the workers or their scheduler are gone. Results that were yielded stay valid.
         """
         counter = Counter(name, len(tasks), progress)
-        results = self._results(function, tasks, shared, cancel, counter, batch_size)
+        results = self._results(function, tasks, shared, cancel, counter, batch_size, compiled)
         try:
             for key, value in results:
                 counter.add()
@@ -144,12 +147,15 @@ class Executor:
         cancel: threading.Event | None,
         counter: Counter,
         batch_size: int | None,
+        compiled: bool,
     ) -> Results[K]:
+        here = self.scheduler == "auto" and self._pool is None
+        threads = self.scheduler == "threads" or (here and compiled and 1 < self.workers <= tuning.MOST_THREADS)
         if self.scheduler == "serial":
             yield from _serial(function, tasks, shared, cancel, counter)
-        elif self.scheduler == "threads":
+        elif threads:
             yield from _threads(function, tasks, shared, cancel, counter, self.workers)
-        elif self.scheduler == "auto" and self._pool is None:
+        elif here:
             left = dict(tasks)
             for key, value in _serial(function, tasks, shared, cancel, counter):
                 del left[key]

@@ -5,6 +5,10 @@ AUTO_STAY_SECONDS = 2.0
 AUTO_LEFT_SECONDS = 12.0
 """With "auto", worker processes are started when the tasks left would take longer than this. Two workers need 1 to 4 s
 to start and 9 s of processor time for what they import and build again."""
+MOST_THREADS = 2
+"""Cores up to which "auto" executes tasks of compiled kernels in threads. They hold the interpreter lock for a third of
+their time, so more threads would wait for each other. Llama-3-70B on 8x8:h100: 104 s of two processors with threads,
+166 s with two worker processes."""
 PREPARING_SECONDS = 1.0
 """When preparing the tasks takes longer, there are probably many, and workers are started meanwhile. Reading a captured
 graph from the disk takes a fifth of it."""

@@ -21,8 +21,9 @@ from alpa_explore.sharding.spec_constraint import check_constraints
 from alpa_explore.sharding.zigzag import in_zigzag_order
 
 
-def plan_request(request: PlanRequest, resources: Resources) -> Plan:
-    """The passes in order. InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
+def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
+    """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
+    too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
     clock = Clock()
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     with clock("capture"), resources.capturing(many=many_problems(request.cluster)):
@@ -42,7 +43,8 @@ def plan_request(request: PlanRequest, resources: Resources) -> Plan:
         )
     with clock("sharding"):
         layer_flops = tuple(layer.flops for layer in layering.layers)
-        profile = profile_stages(versions, query, resources.solving(request.solver), layer_flops=layer_flops)
+        solving = resources.solving(request.solver)
+        profile = profile_stages(versions, query, solving, layer_flops=layer_flops, every_b=every_b)
     with clock("pipeline"):
         pipeline = query.best(profile.costs)
     if not pipeline.feasible:

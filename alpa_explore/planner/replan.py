@@ -32,8 +32,8 @@ from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore.tracing.cancelling import cancelled_by
 
 _WANTED = (
-    "Lower bounds excluded the stages on some submeshes, which were not priced. With this B or these options they do "
-    "not: there may be a better plan. Plan anew to price what it needs."
+    "Lower bounds excluded stages from the plan, which were not priced on every mesh. With this B or these options "
+    "they do not: there may be a better plan. Plan anew to price what it needs."
 )
 
 
@@ -101,8 +101,15 @@ def replan(
 
 
 def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
-    """Whether a pipeline with stages that were not priced may be better than all others."""
-    return any(cell in costs.screened for cell, _ in query.best_stages(replace(costs, bounds={})))
+    """Whether a pipeline with choices that were not looked for may be better than all others."""
+    b = query.num_microbatches
+    for cell, held in query.best_stages(replace(costs, bounds={})):
+        bound = costs.screened.get(cell)
+        if bound is not None and held <= bound.most_held:
+            known = costs.choose(cell, held, b)
+            if known is None or bound.at(1.0 / b) < known.latency_seconds(b):
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,10 @@ class MeshSweep:
         self.samples: dict[Range, list[Sample]] = {}
         """For each range that can be composed, by rising 1/B; empty where no choice is legal."""
 
+    def bound(self) -> None:
+        """Sample the envelope at the requested B and at the largest, without regard to memory."""
+        self._sample(self._at_inverse_b(sorted({self.inverse_b, tuning.SMALLEST_INVERSE_B}), self.held))
+
     def explore(self) -> None:
         """Sample the envelope over 1/B, as `envelope.envelope` does: at three B, then at corners between them. Where
         the fastest choices overflow at some place in the pipeline, find leaner ones, as

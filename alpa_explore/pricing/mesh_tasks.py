@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -56,6 +57,16 @@ class MemoryTask:
 
 def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:
     """The frontiers of the ranges that can be composed (runs on a Dask worker)."""
+    return _swept(layered, task, MeshSweep.explore)
+
+
+def fastest_on_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:
+    """The fastest choices of the ranges that can be composed, at the requested B and at the largest (runs on a Dask
+    worker)."""
+    return _swept(layered, task, MeshSweep.bound)
+
+
+def _swept(layered: LayeredGraph, task: MeshTask, sweep_prices: Callable[[MeshSweep], None]) -> dict[Range, Frontier]:
     record_discoveries(task.discoveries)
     sweep = MeshSweep(
         _composer(layered, task),
@@ -65,7 +76,7 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
         inverse_b=task.inverse_b,
     )
     with no_collection():
-        sweep.explore()
+        sweep_prices(sweep)
         return {r: sweep.frontier(r) for r in sweep.samples}
 
 

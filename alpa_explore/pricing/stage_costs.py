@@ -82,12 +82,30 @@ class StageCandidate:
 
 
 class Screened(NamedTuple):
-    """What bounds the choices of a stage that was not priced."""
+    """What bounds the choices of a stage that was not priced, or not on every logical mesh."""
 
     seconds: float
     """Lower bound on a microbatch, for every B."""
     most_held: int
     """Upper bound on the microbatches that it can hold."""
+    inverse_b: float = 1.0
+    """1/B at which `seconds_there` is known."""
+    seconds_there: float = 0.0
+    """Lower bound on a microbatch with its share of what is paid once an iteration, at B = 1 / `inverse_b`."""
+
+    def at(self, inverse_b: float) -> float:
+        """Lower bound on the seconds at another 1/B: the least seconds of a problem are concave and rise with 1/B."""
+        there = max(self.seconds, self.seconds_there)
+        return self.seconds + (there - self.seconds) * min(inverse_b / self.inverse_b, 1.0)
+
+    def or_better(self, other: Screened) -> Screened:
+        """What bounds the choices of both; both were bounded at one B."""
+        return Screened(
+            min(self.seconds, other.seconds),
+            max(self.most_held, other.most_held),
+            self.inverse_b,
+            min(self.seconds_there, other.seconds_there),
+        )
 
 
 RangeKey = tuple[int, int, int]
@@ -122,8 +140,8 @@ class StageCosts:
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
     screened: Mapping[RangeKey, Screened] = field(default_factory=dict, hash=False)
-    """Stages without candidates, because these lower bounds exclude them from the best pipeline at the requested B
-    (`search.eager`)."""
+    """Stages that lower bounds exclude from the best pipeline at the requested B (`search.eager`): without candidates,
+    or, where they were bounded on each logical mesh, without the choices of some of these that use less memory."""
 
     @property
     def recomputes(self) -> bool:
@@ -261,7 +279,8 @@ class StageCosts:
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         if self.screened:
             first, last, submesh = np.array(list(self.screened)).T
-            seconds, most = np.array(list(self.screened.values())).T[..., None]
-            bounds = np.where(np.array(places) <= most, seconds, np.inf)
+            seconds = np.array([bound.at(1.0 / num_microbatches) for bound in self.screened.values()])
+            most = np.array([bound.most_held for bound in self.screened.values()])
+            bounds = np.where(np.array(places) <= most[:, None], seconds[:, None], np.inf)
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         return table

@@ -26,6 +26,8 @@ class Search(enum.Enum):
 
     BOUNDED = "bounds"
     """For all stages on one mesh together: the least seconds of a microbatch, without choices and without memory."""
+    BOUNDED_WITH_CHOICES = "fastest choices"
+    """For all stages on one mesh together: their fastest choices at the requested B and at the largest."""
     COMPOSED = "composition"
     """For all stages on one mesh together: their fastest choices, and leaner ones."""
     NEAR_OPTIMAL = "sharding"

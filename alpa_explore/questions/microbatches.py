@@ -58,7 +58,13 @@ def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None 
         )
     if short := len(lines) - len(fitting):
         words += f"; {short} B {'does' if short == 1 else 'do'} not fit in memory"
-    return words + "."
+    words += "."
+    if not plan.microbatches and not plan.costs.screened.keys().isdisjoint(plan.costs.candidates):
+        words += (
+            f" Other B are upper bounds on T: on meshes that bounds exclude at B = {b:,}, choices that use less memory "
+            "were not looked for."
+        )
+    return words
 
 
 def _beside_half(fitting: Sequence[TriedMicrobatches], planned: TriedMicrobatches) -> str:

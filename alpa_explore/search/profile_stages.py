@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
@@ -10,6 +11,7 @@ from alpa_explore.search.eager.version_pricing import VersionPricing
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve
 from alpa_explore.search.stage_profile import StageProfile
+from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS
 
 SOLVED_BY = (
     "cluster",
@@ -37,18 +39,26 @@ SOLVED_WITH = ("highspy", "numba", "numpy", "pulp", "pytoulbar2", "torch")
 
 
 def profile_stages(
-    versions: Sequence[LayeredGraph], query: PipelineQuery, solving: Solving, *, layer_flops: tuple[int, ...] = ()
+    versions: Sequence[LayeredGraph],
+    query: PipelineQuery,
+    solving: Solving,
+    *,
+    layer_flops: tuple[int, ...] = (),
+    every_b: bool = False,
 ) -> StageProfile:
     """Candidates of every layer range on every submesh, in every version of one layering.
 
     The stages of the best pipeline of `query` are optimal, or, where memory is short, within pricing.tuning.TOLERANCE
-    of the optimum, like all other stages. Each stage takes the fastest version that fits. CancelledError when
-    cancelled; the solves that were finished are in the cache.
+    of the optimum, like all other stages. Each stage takes the fastest version that fits. On large clusters the stages
+    that no best pipeline of `query` can contain have their fastest choices and a bound alone (`StageCosts.screened`),
+    unless the plans for `every_b` are wanted from these costs. CancelledError when cancelled; the solves that were
+    finished are in the cache.
     """
-    parts = [EagerPricing(layered, query, solving, layer_flops) for layered in versions]
+    bound_first = not every_b and query.cluster.devices >= DEVICES_WORTH_BOUNDS
+    parts = [EagerPricing(layered, query, solving, layer_flops, bound_first=bound_first) for layered in versions]
     pricing = parts[0] if len(parts) == 1 else VersionPricing(parts)
     costs = resolve(pricing, query)
     if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
         pricing.compose_deferred()
         costs = resolve(pricing, query)
-    return pricing.profile(costs)
+    return pricing.profile(replace(costs, screened={**costs.screened, **pricing.bounded()}))

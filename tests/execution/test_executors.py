@@ -196,6 +196,24 @@ def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monke
     assert "no more processes" in executor.warnings[0]
 
 
+def test_on_few_cores_auto_executes_compiled_tasks_in_threads_of_this_process(monkeypatch):
+    monkeypatch.setattr(tuning, "MOST_THREADS", 2)
+    both = threading.Barrier(2, timeout=30)
+
+    def where(_):
+        both.wait()
+        return os.getpid(), threading.get_ident()
+
+    with Executor("auto", workers=2) as executor:
+        found = dict(executor.map(where, {n: n for n in range(2)}, compiled=True))
+    assert {process for process, _ in found.values()} == {os.getpid()}
+    assert len({thread for _, thread in found.values()}) == 2
+    for workers in (1, 3):
+        with Executor("auto", workers=workers) as executor:
+            found = dict(executor.map(lambda _: threading.get_ident(), {1: 1}, compiled=True))
+        assert found == {1: threading.get_ident()}
+
+
 @pytest.mark.distributed
 def test_auto_moves_long_work_to_processes(monkeypatch):
     monkeypatch.setattr(tuning, "AUTO_STAY_SECONDS", 0.1)

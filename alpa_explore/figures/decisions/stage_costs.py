@@ -127,14 +127,16 @@ def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
     fitting = sum(bool(row["microbatches_fit"]) for row in rows)
     b = plan.options.num_microbatches
     framed = "the framed one" if len(plan.stages) == 1 else f"the {len(plan.stages)} framed ones"
-    blank = "no pipeline that uses all devices can contain it"
+    blank, crossed = "no pipeline that uses all devices can contain it", "does not fit"
     if plan.costs.screened:
         blank += ", or lower bounds exclude it from the best plan"
+        if not plan.costs.screened.keys().isdisjoint(plan.costs.candidates):
+            crossed += ", or lower bounds exclude it and choices that use less memory were not looked for"
     if not plan.costs.complete:
         blank = "not priced, because lower bounds exclude it from the best plan; Plan prices all"
     return (
         f"{fitting} of the {len(rows):,} pairs of a range of layers and a submesh fit in memory; the plan uses "
-        f"{framed} (latency of one microbatch at B = {b:,}). ✕: does not fit. Blank: {blank}.{_left_out(rows, panels)}"
+        f"{framed} (latency of one microbatch at B = {b:,}). ✕: {crossed}. Blank: {blank}.{_left_out(rows, panels)}"
     )
 
 

@@ -76,7 +76,7 @@ def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
     low, index, high = 0, len(counts) - 1, len(counts) - 1  # the largest first: it usually fits
     while low <= high:
         try:
-            most, low = _plan_at(request, counts[index], resources), index + 1
+            most, low = _plan_at(request, counts[index], resources, every_b=True), index + 1
         except InfeasiblePlanError as error:
             failed[counts[index]], high = error, index - 1
         index = (low + high) // 2
@@ -89,8 +89,8 @@ def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
     return replace(chosen, microbatches=tuple(tried(chosen) if t.num_microbatches == best else t for t in lines))
 
 
-def _plan_at(request: PlanRequest, count: int, resources: Resources) -> Plan:
-    return plan_request(request.at(count), resources.named(f"B = {count}"))
+def _plan_at(request: PlanRequest, count: int, resources: Resources, *, every_b: bool = False) -> Plan:
+    return plan_request(request.at(count), resources.named(f"B = {count}"), every_b=every_b)
 
 
 def _stop_if_weights_overflow(request: PlanRequest, resources: Resources, *, first: int, leanest: int) -> None:

@@ -287,5 +287,5 @@ def _costs(
         memory_of_kinds=tuple(kind.device.memory_bytes for kind in cluster.kinds) if cluster.others else (),
         copies=body.get("copies", 1),
         complete=body.get("complete", True),
-        screened={(first, last, on): Screened(seconds, most) for first, last, on, seconds, most in screened},
+        screened={(first, last, on): Screened(*bound) for first, last, on, *bound in screened},
     )

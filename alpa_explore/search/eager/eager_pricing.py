@@ -5,9 +5,10 @@ The solves run in rounds, each through the cache and the executor:
 0. Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, are screened: their stages
    get lower bounds from FLOPs. When `resolve` finds that a pipeline may want one, they get those of composition, and
    when it still may, the whole submesh is priced; few are.
-1. All layer ranges that are chains of blocks are composed, one task for each mesh. A mesh that the cache knows from
-   another B or another memory is deferred: bounds follow from there (`known_meshes`), and it is composed when
-   `resolve` finds one of its stages in the best pipeline. The result is that of composing all meshes.
+1. All layer ranges that are chains of blocks are composed, one task for each mesh. A mesh is deferred that the cache
+   knows from another B or another memory (`known_meshes`); on large clusters the others are, too, once their fastest
+   choices are known. Bounds follow from these choices, and the mesh is composed when `resolve` finds one of its
+   stages in the best pipeline. That pipeline is the one of composing all meshes.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are composed or
@@ -35,13 +36,15 @@ from alpa_explore.pricing.mesh_tasks import (
     bound_mesh,
     compose_mesh,
     compose_within_memory,
+    fastest_on_mesh,
 )
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts
 from alpa_explore.pricing.stage_tasks import Search, StageTask
+from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.eager.convergence import Convergence, OpenQuestion
-from alpa_explore.search.eager.known_meshes import KnownMeshes
+from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b
 from alpa_explore.search.eager.task_runner import TaskRunner, entry_names
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
@@ -71,9 +74,16 @@ class EagerPricing:
     cache)."""
 
     def __init__(
-        self, layered: LayeredGraph, query: PipelineQuery, solving: Solving, layer_flops: tuple[int, ...]
+        self,
+        layered: LayeredGraph,
+        query: PipelineQuery,
+        solving: Solving,
+        layer_flops: tuple[int, ...],
+        *,
+        bound_first: bool = False,
     ) -> None:
-        self.layered, self.query = layered, query
+        """`bound_first`: meshes that are not known are bounded before they are composed."""
+        self.layered, self.query, self._bound_first = layered, query, bound_first
         self.counts = query.held_counts(layered.num_layers)
         self._problems = StageProblems(layered, query.cluster)
         self._unpriced = unpriced_costs(layered, query, layer_flops)
@@ -95,6 +105,8 @@ class EagerPricing:
         self._composed: set[str] = set()
         self._deferred: dict[str, str] = {}
         """Problem -> name of the task that would compose its mesh."""
+        self._bounded: set[str] = set()
+        """Names of the tasks whose fastest choices were found here, not in the cache."""
         self._mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
         """By a digest, with the problems of the ranges."""
         self._convergence = Convergence(
@@ -174,6 +186,9 @@ class EagerPricing:
             self._mesh_tasks |= tasks
             stored = self._runner.stored_on_meshes(tasks, Search.COMPOSED.value)
             self._defer([name for name in tasks if name not in stored])
+        if self._bound_first:
+            deferred = set(self._deferred.values())
+            self._bound([name for name in tasks if name not in stored and name not in deferred])
         deferred = set(self._deferred.values())
         self._compose([name for name in tasks if name not in deferred], stored)
 
@@ -244,9 +259,11 @@ class EagerPricing:
         meshes: dict[str, None] = {}
         for cell, held in open_stages:
             questions = self._questions.get(cell, {}).get(held, [])
-            lowest = min(questions, key=lambda question: question.bound_seconds, default=None)
-            if lowest is not None and lowest.search is Search.COMPOSED:
-                meshes[self._deferred[lowest.key]] = None
+            questions = sorted(questions, key=lambda question: question.bound_seconds)
+            if questions and questions[0].search is Search.COMPOSED:
+                # The next best as well, side by side: where memory is short, the first rarely closes the question.
+                lowest = [question for question in questions if question.search is Search.COMPOSED][:2]
+                meshes |= dict.fromkeys(self._deferred[question.key] for question in lowest)
                 continue
             for question in questions:
                 if question.search is Search.COMPOSED:
@@ -260,6 +277,30 @@ class EagerPricing:
             self._search(search, keys)
             self._convergence.close(search, keys)
 
+    def bounded(self) -> dict[RangeKey, Screened]:
+        """The stages with logical meshes that are still deferred, and what bounds their choices there at every B."""
+        bounded: dict[RangeKey, Screened] = {}
+        for cell, keys in self._keys_of.items():
+            for key in keys:
+                if key in self._deferred and (bound := self._bound_at_every_b(key)) is not None:
+                    bounded[cell] = bounded.get(cell, bound).or_better(bound)
+        return bounded
+
+    def _bound_at_every_b(self, key: str) -> Screened | None:
+        """What bounds the choices of a deferred problem at B up to a million: the chord from there to the requested B;
+        None where no choice is legal or none fits."""
+        (frontier,), task = self._frontiers[key], self._tasks[key]
+        most = task.held
+        if frontier.least_peaks:
+            peaks = frontier.least_peaks[: most - task.least_held + 1]
+            most = task.least_held - 1 + sum(peak <= task.device.memory_bytes for peak in peaks)
+        if not frontier.optima or most < task.least_held:
+            return None
+        smallest, least = frontier.optima[0]
+        least = min(least * (1 - PROVEN) - TIE_SECONDS, frontier.bound_seconds)
+        rise = (frontier.bound_seconds - least) / (task.inverse_b - smallest)
+        return Screened(least - rise * smallest, most, task.inverse_b, frontier.bound_seconds)
+
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""
         frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
@@ -269,7 +310,7 @@ class EagerPricing:
             problem_of=self._problems.problem,
             solves=sum(f.solves for f in frontiers),
             distinct_solves=len(frontiers),
-            cached_solves=self._runner.cached + len(self._deferred),
+            cached_solves=self._runner.cached + sum(name not in self._bounded for name in self._deferred.values()),
             variables=sum(of_problem[0].variables for of_problem in self._frontiers.values()),
             constraints=sum(of_problem[0].constraints for of_problem in self._frontiers.values()),
             warnings=(
@@ -317,11 +358,28 @@ class EagerPricing:
     def _defer(self, names: Iterable[str]) -> None:
         """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known."""
         for name in names:
-            task, keys = self._mesh_tasks[name]
-            found = self._known.find(task, self._alike(task)) or {}
-            for layers, frontier in found.items():
-                self._frontiers[keys[layers]] = [frontier]
-                self._deferred[keys[layers]] = name
+            task, _ = self._mesh_tasks[name]
+            self._defer_with(name, self._known.find(task, self._alike(task)) or {})
+
+    def _defer_with(self, name: str, known: Mapping[Range, Frontier]) -> None:
+        keys = self._mesh_tasks[name][1]
+        for layers, frontier in known.items():
+            self._frontiers[keys[layers]] = [frontier]
+            self._deferred[keys[layers]] = name
+
+    def _bound(self, names: Collection[str]) -> None:
+        """Find the fastest choices on these meshes, and defer those where all ranges have some."""
+        todo = {name: self._mesh_tasks[name][0] for name in names}
+        run = self._runner.run_on_meshes(fastest_on_mesh, todo, Search.BOUNDED_WITH_CHOICES.value)
+        entries = entry_names(run, Search.BOUNDED_WITH_CHOICES.value)
+        for name, found in run.items():
+            task = todo[name]
+            frontiers = {r: at_inverse_b(frontier, task.inverse_b) for r, frontier in found.items()}
+            known = {r: frontier for r, frontier in frontiers.items() if frontier is not None}
+            if len(known) == len(task.ranges):
+                self._known.add(task, self._alike(task), entries[name], bounded=True)
+                self._defer_with(name, known)
+                self._bounded.add(name)
 
     def _compose(self, names: Collection[str], stored: Mapping[str, Mapping[Range, Frontier]] | None = None) -> None:
         """Compose all ranges on these meshes, or take what is in the cache, and solve all problems that cannot be
@@ -339,7 +397,7 @@ class EagerPricing:
         entries = entry_names(run, Search.COMPOSED.value)
         for name, frontiers in run.items():
             if len(frontiers) == len(todo[name].ranges):
-                self._known.add(todo[name], self._alike(todo[name]), entries[name])
+                self._known.add(todo[name], self._alike(todo[name]), entries[name], bounded=False)
         solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in self._frontiers})
         self._frontiers |= {key: [frontier] for key, frontier in solved.items()}
         new = {key for name in names for key in self._mesh_tasks[name][1].values()} | solved.keys()

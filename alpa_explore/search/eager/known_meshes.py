@@ -37,10 +37,15 @@ class KnownMeshes:
 
     def find(self, task: MeshTask, alike: Alike) -> dict[Range, Frontier] | None:
         """For every range of the task the choices that the composition with the nearest B found, and a lower bound at
-        the task's B (`Frontier.bound_seconds`); None where no composition has all of them."""
+        the task's B (`Frontier.bound_seconds`); None where no composition has all of them. Where none was composed, the
+        fastest choices at the nearest B serve."""
         if self.store is None:
             return None
-        for known in sorted(self._known(alike), key=lambda k: abs(math.log(k["inverse_b"] / task.inverse_b))):
+
+        def distance(known: Mapping[str, Any]) -> tuple[bool, float]:
+            return known["bounded"], abs(math.log(known["inverse_b"] / task.inverse_b))
+
+        for known in sorted(self._known(alike), key=distance):
             if known["least_held"] != task.least_held or (entry := self.store.get(known["entry"])) is None:
                 continue
             frontiers = cache_entries.load(entry)
@@ -50,12 +55,14 @@ class KnownMeshes:
                 return {r: f for r, f in found.items() if f is not None}
         return None
 
-    def add(self, task: MeshTask, alike: Alike, entry: str) -> None:
-        """Record that the result of `task` is in the cache as `entry`."""
+    def add(self, task: MeshTask, alike: Alike, entry: str, *, bounded: bool) -> None:
+        """Record that the result of `task` is in the cache as `entry`; `bounded` where it has the fastest choices
+        only."""
         if self.store is None:
             return
         new = {
             "entry": entry,
+            "bounded": bounded,
             "inverse_b": task.inverse_b,
             "least_held": task.least_held,
             "ranges": [(*r, key) for r, key in alike.items()],
@@ -97,8 +104,10 @@ def at_inverse_b(frontier: Frontier, inverse_b: float) -> Frontier | None:
 
 
 def chord(optima: tuple[tuple[float, float], ...], inverse_b: float) -> float | None:
-    """A concave function of 1/B, known at some points in rising order, is at least so large at `inverse_b`; None
-    outside of the points."""
+    """A concave function that rises with 1/B, known at some points in rising order, is at least so large at
+    `inverse_b`; None below the points."""
+    if optima and inverse_b > optima[-1][0]:
+        return optima[-1][1]
     for (low, at_low), (high, at_high) in pairwise(optima):
         if low <= inverse_b <= high:
             share = (inverse_b - low) / (high - low)

@@ -65,7 +65,7 @@ class TaskRunner:
         # Meshes of two axes have the larger tables.
         todo = sorted(tasks, key=lambda k: -len(tasks[k].mesh.shape))
         # One task per batch: each runs long enough, and none waits in a batch while another worker is idle.
-        for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1):
+        for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1, compiled=True):
             done[key] = frontiers
             self._keep(names[key], cache_entries.dump(frontiers))
         return done
@@ -80,7 +80,13 @@ class TaskRunner:
             self.store.put(name, entry)
 
     def _map(
-        self, function: Callable[..., Any], tasks: Mapping[str, Any], name: str, batch_size: int | None = None
+        self,
+        function: Callable[..., Any],
+        tasks: Mapping[str, Any],
+        name: str,
+        batch_size: int | None = None,
+        *,
+        compiled: bool = False,
     ) -> Iterator[tuple[str, Any]]:
         if tasks:
             yield from self.executor.map(
@@ -91,6 +97,7 @@ class TaskRunner:
                 progress=self.progress,
                 cancel=self.cancel,
                 batch_size=batch_size,
+                compiled=compiled,
             )
 
 

@@ -89,8 +89,7 @@ class VersionPricing:
                 least = bounds.setdefault(cell, {})
                 least |= {held: min(seconds, least.get(held, seconds)) for held, seconds in of_held.items()}
             for cell, bound in costs.screened.items():
-                known = screened.get(cell, bound)
-                screened[cell] = Screened(min(bound.seconds, known.seconds), max(bound.most_held, known.most_held))
+                screened[cell] = screened.get(cell, bound).or_better(bound)
         recomputations = tuple(version.layered.recomputation for version in self.versions)
         return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations, screened=screened)
 
@@ -103,6 +102,14 @@ class VersionPricing:
         """Compose all meshes that were deferred, in every version."""
         for version in self.versions:
             version.compose_deferred()
+
+    def bounded(self) -> dict[RangeKey, Screened]:
+        """The stages that some version has on meshes that it bounded only."""
+        bounded: dict[RangeKey, Screened] = {}
+        for version in self.versions:
+            for cell, bound in version.bounded().items():
+                bounded[cell] = bounded.get(cell, bound).or_better(bound)
+        return bounded
 
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""

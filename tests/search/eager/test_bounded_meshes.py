@@ -1,0 +1,110 @@
+"""On large clusters meshes are bounded before they are composed: the plan is that of composing all of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.cluster import Submesh
+from alpa_explore.planner.interface import plan as plan_model
+from alpa_explore.pricing.stage_costs import Screened, StageCosts
+from alpa_explore.search import profile_stages
+
+B = 8
+CASES = (
+    ("gpt-tiny", {}, None),
+    ("gpt-tiny", {}, 1_900_000),
+    ("gpt-tiny", {"rematerialization": "auto"}, 1_500_000),
+    ("moe-tiny", {"pipeline": ax.PipelineOptions(schedule="gpipe")}, 1_900_000),
+)
+
+
+def planned(
+    monkeypatch: pytest.MonkeyPatch, model: str, memory: int | None, *, bounded: bool, b: int = B, **options: object
+) -> ax.Plan:
+    monkeypatch.setattr(profile_stages, "DEVICES_WORTH_BOUNDS", 1 if bounded else 10**9)
+    cluster = ax.Cluster.parse("2x4:v100", **({} if memory is None else {"memory_bytes": memory}))
+    options = {"cache": False, "scheduler": "serial", "num_layers": 4, **options}
+    return plan_model(model, cluster, num_microbatches=b, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "options", "memory"), CASES, ids=["roomy", "tight", "recomputed", "experts"])
+def test_the_plan_is_that_of_composing_every_mesh_and_no_bound_is_above_a_choice(
+    model: str, options: dict[str, object], memory: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = planned(monkeypatch, model, memory, bounded=True, **options)
+    every = planned(monkeypatch, model, memory, bounded=False, **options)
+    assert few.predicted.iteration_seconds == pytest.approx(every.predicted.iteration_seconds, rel=2 * 2.5e-3)
+    assert few.costs.screened
+    assert not every.costs.screened
+    for cell, bound in few.costs.screened.items():
+        for b in (1, 3, B, 64, 10**5):
+            exact, known = (costs.choose(cell, 1, b) for costs in (every.costs, few.costs))
+            least = bound.at(1 / b) if known is None else min(bound.at(1 / b), known.latency_seconds(b))
+            assert exact is None or least <= exact.latency_seconds(b) * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_another_b_warns_where_what_was_not_priced_may_be_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=True)
+    every = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=False)
+    assert not ax.replan(few, num_microbatches=B).warnings
+    for b in (1, 2, 4, 16, 32, 128, 1024):
+        exact, found = (ax.replan(plan, num_microbatches=b) for plan in (every, few))
+        slower = found.predicted.iteration_seconds > exact.predicted.iteration_seconds * (1 + 1e-9)
+        assert any("Plan anew" in warning for warning in found.warnings) or not slower
+
+
+@pytest.mark.slow
+def test_the_same_plan_again_composes_and_bounds_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
+    first, again = (planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=True, cache=True) for _ in range(2))
+    assert again.predicted == first.predicted
+    assert again.costs.screened == first.costs.screened
+    assert first.statistics.cached_solves == 0
+    assert again.statistics.cached_solves == again.statistics.distinct_solves
+
+
+@pytest.mark.slow
+def test_b_auto_composes_every_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, every = (planned(monkeypatch, "gpt-tiny", None, bounded=bounded, b="auto") for bounded in (True, False))
+    assert len(few.microbatches) > 3
+    assert [line.iteration_seconds for line in few.microbatches] == pytest.approx(
+        [line.iteration_seconds for line in every.microbatches]
+    )
+
+
+def test_a_bound_at_two_b_is_below_every_least_cost_between_and_beyond() -> None:
+    rng = random.Random(0)
+    for _ in range(100):
+        lines = [(rng.uniform(0, 5), rng.uniform(0, 5)) for _ in range(3)]
+        at = rng.uniform(0.01, 1)
+        least = {x: min(a + b * x for a, b in lines) for x in (0.0, at, *(rng.uniform(0, 1) for _ in range(9)))}
+        bound = Screened(least[0.0], 1, at, least[at])
+        assert bound.at(at) == pytest.approx(least[at])
+        assert all(bound.at(x) <= seconds * (1 + 1e-12) for x, seconds in least.items())
+        both = bound.or_better(_scaled(bound, 0.9))
+        assert all(both.at(x) <= bound.at(x) for x in least)
+    assert Screened(2.0, 1).at(0.3) == 2.0
+
+
+def _scaled(bound: Screened, factor: float) -> Screened:
+    """A bound of other choices."""
+    return bound._replace(seconds=bound.seconds * factor, seconds_there=bound.seconds_there * factor)
+
+
+def test_a_bound_without_a_b_is_the_same_at_every_b() -> None:
+    costs = StageCosts(
+        num_layers=1,
+        submeshes=(Submesh(1, 1),),
+        device_memory_bytes=1,
+        candidates={},
+        screened={(0, 0, 0): Screened(2.0, 3)},
+    )
+    for b in (1, 8, 1000):
+        assert costs.bound_table(b, held=[3])[0, 1, 0, 0] == 2.0
+        assert costs.bound_table(b, held=[4])[0, 1, 0, 0] == float("inf")
