@@ -92,6 +92,11 @@ class Executor:
                 self._pool.close()
                 self._pool = None
 
+    @property
+    def on_few_cores(self) -> bool:
+        """Whether "auto" executes tasks of compiled kernels in threads."""
+        return 1 < self.workers <= tuning.MOST_THREADS
+
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """Context in which tasks for this executor are prepared.
@@ -150,10 +155,9 @@ class Executor:
         compiled: bool,
     ) -> Results[K]:
         here = self.scheduler == "auto" and self._pool is None
-        threads = self.scheduler == "threads" or (here and compiled and 1 < self.workers <= tuning.MOST_THREADS)
         if self.scheduler == "serial":
             yield from _serial(function, tasks, shared, cancel, counter)
-        elif threads:
+        elif self.scheduler == "threads" or (here and compiled and self.on_few_cores):
             yield from _threads(function, tasks, shared, cancel, counter, self.workers)
         elif here:
             left = dict(tasks)

@@ -11,7 +11,6 @@ from typing import Any
 from alpa_explore.cluster import Cluster
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
-from alpa_explore.execution.tuning import MOST_THREADS
 from alpa_explore.planner import tuning
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.mesh_tasks import warm_up_worker
@@ -39,9 +38,8 @@ class Resources:
     @contextmanager
     def capturing(self, *, many: bool) -> Iterator[None]:
         """Makes the capture in this block cancellable; if it takes long, kernels are compiled, and the workers started
-        where `many` problems follow, meanwhile."""
-        threads_do = self.executor.workers <= MOST_THREADS
-        workers = self.executor.preparing() if many and not threads_do else nullcontext()
+        where `many` problems follow that threads do not solve, meanwhile."""
+        workers = self.executor.preparing() if many and not self.executor.on_few_cores else nullcontext()
         with kernels_meanwhile(self.cancel), cancelled_by(self.cancel), workers:
             yield
 

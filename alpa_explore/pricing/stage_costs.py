@@ -99,13 +99,10 @@ class Screened(NamedTuple):
         return self.seconds + (there - self.seconds) * min(inverse_b / self.inverse_b, 1.0)
 
     def or_better(self, other: Screened) -> Screened:
-        """What bounds the choices of both; both were bounded at one B."""
-        return Screened(
-            min(self.seconds, other.seconds),
-            max(self.most_held, other.most_held),
-            self.inverse_b,
-            min(self.seconds_there, other.seconds_there),
-        )
+        """What bounds the choices of both."""
+        there = min(self.at(self.inverse_b), other.at(self.inverse_b))
+        least, most = min(self.seconds, other.seconds), max(self.most_held, other.most_held)
+        return Screened(least, most, self.inverse_b, there)
 
 
 RangeKey = tuple[int, int, int]

@@ -61,4 +61,5 @@ def profile_stages(
     if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
         pricing.compose_deferred()
         costs = resolve(pricing, query)
-    return pricing.profile(replace(costs, screened={**costs.screened, **pricing.bounded()}))
+    screened = {cell: costs.screened.get(cell, bound).or_better(bound) for cell, bound in pricing.bounded().items()}
+    return pricing.profile(replace(costs, screened={**costs.screened, **screened}))

@@ -13,7 +13,7 @@ small enough for the exact frontier. Set by hand; halved or doubled it changes t
 benchmarks/tuning_constants.py by less than 7 %."""
 DEVICES_WORTH_BOUNDS = 32
 """On clusters of so many devices all meshes are bounded before any is composed: about a third of the work of composing
-them all, and of 21 meshes of Llama-3-70B on 8x8:h100 the plan needs 3."""
+them all, and of 21 meshes of Llama-3-70B on 8x8:h100 the plan needs 5."""
 WELL_DIVIDED = 0.8
 """`eager_pricing` leaves out submeshes on which a smaller share of the FLOPs can be divided, relative to the best
 submesh, until a pipeline may want them. On 3 nodes of 8 devices it is a third where sizes are powers of two. Set by

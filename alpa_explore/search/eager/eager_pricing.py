@@ -261,9 +261,9 @@ class EagerPricing:
             questions = self._questions.get(cell, {}).get(held, [])
             questions = sorted(questions, key=lambda question: question.bound_seconds)
             if questions and questions[0].search is Search.COMPOSED:
-                # The next best as well, side by side: where memory is short, the first rarely closes the question.
-                lowest = [question for question in questions if question.search is Search.COMPOSED][:2]
-                meshes |= dict.fromkeys(self._deferred[question.key] for question in lowest)
+                # By bounds without regard to memory the first rarely closes the question: the next one beside it.
+                names = [self._deferred[q.key] for q in questions if q.search is Search.COMPOSED]
+                meshes |= dict.fromkeys(names[: 2 if names[0] in self._bounded else 1])
                 continue
             for question in questions:
                 if question.search is Search.COMPOSED:
@@ -298,7 +298,7 @@ class EagerPricing:
             return None
         smallest, least = frontier.optima[0]
         least = min(least * (1 - PROVEN) - TIE_SECONDS, frontier.bound_seconds)
-        rise = (frontier.bound_seconds - least) / (task.inverse_b - smallest)
+        rise = (frontier.bound_seconds - least) / (task.inverse_b - smallest) if task.inverse_b > smallest else 0.0
         return Screened(least - rise * smallest, most, task.inverse_b, frontier.bound_seconds)
 
     def profile(self, costs: StageCosts) -> StageProfile:
@@ -359,7 +359,7 @@ class EagerPricing:
         """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known."""
         for name in names:
             task, _ = self._mesh_tasks[name]
-            self._defer_with(name, self._known.find(task, self._alike(task)) or {})
+            self._defer_with(name, self._known.find(task, self._alike(task), bounded=self._bound_first) or {})
 
     def _defer_with(self, name: str, known: Mapping[Range, Frontier]) -> None:
         keys = self._mesh_tasks[name][1]

@@ -35,17 +35,17 @@ class KnownMeshes:
 
     store: Store | None
 
-    def find(self, task: MeshTask, alike: Alike) -> dict[Range, Frontier] | None:
+    def find(self, task: MeshTask, alike: Alike, *, bounded: bool = False) -> dict[Range, Frontier] | None:
         """For every range of the task the choices that the composition with the nearest B found, and a lower bound at
-        the task's B (`Frontier.bound_seconds`); None where no composition has all of them. Where none was composed, the
-        fastest choices at the nearest B serve."""
+        the task's B (`Frontier.bound_seconds`); None where no composition has all of them. With `bounded`
+        the fastest choices at the nearest B serve where nothing was composed."""
         if self.store is None:
             return None
 
         def distance(known: Mapping[str, Any]) -> tuple[bool, float]:
             return known["bounded"], abs(math.log(known["inverse_b"] / task.inverse_b))
 
-        for known in sorted(self._known(alike), key=distance):
+        for known in sorted((k for k in self._known(alike) if bounded or not k["bounded"]), key=distance):
             if known["least_held"] != task.least_held or (entry := self.store.get(known["entry"])) is None:
                 continue
             frontiers = cache_entries.load(entry)

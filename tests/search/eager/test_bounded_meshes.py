@@ -70,8 +70,14 @@ def test_the_same_plan_again_composes_and_bounds_nothing(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_b_auto_composes_every_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, every = (planned(monkeypatch, "gpt-tiny", None, bounded=bounded, b="auto") for bounded in (True, False))
+def test_b_auto_composes_every_mesh_also_where_the_cache_has_bounds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    every = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=False, b="auto")
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
+    for line in every.microbatches[-2:]:
+        planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=True, b=line.num_microbatches, cache=True)
+    few = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=True, b="auto", cache=True)
     assert len(few.microbatches) > 3
     assert [line.iteration_seconds for line in few.microbatches] == pytest.approx(
         [line.iteration_seconds for line in every.microbatches]
@@ -87,14 +93,11 @@ def test_a_bound_at_two_b_is_below_every_least_cost_between_and_beyond() -> None
         bound = Screened(least[0.0], 1, at, least[at])
         assert bound.at(at) == pytest.approx(least[at])
         assert all(bound.at(x) <= seconds * (1 + 1e-12) for x, seconds in least.items())
-        both = bound.or_better(_scaled(bound, 0.9))
-        assert all(both.at(x) <= bound.at(x) for x in least)
+        other = Screened(rng.uniform(0, 5), 2, rng.uniform(0.01, 1), rng.uniform(5, 10))
+        for both in (bound.or_better(other), other.or_better(bound)):
+            assert both.most_held == 2
+            assert all(both.at(x) <= min(bound.at(x), other.at(x)) * (1 + 1e-12) for x in least)
     assert Screened(2.0, 1).at(0.3) == 2.0
-
-
-def _scaled(bound: Screened, factor: float) -> Screened:
-    """A bound of other choices."""
-    return bound._replace(seconds=bound.seconds * factor, seconds_there=bound.seconds_there * factor)
 
 
 def test_a_bound_without_a_b_is_the_same_at_every_b() -> None:
