@@ -3,10 +3,11 @@
     arrays          type aliases of numpy arrays for annotations: Floats, Ints, Flags
     compiled        `compiled`, numba's njit with an on-disk cache where there is a place for one; Python runs few steps
     tuning          how many steps are few
+    vectors         minima of sums over a few columns, for kernels to call: written in vectors
     collection      `no_collection`, which suspends Python's garbage collector
     lower_envelope  where two lines cross, and the search between two points of a convex frontier
     shortest_paths  of a graph, between all pairs of nodes or from a few
 
-Imports nothing of this project. `compiled` is the only file that imports numba, when a kernel is first worth it: numba
-takes 0.15 s to load, and 0.2 s more before the first kernel.
+Imports nothing of this project. `compiled` and `vectors` are the only files that import numba, when a kernel is first
+worth it: numba takes 0.15 s to load, and 0.2 s more before the first kernel.
 """

@@ -101,8 +101,8 @@ def test_kernels_with_a_number_of_steps_are_the_same_by_python(seed):
     costs[rng.random(costs.shape) < 0.2] = np.inf
     results = []
     for run in (contraction_kernels.extend.interpreted, contraction_kernels.extend.dispatcher):
-        extended = np.empty((2, 3, 7))
-        run(costs, table, extended)
+        pivots, excess, extended = np.full((2, 2), -1), np.empty((2, 2, 7)), np.empty((2, 3, 7))
+        run(costs, table, pivots, excess, extended)
         results.append(extended.tolist())
     assert results[0] == results[1]
     layers, devices = 5, np.array([1, 2, 4])

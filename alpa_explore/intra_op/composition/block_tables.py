@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem, Price
 from alpa_explore.intra_op.composition.chain import BlockPart
 from alpa_explore.intra_op.composition.contraction.contract import Contraction, contract
@@ -43,6 +44,18 @@ class BlockChoices:
     """[rows, outputs]"""
 
 
+class DirectedTable:
+    """Costs as a chain reads them that is extended in one direction, row by row."""
+
+    def __init__(self, costs: Floats) -> None:
+        self.costs = costs
+        """[prices, states in front, states behind]"""
+        prices, states, _ = costs.shape
+        self.pivots: Ints = np.full((prices, tuning.PIVOTS), -1, dtype=np.int64)
+        self.excess: Floats = np.empty((prices, tuning.PIVOTS, states))
+        """Both as `kernels.extend` fills them in."""
+
+
 class BlockTable:
     """A block at some prices: its least cost for every state."""
 
@@ -64,10 +77,17 @@ class BlockTable:
         assert self.shared_costs.shape[1] == 1
         return self.shared_costs[:, 0]
 
+    def directed(self, direction: int) -> DirectedTable:
+        """The costs of a block without shared nodes for a chain that is extended to the right (1) or the left (−1)."""
+        return self._to_the_right if direction > 0 else self._to_the_left
+
     @cached_property
-    def transposed_costs(self) -> Floats:
-        """[prices, right, left]: a chain that is extended to the left reads it row by row."""
-        return np.ascontiguousarray(self.costs.transpose(0, 2, 1))
+    def _to_the_right(self) -> DirectedTable:
+        return DirectedTable(self.costs)
+
+    @cached_property
+    def _to_the_left(self) -> DirectedTable:
+        return DirectedTable(np.ascontiguousarray(self.costs.transpose(0, 2, 1)))
 
     def choices_at(self, codes: Ints, interned: dict[tuple[int, ...], tuple[int, ...]]) -> BlockChoices:
         """The best choices at some entries of `shared_costs`, given by their places in C order; equal choices are one

@@ -58,10 +58,11 @@ class PrefixCosts:
     @staticmethod
     def extended(prefixes: Sequence[PrefixCosts], table: BlockTable) -> list[PrefixCosts]:
         """Each of these prefixes of one direction with one more block."""
-        costs, directed = np.stack([prefix.costs for prefix in prefixes], axis=1), prefixes[0]._directed(table)
-        assert costs.shape[2] == directed.shape[1], "neighbouring blocks have the same separator"
-        extended = np.empty((*costs.shape[:2], directed.shape[2]))
-        kernels.extend(costs, directed, extended)
+        costs = np.stack([prefix.costs for prefix in prefixes], axis=1)
+        directed = table.directed(prefixes[0].direction)
+        assert costs.shape[2] == directed.costs.shape[1], "neighbouring blocks have the same separator"
+        extended = np.empty((*costs.shape[:2], directed.costs.shape[2]))
+        kernels.extend(costs, directed.costs, directed.pivots, directed.excess, extended)
         longer = []
         for m, prefix in enumerate(prefixes):
             one = PrefixCosts(len(costs), prefix.direction)
@@ -91,13 +92,9 @@ class PrefixCosts:
         if key not in self._before:
             assert self._last is not None, "the empty prefix has no last block"
             shorter, table = self._last
-            costs = self._directed(table)[np.arange(len(states)), :, states]
+            costs = table.directed(self.direction).costs[np.arange(len(states)), :, states]
             self._before[key] = (shorter.costs + costs).argmin(axis=1)
         return self._before[key]
-
-    def _directed(self, table: BlockTable) -> Floats:
-        """[prices, states in front, states behind], as the prefix goes."""
-        return table.costs if self.direction > 0 else table.transposed_costs
 
 
 Sweep: TypeAlias = Generator[tuple[PrefixCosts, BlockTable], PrefixCosts, None]

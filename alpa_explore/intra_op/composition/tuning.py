@@ -13,6 +13,10 @@ JOINED_ENTRIES_PER_RANGE = 1.5e8
 """Joined entries, for each range that is requested, that a block may take to contract: about what it takes to solve one
 range by itself."""
 
+PIVOTS = 8
+"""States, for each price of a table, by which `kernels.extend` leaves out others. Llama-3-70B on 4x8:h100 has 1.2
+different cheapest states for each table and price."""
+
 FIRST_PRICES = (1e-2, 3e-2, 1e-1, 1.0, 1e4)
 """First prices at which a range is solved within memory: of a whole device of memory, in multiples of the seconds of
 the fastest choice. Set by hand; not measured."""
