@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,10 +167,15 @@ COMPOSITION_KERNELS = (
 """What `warm_up` compiles, and no plan does without."""
 
 
-@lru_cache(maxsize=1)
 def chain(layered: LayeredGraph) -> Chain:
     """The chain of a graph, shared by the tasks that one worker gets for it (keyed by identity)."""
-    return chain_of(layered)
+    with _chain_lock:
+        return _chain(layered)
+
+
+_chain_lock = threading.Lock()
+"""Two threads that begin together would both cut the graph into blocks."""
+_chain = lru_cache(maxsize=1)(chain_of)
 
 
 def _composer(layered: LayeredGraph, task: MeshTask | MemoryTask) -> Composer:

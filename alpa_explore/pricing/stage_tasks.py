@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
+from alpa_explore.intra_op.stage.stage_graph import StageSlicer, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.pricing.envelope import envelope, fastest
 from alpa_explore.pricing.frontier import Frontier
@@ -85,10 +86,15 @@ def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
     return _SEARCHES[task.search](problem, solver, memory, held, b)
 
 
-@lru_cache(maxsize=1)
-def slicer(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
+def slicer(layered: LayeredGraph) -> StageSlicer:
     """The stages of a graph, shared by the tasks that one worker gets for it (keyed by identity)."""
-    return slice_stages(layered)
+    with _slicer_lock:
+        return _slicer(layered)
+
+
+_slicer_lock = threading.Lock()
+"""Two threads that begin together would both look through the graph."""
+_slicer = lru_cache(maxsize=1)(slice_stages)
 
 
 @lru_cache(maxsize=16)

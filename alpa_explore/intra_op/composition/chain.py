@@ -10,6 +10,7 @@ shortcut of a residual block) breaks nothing where one block holds its readers. 
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -71,6 +72,8 @@ class Chain:
     """By structure key; the same on every mesh, as the two below."""
     _parts: dict[tuple[int, int], tuple[BlockPart, ...]] = field(default_factory=dict, repr=False)
     _sharing_blocks: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """For `_workspaces`: tasks on meshes ask for the same ones at the same time."""
 
     def is_chain(self, first: int, last: int) -> bool:
         """True when layers first..last are a chain."""
@@ -146,18 +149,22 @@ class Chain:
 
     def workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
         """Start, end, and position among the outputs of all operators, block after block, of each temporary tensor."""
-        if stage.structure_key not in self._workspaces:
-            order = sorted(stage.operators, key=lambda o: (self.block_of_operator(o), o))
-            outputs = [tensor for o in order for tensor in self.layered.graph.operators[o].outputs]
-            position = {tensor: i for i, tensor in enumerate(outputs)}
-            intervals = workspace_intervals(stage)
-            inside = [i for i, tensor in enumerate(intervals.tensors) if tensor in position]
-            self._workspaces[stage.structure_key] = (
-                intervals.starts[inside],
-                intervals.ends[inside],
-                np.array([position[intervals.tensors[i]] for i in inside], dtype=np.int64),
-            )
-        return self._workspaces[stage.structure_key]
+        with self._lock:
+            if stage.structure_key not in self._workspaces:
+                self._workspaces[stage.structure_key] = self._find_workspace(stage)
+            return self._workspaces[stage.structure_key]
+
+    def _find_workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
+        order = sorted(stage.operators, key=lambda o: (self.block_of_operator(o), o))
+        outputs = [tensor for o in order for tensor in self.layered.graph.operators[o].outputs]
+        position = {tensor: i for i, tensor in enumerate(outputs)}
+        intervals = workspace_intervals(stage)
+        inside = [i for i, tensor in enumerate(intervals.tensors) if tensor in position]
+        return (
+            intervals.starts[inside],
+            intervals.ends[inside],
+            np.array([position[intervals.tensors[i]] for i in inside], dtype=np.int64),
+        )
 
 
 def chain_of(layered: LayeredGraph) -> Chain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -121,12 +122,15 @@ class StageSlicer:
         self._gradients_apart = self._computed_apart()
         self._rows = _Rows.of(layered)
         self._stages: dict[tuple[object, ...], StageGraph] = {}
+        self._lock = threading.Lock()
+        """Tasks on meshes ask for the same stages at the same time: the second one waits for the first."""
 
     def __call__(self, first: int, last: int) -> StageGraph:
         """The stage of these layers."""
-        if (first, last) not in self._stages:
-            self._stages[first, last] = self._stage(first, last, self._operators(first, last))
-        return self._stages[first, last]
+        with self._lock:
+            if (first, last) not in self._stages:
+                self._stages[first, last] = self._stage(first, last, self._operators(first, last))
+            return self._stages[first, last]
 
     def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
         """The stage of first..last reduced to the layer ranges `inner` (begin, end) and the operators next to them.
@@ -135,21 +139,24 @@ class StageSlicer:
         Their other inputs become sources.
         """
         key = (first, last, *inner)
-        if key not in self._stages:
-            graph = self.layered.graph
-            inner_operators = {o for begin, end in inner for o in self._operators(begin, end)}
-            touched = {t for o in inner_operators for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
-            for together, grads in self._gradients:
-                if not touched.isdisjoint(together):
-                    touched |= grads
-            adjacent = (
-                o
-                for o in self._operators(first, last)
-                if o in inner_operators
-                or not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
-            )
-            self._stages[key] = self._stage(first, last, tuple(adjacent))
-        return self._stages[key]
+        with self._lock:
+            if key not in self._stages:
+                self._stages[key] = self._stage(first, last, self._beside(first, last, inner))
+            return self._stages[key]
+
+    def _beside(self, first: int, last: int, inner: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """The operators of `beside`."""
+        graph = self.layered.graph
+        inner_operators = {o for begin, end in inner for o in self._operators(begin, end)}
+        touched = {t for o in inner_operators for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
+        for together, grads in self._gradients:
+            if not touched.isdisjoint(together):
+                touched |= grads
+        return tuple(
+            o
+            for o in self._operators(first, last)
+            if o in inner_operators or not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
+        )
 
     @cached_property
     def _gradients(self) -> list[tuple[frozenset[int], frozenset[int]]]:
