@@ -50,6 +50,12 @@ def plan(*arguments, progress, cancel, **options):
 explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, backend=Backend(plan=plan))
 """
 
+_HOLD = """() => {
+  const code = "with _1.session.store.lock: time.sleep(4)";
+  window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.requestExecute({ code });
+}"""
+"""Nothing that is set on the page is answered for some seconds (a busy kernel alone answers comms in other threads)."""
+
 
 @pytest.fixture(scope="module")
 def small_explorer(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
@@ -91,7 +97,7 @@ def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None
 
     lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before["data"], "the t_max figure changed")
     assert handle.get_attribute("aria-valuetext") != start
-    assert explorer.locator(".alpa-tile").first.inner_text() != step_time
+    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != step_time, "the headline changed")
 
 
 def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(lab: LabPage) -> None:
@@ -104,6 +110,31 @@ def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(lab: LabPage) 
     faded = lambda: any("selectedpoints" in trace for trace in seen_figure(lab, explorer)["data"])  # noqa: E731
     lab.wait_until(faded, "the figure fades what is not selected")
     assert not any("selectedpoints" in trace for trace in before)
+
+
+def test_figures_of_another_b_are_drawn_while_the_kernel_is_busy_and_stay_when_it_answers(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("small.ipynb", f"import time\n{SMALL}"))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    for name, picture in (("t_max", ".js-plotly-plot"), ("Overview", ".alpa-linked")):
+        tab(explorer, name).click()
+        shown = explorer.locator(f".alpa-panel:visible {picture}")
+        shown.wait_for()
+        assert lab.ask("_1._ahead.wait(30)") == "True"
+        lab.page.wait_for_timeout(500)  # the page unpacks them
+        before, headline = shown.inner_html(), explorer.locator(".alpa-tile").first.inner_text()
+        lab.page.evaluate(_HOLD)
+        lab.page.wait_for_timeout(200)
+        for _ in range(3):
+            slider(explorer, "B, microbatches").press("ArrowRight")
+        lab.wait_until(lambda: shown.inner_html() != before, f"{name} is drawn", seconds=2)  # noqa: B023
+        lab.page.wait_for_timeout(300)
+        early = shown.inner_html()
+        assert explorer.locator(".alpa-tile").first.inner_text() == headline
+        lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "the kernel answers")  # noqa: B023
+        lab.wait_idle()
+        lab.page.wait_for_timeout(300)
+        assert shown.inner_html() == early
 
 
 def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_library_once(lab: LabPage) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
@@ -224,6 +225,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
         if "draw" in vars(kind):
             monkeypatch.setattr(kind, "draw", draw)
     return drawn_figures
+
+
+@pytest.fixture(autouse=True)
+def no_figures_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figures of other B are drawn in the background, perhaps beside the next test (`test_figures_ahead`)."""
+    monkeypatch.setattr(FiguresAhead, "follow", lambda *_, **__: None)
 
 
 @pytest.fixture

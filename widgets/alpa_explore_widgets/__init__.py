@@ -11,6 +11,7 @@ Its rooms in the order to read them; each may import only those before it:
 - tab_groups: the groups of tabs, and their order.
 - course: the widgets of the lessons.
 - export: code, files, and the table of a saved notebook.
+- figures_ahead: figures of other B, made in the background before they are asked for.
 - explorer: `Explorer` puts these together: it shows the state after every change; a tab is made
   when it is first selected, and drawn only while it is.
 - magics: %alpa and %%alpa. jupyter_config: how JupyterLab is started; labextension: its launcher and plan file view.

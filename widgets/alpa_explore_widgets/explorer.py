@@ -25,6 +25,7 @@ from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
+from alpa_explore_widgets.figures_ahead import FiguresAhead
 from alpa_explore_widgets.lessons import LESSONS
 from alpa_explore_widgets.panels.controls import ControlsPanel, chosen_for
 from alpa_explore_widgets.panels.lesson import LessonPanel
@@ -82,6 +83,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._saved_table = ""
         """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
+        self._ahead = FiguresAhead(self.controls["num_microbatches"].stops)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
@@ -108,6 +110,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def close(self) -> None:
         """Close the widget, stop planning, and end the processes of a training run."""
+        self._ahead.close()
         self.session.close()
         super().close()
 
@@ -166,6 +169,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
                 return  # a control of the panel changed the state, which has been shown since
         self.lesson.show(state, panel.title, panel.stage_of_rows())
         self.tabs.drawn = panel.title
+        self._ahead.follow(panel, state, self.bridge.theme, as_table=self._as_table)
 
     def _show_panel(self, state: State, panel: Panel) -> None:
         """Show this panel alone."""

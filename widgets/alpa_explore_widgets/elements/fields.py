@@ -18,6 +18,8 @@ class Field(anywidget.AnyWidget):
     """Visible and accessible name."""
     hint = traitlets.Unicode().tag(sync=True)
     """Tooltip: what the value means."""
+    setting = traitlets.Unicode().tag(sync=True)
+    """Name of the setting of the explorer (`session.settings`); '' for a field of a tab."""
     edits = traitlets.Int(0).tag(sync=True)
     """How often the value was edited on the page; sent together with each value (see `message_order`)."""
     problem = traitlets.Unicode().tag(sync=True)

@@ -15,10 +15,12 @@ class LinkedView(anywidget.AnyWidget):
     """Marks have `data-key`, a key of alpa_explore.figures.keys; buttons with `data-tab` ask for the tab of that
     title."""
 
-    _esm = module_with_helpers("keys.js", "linked_view.js")
+    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "linked_view.js")
 
     html = traitlets.Unicode().tag(sync=True)
     """What is shown; names in it are escaped."""
+    ahead = traitlets.Dict().tag(sync=True)
+    """B -> what is shown for it, gzipped: shown when the slider is moved there, before Python answers."""
     waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)
     """What is said while `html` is empty."""
     selection = traitlets.Unicode("").tag(sync=True)

@@ -39,10 +39,12 @@ def _import_plotly() -> None:
 class PlotlyFigure(anywidget.AnyWidget):
     """Shows a figure; assign with `draw`."""
 
-    _esm = module_with_helpers("keys.js", "unpack.js", "plotly_figure.js")
+    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "plotly_figure.js")
 
     packed = traitlets.Bytes(b"").tag(sync=True)
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""
+    ahead = traitlets.Dict().tag(sync=True)
+    """B -> the figure for it, packed: drawn when the slider is moved there, before Python answers."""
     config = traitlets.Dict(CONFIG).tag(sync=True)
     """plotly.js configuration."""
     label = traitlets.Unicode("").tag(sync=True)
@@ -69,8 +71,13 @@ class PlotlyFigure(anywidget.AnyWidget):
             self.label = label
             if height:
                 self.height = int(height)
-            # mtime=0: an equal figure gives equal bytes, hence no change and no message.
-            self.packed = gzip.compress((figure.to_json(validate=False) or "").encode(), 3, mtime=0)
+            self.packed = self.pack(figure)
+
+    @staticmethod
+    def pack(figure: go.Figure) -> bytes:
+        """A figure as it is sent."""
+        # mtime=0: an equal figure gives equal bytes, hence no change and no message.
+        return gzip.compress((figure.to_json(validate=False) or "").encode(), 3, mtime=0)
 
     @property
     def figure_json(self) -> str:

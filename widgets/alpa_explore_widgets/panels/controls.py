@@ -98,7 +98,8 @@ class ControlsPanel:
             ]
         )
         self.widget.add_class("alpa-controls")
-        for control in self._controls.values():
+        for name, control in self._controls.items():
+            control.widget.setting = name
             control.widget.observe(self._changed, ["value", "edits"])
 
     def __getitem__(self, name: str) -> Any:

@@ -27,6 +27,10 @@ HIDDEN_SECONDS = 3.0
 A cell that is moved is off the page for less."""
 RELOAD_SECONDS = 60.0
 """The same when the whole page was left: JupyterLab may take this long to load it again."""
+BEFORE_FIGURES_SECONDS = 0.3
+"""From a new plan or tab to the first figure that is made ahead for another B: the page is drawn meanwhile."""
+BETWEEN_FIGURES_SECONDS = 0.01
+"""Between two such figures: what a key press asks for comes first."""
 OTHER_DEVICES = ("a100-80gb", "h100", "h200", "b200", "mi300x")
 """Presets that the Why tab offers in place of the devices of a plan, as far as they are others."""
 OTHER_DEVICES_SHOWN = 3

@@ -19,6 +19,14 @@ function followExplorer(el, follow) {
   return () => document.removeEventListener("alpa-select", hear);
 }
 
+// Calls change({setting, value}) when a field of the explorer around `el` gets another value on the page, before Python
+// knows. Returns the function that ends it.
+function followSettings(el, change) {
+  const hear = ({ target, detail }) => target.contains(el) && change(detail);
+  document.addEventListener("alpa-setting", hear);
+  return () => document.removeEventListener("alpa-setting", hear);
+}
+
 // A button with a text, a tooltip and an action.
 function makeButton(text, hint, press) {
   const button = document.createElement("button");
@@ -68,6 +76,8 @@ function makeField(model, el, { head = () => "", body = () => "" }) {
       model.set("value", value);
       model.set("edits", model.get("edits") + 1);
       model.save_changes();
+      const detail = { setting: model.get("setting"), value };
+      el.closest(".alpa-explorer")?.dispatchEvent(new CustomEvent("alpa-setting", { bubbles: true, detail }));
     },
   };
 }

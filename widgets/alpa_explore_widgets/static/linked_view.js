@@ -17,16 +17,16 @@ function render({ model, el }) {
     frame = requestAnimationFrame(() => el.dispatchEvent(new CustomEvent("alpa-painted", { bubbles: true })));
   };
   let sources = []; // of the cards that are shown
-  const show = () => {
+  const show = (html = model.get("html")) => {
     // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
     const page = document.createElement("template");
-    page.innerHTML = model.get("html");
+    page.innerHTML = html;
     const fresh = [...page.content.querySelectorAll(".alpa-card")], old = [...el.querySelectorAll(".alpa-card")];
     const texts = fresh.map((card) => card.outerHTML);
     if (!fresh.length || fresh.length !== old.length) el.replaceChildren(page.content);
     else fresh.forEach((card, at) => texts[at] === sources[at] || replace(old[at], card));
     sources = texts;
-    if (!model.get("html")) el.append(Object.assign(document.createElement("p"), { textContent: model.get("waiting") }));
+    if (!html) el.append(Object.assign(document.createElement("p"), { textContent: model.get("waiting") }));
     highlight();
     painted();
   };
@@ -62,16 +62,25 @@ function render({ model, el }) {
     model.save_changes();
     select();
   });
+  const ahead = showAhead(model, el, {
+    prepare: unpacked,
+    show: (html) => {
+      show(html);
+      return true;
+    },
+  });
   show();
   showBusy();
   const unlisten = listen(model, {
-    "change:html change:waiting": show,
+    "change:html": () => ahead.drawn((html) => html === model.get("html")) || show(),
+    "change:waiting": () => show(),
     "change:selection": select,
     "change:busy": showBusy,
   });
   return () => {
     cancelAnimationFrame(frame);
     unlisten();
+    ahead.stop();
   };
 }
 

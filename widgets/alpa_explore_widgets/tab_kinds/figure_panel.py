@@ -60,13 +60,22 @@ class FigurePanel(Panel):
             self.finding.value = ""
             self.table.value = table_html(self.rows(state), state.plan, self.stage_of_rows())
             return
-        figure = self.draw(state, theme)
+        figure, title = self.figure_and_title(state, theme)
         name, where = self.subject(state)
-        if figure.layout.uirevision is None:
-            figure.update_layout(uirevision=name)  # a zoom survives a change of B
-        title = lift_title(figure)
         self.figure.draw(figure, f"{self.title} of {name} on {where}. {unescape(title)}")
         self.finding.value = f'<p class="alpa-finding">{title}</p>'  # after the figure, which the page draws meanwhile
+
+    def figure_and_title(self, state: State, theme: str) -> tuple[go.Figure, str]:
+        """The figure as it is shown, and what is said above it."""
+        figure = self.draw(state, theme)
+        if figure.layout.uirevision is None:
+            figure.update_layout(uirevision=self.subject(state)[0])  # a zoom survives a change of B
+        return figure, lift_title(figure)
+
+    def packed(self, state: State, theme: str) -> bytes:
+        """The figure for a state."""
+        figure, _ = self.figure_and_title(state, theme)
+        return PlotlyFigure.pack(figure)
 
     def subject(self, state: State) -> tuple[str, str]:
         """(model, cluster) of which the figure is, in words."""

@@ -42,6 +42,9 @@ class Panel(ABC):
     """Whether the contents change with the plan."""
     needs_plan: ClassVar[bool] = True
     """Whether there is nothing to show before there is a plan."""
+    of_plan_alone: ClassVar[bool] = False
+    """Whether the contents depend on nothing but the plan and what `depends_on` names: then those for other B are made
+    ahead (`figures_ahead`)."""
     has_picture: ClassVar[bool] = False
     """Whether the contents can be saved as a picture."""
 
@@ -127,6 +130,10 @@ class Panel(ABC):
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The inputs of the contents besides plan and theme. (The selection is none: the browser fades marks.)"""
         return ()
+
+    def packed(self, state: State, theme: str) -> bytes:
+        """The contents for a state, as `figures` show them ahead; only where `of_plan_alone`."""
+        raise NotImplementedError
 
     def follow(self, _state: State) -> None:
         """Update the panel's own controls, before the contents."""

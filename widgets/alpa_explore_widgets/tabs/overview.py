@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ class OverviewPanel(Panel):
     """How is the model divided, what does each device do when, and why does it take so long?"""
 
     title = "Overview"
+    of_plan_alone = True
     question = "How is the model divided, what does each device do when, and where does the time go?"
 
     def __init__(self, go_to: Callable[[str], None]) -> None:
@@ -47,6 +49,10 @@ class OverviewPanel(Panel):
             self.table.value = table_html(self.rows(state), self.plan_of(state))
         else:
             self.view.html = overview_html(self.plan_of(state))
+
+    def packed(self, state: State, theme: str) -> bytes:
+        """The figures for a state."""
+        return gzip.compress(overview_html(self.plan_of(state)).encode(), 3)
 
     def rows(self, state: State) -> Sequence[Row]:
         """The stages."""

@@ -1,0 +1,82 @@
+"""Figures of other B that are made ahead are those that the tab shows once B has changed."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+
+import pytest
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.explorer import Explorer
+
+import alpa_explore as ax
+
+TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory")
+
+
+@pytest.fixture(autouse=True)
+def no_figures_ahead() -> None:
+    """In place of the fixture of conftest.py: here they are."""
+
+
+@pytest.fixture(scope="module")
+def plan() -> ax.Plan:
+    return ax.plan("mlp-tiny", "1x4:v100", num_microbatches=8, num_layers=2, scheduler="serial", cache=False)
+
+
+@pytest.fixture
+def explorer(plan: ax.Plan) -> Iterator[Explorer]:
+    made = explore(plan)
+    yield made
+    made.close()
+
+
+def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
+    explorer.go_to_tab(title)
+    assert explorer._ahead.wait(30)
+    (figure,) = explorer.panels[explorer.tabs.selected].figures
+    return dict(figure.ahead)
+
+
+def sent(explorer: Explorer) -> str:
+    (figure,) = explorer.panels[explorer.tabs.selected].figures
+    return figure.html if hasattr(figure, "html") else figure.figure_json
+
+
+@pytest.mark.parametrize("title", TABS)
+def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -> None:
+    figures = ahead(explorer, title)
+    stops = [int(stop) for stop in explorer.controls["num_microbatches"].stops]
+    assert list(figures) == [str(b) for b in sorted(stops, key=lambda b: abs(b - 8))]
+    for b in (8, 16, stops[0]):
+        explorer.controls["num_microbatches"].value = float(b)
+        assert explorer.session.wait(30)
+        assert explorer.plan is not None
+        assert explorer.plan.options.num_microbatches == b
+        assert gzip.decompress(figures[str(b)]).decode() == sent(explorer)
+    assert ahead(explorer, title) == figures  # B has changed and nothing else: they stay
+
+
+def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
+    before = ahead(explorer, "Memory")
+    explorer.controls["schedule"].value = "gpipe"
+    assert explorer.session.wait(30)
+    after = ahead(explorer, "Memory")
+    assert after.keys() == before.keys()
+    assert after["16"] != before["16"]
+    explorer.controls["num_microbatches"].value = 16.0
+    assert explorer.session.wait(30)
+    assert gzip.decompress(after["16"]).decode() == sent(explorer)
+
+
+def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected_again(explorer: Explorer) -> None:
+    explorer.go_to_tab("t_max")
+    t_max = explorer.panels[explorer.tabs.selected]
+    assert ahead(explorer, "Cluster")
+    assert t_max.figure.ahead == {}
+    assert ahead(explorer, "t_max")
+
+
+def test_none_are_made_for_tabs_that_show_more_than_the_plan(explorer: Explorer) -> None:
+    assert ahead(explorer, "Why") == {}
+    assert ahead(explorer, "Search") == {}

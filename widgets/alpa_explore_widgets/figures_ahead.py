@@ -1,0 +1,105 @@
+"""Figures of other B, made before they are asked for: the page draws one at the key press, and Python's answer, which
+comes a few hundredths of a second later, finds it drawn.
+
+A replan for another B takes milliseconds, and a figure that depends on nothing but the plan takes a few more. So once
+the selected tab shows a plan, the figures for all stops of the B slider are made in the background and sent to the
+page. They stay right until something else than B changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from alpa_explore.planner.replan import replan
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.tab_kinds.panel import Panel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Job:
+    panel: Panel
+    state: State
+    plan: Plan
+    theme: str
+    made_of: tuple[object, ...]
+    """What the figures depend on."""
+
+
+class FiguresAhead:
+    """Keeps the figures of other B of the selected tab on the page."""
+
+    def __init__(self, stops: Sequence[float]) -> None:
+        """`stops` are those of the B slider."""
+        self._stops = [int(stop) for stop in stops]
+        self._worker: NewestWins[_Job] = NewestWins(self._make, "alpa-explore ahead")
+        self._made_of: dict[Panel, tuple[object, ...]] = {}
+        """For each panel what its figures on the page depend on."""
+        self._job: _Job | None = None
+        """What is being made."""
+
+    def follow(self, panel: Panel, state: State, theme: str, *, as_table: bool) -> None:
+        """Make the figures of the selected tab, unless the page has them."""
+        plan = state.plan
+        if plan is None or not panel.of_plan_alone or as_table:
+            return
+        of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
+        made_of = (theme, *panel.depends_on(state), *of_plan)
+        if _same(made_of, self._made_of.get(panel)):
+            return
+        if self._job is not None and self._job.panel is panel and _same(made_of, self._job.made_of):
+            return
+        self.close()
+        self._made_of.pop(panel, None)
+        _send(panel, {})
+        if not (state.planning or state.replanning) and plan.costs.complete and plan.basis is None:
+            self._job = _Job(panel=panel, state=state, plan=plan, theme=theme, made_of=made_of)
+            self._worker.submit(self._job)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the figures are made (for tests). Returns False on a timeout."""
+        return self._worker.wait(timeout)
+
+    def close(self) -> None:
+        """Stop making figures."""
+        self._job = None
+        self._worker.cancel()
+
+    def _make(self, job: _Job, cancel: threading.Event) -> None:
+        now = job.plan.options.num_microbatches
+        figures: dict[str, bytes] = {}
+        for b in sorted(self._stops, key=lambda stop: abs(stop - now)):
+            # The page draws the figure of the plan first, and a key press does not wait for this.
+            if cancel.wait(tuning.BETWEEN_FIGURES_SECONDS if figures else tuning.BEFORE_FIGURES_SECONDS):
+                return
+            try:
+                plan = job.plan if b == now else replan(job.plan, num_microbatches=b, known_alone=True)
+                if (job.panel.stage_of_rows() or 0) < len(plan.stages):
+                    figures[str(b)] = job.panel.packed(replace(job.state, plan=plan), job.theme)
+            except Exception:  # no plan or no figure for this B: the answer to the key press says why
+                continue
+        with job.panel.lock:
+            if job is self._job:
+                self._job, self._made_of[job.panel] = None, job.made_of
+                _send(job.panel, figures)
+
+
+def _send(panel: Panel, figures: dict[str, bytes]) -> None:
+    for figure in panel.figures:
+        figure.ahead = figures
+
+
+def _same(a: tuple[object, ...], b: tuple[object, ...] | None) -> bool:
+    # Stage costs are compared by identity: comparing them by value would walk through thousands of them.
+    return (
+        b is not None
+        and len(a) == len(b)
+        and all(x is y or (not hasattr(x, "screened") and x == y) for x, y in zip(a, b, strict=True))
+    )

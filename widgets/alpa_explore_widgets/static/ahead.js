@@ -1,0 +1,41 @@
+// Figures for other values of B, which Python sends before they are asked for (figures_ahead.py): each is shown as soon as
+// the slider is moved there. Python's answer, a moment later, finds it on screen.
+
+const ANSWER_MS = 1_000; // within which Python answers
+
+// `prepare(packed)` makes of what was sent what `show` shows; `show` returns whether it did. Returns drawn(same), which
+// tells whether a figure that Python sends was shown already: one for which same(prepared) is true; and stop().
+function showAhead(model, el, { prepare, show }) {
+  const ahead = new Map(); // value of B -> prepared figure
+  let early = []; // {prepared, at}: figures that were shown before Python answered, and when
+
+  const prepareAll = async () => {
+    ahead.clear();
+    const sent = model.get("ahead");
+    for (const [value, packed] of Object.entries(sent)) {
+      const prepared = await prepare(packed);
+      if (sent !== model.get("ahead")) return;
+      ahead.set(Number(value), prepared);
+    }
+  };
+  const unfollow = followSettings(el, ({ setting, value }) => {
+    if (setting !== "num_microbatches") ahead.clear(); // Python sends others
+    const prepared = ahead.get(value);
+    if (prepared && el.clientWidth && show(prepared)) early.push({ prepared, at: performance.now() });
+  });
+  const unlisten = listen(model, { "change:ahead": prepareAll });
+  prepareAll();
+
+  return {
+    drawn: (same) => {
+      // Where several keys were pressed, the last figure is on screen already while the answers to the others arrive.
+      const place = early.findIndex(({ prepared, at }) => performance.now() - at < ANSWER_MS && same(prepared));
+      early = place < 0 ? [] : early.slice(place + 1);
+      return place >= 0;
+    },
+    stop: () => {
+      unfollow();
+      unlisten();
+    },
+  };
+}
