@@ -139,11 +139,17 @@ def _degrees(plan: Plan, number: int) -> Counter[str] | None:
     return degrees
 
 
+_MOST_WAYS = 2
+"""So many ways to shard stages are described in a sentence."""
+
+
 def _mixed_words(plan: Plan) -> str:
-    """'4 stages of unlike sizes; stages 0–2: …'."""
+    """'4 stages of unlike sizes; stages 0–2: …'; where there are many, only in how many ways stages are sharded."""
     count, unlike = len(plan.stages), len({stage.submesh for stage in plan.stages}) > 1
     stages = f"{count} stage{'s' * (count > 1)}{' of unlike sizes' * unlike}"
     lines = parallelism_lines(plan)
+    if len(lines) > _MOST_WAYS:
+        lines = (f"sharded in {len(lines)} ways",)
     microbatch = f"{plan.options.num_microbatches:,} microbatches of {plan.model.samples:,} samples"
     recomputed = plan.options.rematerialization
     return "; ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -46,7 +47,10 @@ def scaling_curve_figure(scaling: Scaling, theme: str = "light") -> go.Figure:
         figure.update_xaxes(range=[low - margin, high + margin])
     figure.update_xaxes(showticklabels=True, row=1, col=1)
     figure.update_xaxes(title="devices", showticklabels=True, row=3, col=1)
-    figure.update_yaxes(title="tokens/s (log)", type="log", dtick="D2", row=2, col=1)
+    rates = [best.tokens_per_second for point in scaling.points if (best := priced_best(point)) is not None]
+    ticks = _log_ticks(rates)
+    figure.update_yaxes(title="tokens/s (log)", type="log", row=2, col=1)
+    figure.update_yaxes(tickvals=ticks, ticktext=[units.count(tick) for tick in ticks], row=2, col=1)
     figure.update_yaxes(title="efficiency", tickformat=".0%", rangemode="tozero", row=3, col=1)
     figure.update_yaxes(
         tickvals=list(range(rows)),
@@ -75,6 +79,16 @@ def scaling_curve_html(scaling: Scaling, theme: str = "light") -> str:
     """The figure as one self-contained page."""
     page: str = scaling_curve_figure(scaling, theme).to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
     return page
+
+
+def _log_ticks(values: Sequence[float]) -> list[float]:
+    """1, 2 and 5 times powers of ten, from below the least value to above the largest."""
+    if not values:
+        return []
+    exponents = range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1)
+    ticks = [step * 10.0**exponent for exponent in exponents for step in (1, 2, 5)]
+    below = max((i for i, tick in enumerate(ticks) if tick <= min(values)), default=0)
+    return [tick for tick in ticks[below:] if tick <= 2 * max(values)]
 
 
 def _curve(figure: go.Figure, number: int, device: str, known: list[ScalingPoint], theme: str) -> None:

@@ -21,6 +21,8 @@ _ROW, _LEAST_ROW, _ROW_GAP = 74.0, 15.0, 4.0
 """Height of a row of devices, at most and at least, and the gap below it, in pixels."""
 _GAP = 0.12
 """Between two devices, as a share of the place of one."""
+_CHARACTER, _BESIDE_NAME = 7, 12
+"""Pixels for a character of the name of a row, and beside the name."""
 _NAMED_DEVICES = 16
 """In a node of more devices the stage is written on none of them."""
 
@@ -37,13 +39,13 @@ def cluster_card(plan: Plan) -> Card:
     if len(shown) < len(rows):
         shown = shown[:-1]
     unit = plan.cluster.tiers[0].name
-    drawing = Drawing(left=74)
+    names = [f"{unit}{'' if first == last else 's'} {run_of_layers((first, last))}" for first, last in shown]
+    drawing = Drawing(left=_BESIDE_NAME + _CHARACTER * max(map(len, names)))
     pitch = min(_ROW + _ROW_GAP, HEIGHT / (len(shown) + (len(shown) < len(rows))))
     height = pitch - min(_ROW_GAP, 0.2 * pitch)
-    for row, (first, last) in enumerate(shown):
+    for row, (first, _) in enumerate(shown):
         top = row * pitch
-        plural = "" if first == last else "s"
-        drawing.row_name(top + height / 2, f"{unit}{plural} {run_of_layers((first, last))}")
+        drawing.row_name(top + height / 2, names[row])
         for column in range(per_node):
             device = first * per_node + column
             left, width = (column + _GAP / 2) / per_node, (1 - _GAP) / per_node

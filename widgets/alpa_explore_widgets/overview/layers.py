@@ -65,12 +65,13 @@ def layers_card(plan: Plan) -> Card:
             if all(len(layer.operators) >= _LABELLED_SHARE * count for layer in plan.layers[1:-1]):
                 drawing.text(left + width, _TOP / 2, units.bytes_(layer.cut_bytes), css="middle")
         start += len(layer.operators)
+    in_words = all(_fitting(right - left, f"stage {index}", "") for index, (left, right) in ends.items())
     for s in plan.stages:
         left, right = ends[s.index]
         top, color = HEIGHT - _STRIP, stage_color(s.index)
         hint = f"stage {s.index}: {layers_phrase(s.layers)}"
         drawing.group(key(stage=s.index), hint, [box(left, top, right - left, _STRIP, fill=color, css="edged")])
-        label = _fitting(right - left, f"stage {s.index}", str(s.index))
+        label = f"stage {s.index}" if in_words else _fitting(right - left, str(s.index), "")
         drawing.text((left + right) / 2, top + _STRIP / 2, label, css="middle", color=ink_on(color))
     return Card(tab="Layers", line=text, drawing=drawing.html(f"FLOPs of the operators: {text}"))
 
