@@ -150,7 +150,7 @@ async function render({ model, el }) {
   };
   // plotly widens the margins for long labels of the axes, and then draws the whole figure a second time. So while a figure of
   // the same plot changes, its margins stay as wide as they were; what it shows stays in its place, too.
-  const plotOf = ({ uirevision, height, margin }) => JSON.stringify([uirevision, height, margin?.l, margin?.r, width]);
+  const plotOf = ({ uirevision, margin }) => JSON.stringify([uirevision, margin?.l, margin?.r, width]);
   const keepMargins = (layout) => {
     if (plotOf(layout) !== kept.plot) return layout;
     const widest = (side) => Math.max(layout.margin?.[side] ?? 0, kept[side]);
