@@ -51,11 +51,11 @@ class WhyPanel(TriedPanel):
         return (*super().depends_on(state), state.no_plans)
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
-        """The figure or the table, and the answers."""
+        """The figure or the table, and then the answers, whose bounds take longer: the page draws meanwhile."""
+        super().update(state, theme, as_table=as_table)
         changes = self._session.hardware_changes()
         self.changes.items = [[c.name, *answer(state, c), tooltip(state, c)] for c in changes]
         self.plan_all.disabled = all(planned_gain(state, change) is not None for change in changes)
-        super().update(state, theme, as_table=as_table)
 
 
 def planned_gain(state: State, change: HardwareChange) -> float | None:
