@@ -112,7 +112,7 @@ def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(lab: LabPage) 
     assert not any("selectedpoints" in trace for trace in before)
 
 
-def test_figures_of_another_b_are_drawn_while_the_kernel_is_busy_and_stay_when_it_answers(lab: LabPage) -> None:
+def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_does(lab: LabPage) -> None:
     lab.open(lab.server.write_notebook("small.ipynb", f"import time\n{SMALL}"))
     lab.run_all()
     explorer = first_explorer(lab)

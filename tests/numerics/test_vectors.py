@@ -14,17 +14,12 @@ def test_minima_of_sums_are_those_of_numpy(width, count, tables, by):
     rng = np.random.default_rng(width * count)
     row, bases, memory = rng.random(width) + 0.5, rng.random(count), rng.random(5000 + 3 * count * width)
     memory[rng.random(len(memory)) < 0.1] = np.inf
-    at, steps = np.array([2, 1000, 4000]), np.array([width, width + 3, 2 * width])
+    at, steps = (2, 1000, 4000)[:tables], (width, width + 3, 2 * width)[:tables]
     sums = bases[:, None]
-    for place, step in zip(at[:tables], steps, strict=False):
+    for place, step in zip(at, steps, strict=True):
         sums = sums + memory[(place + step * np.arange(count))[:, None] + np.arange(width)]
     expected = np.minimum(row, sums.min(axis=0))
-    if tables == 1:
-        getattr(kernels._minimise_into, by)(row, bases, memory, 2, width)
-    elif tables == 2:
-        getattr(kernels._minimise_pair_into, by)(row, bases, memory, at, steps)
-    else:
-        getattr(kernels._minimise_three_into, by)(row, bases, memory, at, steps)
+    getattr(kernels._minimise_into, by)(row, bases, (memory,) * tables, at, steps)
     assert row.tolist() == expected.tolist()
 
 

@@ -12,6 +12,7 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
+from alpa_explore.uniform_layouts import of_plan
 from alpa_explore.uniform_layouts.as_baseline import as_baseline
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.measured import measured_beside
@@ -146,3 +147,13 @@ def test_measured_runs_of_the_same_kind_are_laid_over(layouts: Layouts) -> None:
 def test_a_degree_that_the_record_lacks_is_what_the_others_leave(layouts: Layouts) -> None:
     (one,) = measured_beside(layouts, Record(runs=(run(layouts, tensor=1, data=2),)))
     assert one.priced is None, "context parallelism of 2, which is not enumerated for so short a sequence"
+
+
+@pytest.mark.parametrize(("ways", "words"), [(2, "data parallel; tensor parallel"), (3, "sharded in 3 ways")])
+def test_many_ways_to_shard_stages_are_counted_not_described(
+    monkeypatch: pytest.MonkeyPatch, ways: int, words: str
+) -> None:
+    plan = ax.plan("mlp-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial", cache=False)
+    lines = ("data parallel", "tensor parallel", "expert parallel")[:ways]
+    monkeypatch.setattr(of_plan, "parallelism_lines", lambda _plan: lines)
+    assert f"; {words}; 4 microbatches" in of_plan._mixed_words(plan)

@@ -57,6 +57,10 @@ def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -
     assert ahead(explorer, title) == figures  # B has changed and nothing else: they stay
 
 
+def test_every_tab_that_says_it_shows_the_plan_alone_is_tested_here(explorer: Explorer) -> None:
+    assert {tab.kind.title for tab in explorer.panels.tabs if tab.kind.of_plan_alone} == set(TABS)
+
+
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
     explorer.controls["schedule"].value = "gpipe"

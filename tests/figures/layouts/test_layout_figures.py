@@ -18,7 +18,7 @@ from alpa_explore.figures.layouts.heat_map import (
     heat_map_sentence,
     heat_map_table,
 )
-from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure, scaling_curve_table
+from alpa_explore.figures.layouts.scaling_curve import _log_ticks, scaling_curve_figure, scaling_curve_table
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
@@ -181,3 +181,16 @@ def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: S
     assert title.startswith("llama-3-70b fits from 16 H100, 8 B200 on")
     assert "cheapest on 1x8:b200, 27 dollars" in title
     assert title.endswith("1 of 5 clusters are not known yet.")
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([], []),
+        ([300.0], [200.0, 500.0]),
+        ([245_000.0, 961_057.0], [2e5, 5e5, 1e6]),
+        ([1e3, 1e4], [1e3, 2e3, 5e3, 1e4, 2e4]),
+    ],
+)
+def test_the_ticks_of_a_log_axis_enclose_the_values(values: list[float], ticks: list[float]) -> None:
+    assert _log_ticks(values) == pytest.approx(ticks)

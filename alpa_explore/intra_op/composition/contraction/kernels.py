@@ -1,6 +1,7 @@
 """The inner loops of contraction and of min-plus products, compiled by numba: minima of sums of tables.
 
-They stand in one file because numba's cache on disk does not notice changes of functions in other files.
+They stand in one file because numba's cache on disk does not notice changes of functions in other files, as of the
+loops of `numerics.vectors`.
 """
 
 from __future__ import annotations
@@ -15,62 +16,32 @@ _least_of_32, _least_of_16, _least_of_8, _least_of_4 = (LeastSums(columns) for c
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
-def _minimise_into(row: Floats, bases: Floats, large: Floats, at: int, step: int) -> None:
-    """row[j] = min over k of row[j] and bases[k] + large[at + k · step + j]."""
+def _minimise_into(
+    row: Floats, bases: Floats, tables: tuple[Floats, ...], at: tuple[int, ...], steps: tuple[int, ...]
+) -> None:
+    """row[j] = min over k of row[j] and bases[k] + tables[0][at[0] + k · steps[0] + j] + tables[1][…] + ….
+
+    Compiled for each number of tables.
+    """
     width, j = len(row), 0
     while j + 32 <= width:
-        _least_of_32(row, j, bases, (large,), (at,), (step,))
+        _least_of_32(row, j, bases, tables, at, steps)
         j += 32
     if j + 16 <= width:
-        _least_of_16(row, j, bases, (large,), (at,), (step,))
+        _least_of_16(row, j, bases, tables, at, steps)
         j += 16
     if j + 8 <= width:
-        _least_of_8(row, j, bases, (large,), (at,), (step,))
+        _least_of_8(row, j, bases, tables, at, steps)
         j += 8
     while j < width and width >= 4:
-        _least_of_4(row, min(j, width - 4), bases, (large,), (at,), (step,))  # some columns a second time
+        _least_of_4(row, min(j, width - 4), bases, tables, at, steps)  # some columns a second time
         j += 4
     while j < width:
         for k in range(len(bases)):
-            row[j] = min(row[j], bases[k] + large[at + k * step + j])
-        j += 1
-
-
-@compiled(fastmath={"nnan", "nsz", "contract"})
-def _minimise_pair_into(row: Floats, bases: Floats, memory: Floats, at: Ints, steps: Ints) -> None:
-    """As `_minimise_into`, with the sum of two tables in `memory`."""
-    width, j = len(row), 0
-    pair, begins, two_steps = (memory, memory), (at[0], at[1]), (steps[0], steps[1])
-    while j + 16 <= width:
-        _least_of_16(row, j, bases, pair, begins, two_steps)
-        j += 16
-    if j + 8 <= width:
-        _least_of_8(row, j, bases, pair, begins, two_steps)
-        j += 8
-    while j < width and width >= 4:
-        _least_of_4(row, min(j, width - 4), bases, pair, begins, two_steps)
-        j += 4
-    while j < width:
-        for k in range(len(bases)):
-            row[j] = min(row[j], bases[k] + memory[at[0] + k * steps[0] + j] + memory[at[1] + k * steps[1] + j])
-        j += 1
-
-
-@compiled(fastmath={"nnan", "nsz", "contract"})
-def _minimise_three_into(row: Floats, bases: Floats, memory: Floats, at: Ints, steps: Ints) -> None:
-    """As `_minimise_into`, with the sum of three tables in `memory`."""
-    width, j = len(row), 0
-    three, begins, three_steps = (memory, memory, memory), (at[0], at[1], at[2]), (steps[0], steps[1], steps[2])
-    while j + 8 <= width:
-        _least_of_8(row, j, bases, three, begins, three_steps)
-        j += 8
-    while j < width and width >= 4:
-        _least_of_4(row, min(j, width - 4), bases, three, begins, three_steps)
-        j += 4
-    while j < width:
-        for k in range(len(bases)):
-            two = bases[k] + memory[at[0] + k * steps[0] + j] + memory[at[1] + k * steps[1] + j]
-            row[j] = min(row[j], two + memory[at[2] + k * steps[2] + j])
+            total = bases[k]
+            for t in range(len(tables)):
+                total += tables[t][at[t] + k * steps[t] + j]
+            row[j] = min(row[j], total)
         j += 1
 
 
@@ -118,11 +89,12 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
             for j in range(width):
                 row[j] = np.inf
             if row_operands == 1:
-                _minimise_into(row, bases, memory, at[0], steps[0])
+                _minimise_into(row, bases, (memory,), (at[0],), (steps[0],))
             elif row_operands == 2:
-                _minimise_pair_into(row, bases, memory, at, steps)
+                _minimise_into(row, bases, (memory, memory), (at[0], at[1]), (steps[0], steps[1]))
             elif row_operands == 3:
-                _minimise_three_into(row, bases, memory, at, steps)
+                three, begins = (memory, memory, memory), (at[0], at[1], at[2])
+                _minimise_into(row, bases, three, begins, (steps[0], steps[1], steps[2]))
             else:
                 for k in range(count):
                     row_sum = summed[k * width : (k + 1) * width]
@@ -133,7 +105,9 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
                         start = at[q] + k * steps[q]
                         for j in range(width):
                             row_sum[j] += memory[start + j]
-                _minimise_into(row, bases, summed, 0 * width, width)  # not a literal: one version for all calls
+                _minimise_into(
+                    row, bases, (summed,), (0 * width,), (width,)
+                )  # not a literal: one version for all calls
         for axis in range(axes - 1, -1, -1):
             counter[axis] += 1
             for q in range(operands):
@@ -315,7 +289,7 @@ def extend(costs: Floats, table: Floats, pivots: Ints, excess: Floats, extended:
                         i += 1
                     if first < i:
                         at = (p * states + first) * others
-                        _minimise_into(extended[p, m], costs[p, m, first:i], flat, at, others)
+                        _minimise_into(extended[p, m], costs[p, m, first:i], (flat,), (at,), (others,))
                     i += 1
 
 
@@ -337,7 +311,7 @@ def _mark_needed(costs: Floats, table: Floats, pivots: Ints, excess: Floats, nee
             first, second = i, first
         elif second < 0 or costs[i] < costs[second]:
             second = i
-    if states * table.shape[1] < 1024:  # quicker without
+    if states * table.shape[1] < 1024:  # set by hand: as long as what it saves
         return
     for pivot in (first, second):
         slot = 0
@@ -374,4 +348,4 @@ def min_plus_product(a: Floats, b: Floats, product: Floats) -> None:
             row = product[p, i]
             for j in range(len(row)):
                 row[j] = np.inf
-            _minimise_into(row, a[p, i], table, p * entries, b.shape[2])
+            _minimise_into(row, a[p, i], (table,), (p * entries,), (b.shape[2],))
