@@ -11,7 +11,8 @@ from alpa_explore_widgets.explorer import Explorer
 
 import alpa_explore as ax
 
-TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory")
+TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search")
+OF_THE_HISTORY = ("Why", "Search")
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -
     figures = ahead(explorer, title)
     stops = [int(stop) for stop in explorer.controls["num_microbatches"].stops]
     assert list(figures) == [str(b) for b in sorted(stops, key=lambda b: abs(b - 8))]
-    for b in (8, 16, stops[0]):
+    for b in (16, stops[0], 8):
         explorer.controls["num_microbatches"].value = float(b)
         assert explorer.session.wait(30)
         assert explorer.plan is not None
@@ -81,6 +82,22 @@ def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected
     assert ahead(explorer, "t_max")
 
 
-def test_none_are_made_for_tabs_that_show_more_than_the_plan(explorer: Explorer) -> None:
-    assert ahead(explorer, "Why") == {}
-    assert ahead(explorer, "Search") == {}
+@pytest.mark.parametrize("title", OF_THE_HISTORY)
+def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: Explorer, title: str) -> None:
+    slider, session = explorer.controls["num_microbatches"], explorer.session
+    before = ahead(explorer, title)
+    slider.value = 16.0
+    assert session.wait(30)
+    assert ahead(explorer, title) == before  # the next stop takes the place of this one in the history
+    assert session._planning.end_of_move.wait(30)
+    after = ahead(explorer, title)
+    assert after["32"] != before["32"]
+    assert len(session.store.state.history.entries) == 2
+    slider.value = 32.0
+    assert session.wait(30)
+    assert len(session.store.state.history.entries) == 3
+    assert gzip.decompress(after["32"]).decode() == sent(explorer)
+
+
+def test_none_are_made_for_a_tab_that_shows_more_than_plan_and_history(explorer: Explorer) -> None:
+    assert ahead(explorer, "Solvers") == {}

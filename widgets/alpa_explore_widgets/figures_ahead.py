@@ -1,9 +1,9 @@
 """Figures of other B, made before they are asked for: the page draws one at the key press, and Python's answer, which
 comes a few hundredths of a second later, finds it drawn.
 
-A replan for another B takes milliseconds, and a figure that depends on nothing but the plan takes a few more. So once
-the selected tab shows a plan, the figures for all stops of the B slider are made in the background and sent to the
-page. They stay right until something else than B changes.
+A replan for another B takes milliseconds, and a figure that depends on nothing but the plan and the history takes some
+more. So once the selected tab shows a plan, the figures for all stops of the B slider are made in the background and
+sent to the page. They stay right until something else than B changes; those with the history, until the slider rests.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from alpa_explore.planner.replan import replan
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
+from alpa_explore_widgets.session.history import Entry, History
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -51,7 +52,7 @@ class FiguresAhead:
         if plan is None or not panel.of_plan_alone or as_table:
             return
         of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
-        made_of = (theme, *panel.depends_on(state), *of_plan)
+        made_of = (theme, *panel.depends_on(_before_the_move(state)), *of_plan)
         if _same(made_of, self._made_of.get(panel)):
             return
         if self._job is not None and self._job.panel is panel and _same(made_of, self._job.made_of):
@@ -80,15 +81,29 @@ class FiguresAhead:
             if cancel.wait(tuning.BETWEEN_FIGURES_SECONDS if figures else tuning.BEFORE_FIGURES_SECONDS):
                 return
             try:
-                plan = job.plan if b == now else replan(job.plan, num_microbatches=b, known_alone=True)
+                plan = replan(job.plan, num_microbatches=b, known_alone=True)
                 if (job.panel.stage_of_rows() or 0) < len(plan.stages):
-                    figures[str(b)] = job.panel.packed(replace(job.state, plan=plan), job.theme)
+                    figures[str(b)] = job.panel.packed(_moved_to(plan, job.state), job.theme)
             except Exception:  # no plan or no figure for this B: the answer to the key press says why
                 continue
         with job.panel.lock:
             if job is self._job:
                 self._job, self._made_of[job.panel] = None, job.made_of
                 _send(job.panel, figures)
+
+
+def _before_the_move(state: State) -> State:
+    """The state with the part of the history that stays when B moves, or moves on."""
+    entries = state.history.kept_by_add(replace_last=state.moving)
+    return replace(state, history=History(entries=entries, position=len(entries) - 1))
+
+
+def _moved_to(plan: Plan, state: State) -> State:
+    """The state once this plan, of another B, is on screen."""
+    assert state.plan_settings is not None, "there is a plan"
+    settings = replace(state.plan_settings, num_microbatches=plan.options.num_microbatches)
+    entry = Entry(settings=settings, plan=plan)
+    return replace(state, plan=plan, history=state.history.add(entry, replace_last=state.moving))
 
 
 def _send(panel: Panel, figures: dict[str, bytes]) -> None:

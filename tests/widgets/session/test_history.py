@@ -80,7 +80,6 @@ def test_undo_brings_plan_and_settings_back_without_planning(
 def test_a_slider_that_goes_on_moving_leaves_one_entry(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     planned(session, monkeypatch=monkeypatch)
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
-    session._planning._last_move = float("-inf")
     for count in (9, 10, 11):
         session.set(num_microbatches=count)
         assert session.wait(5)

@@ -35,12 +35,16 @@ class History:
 
         Entries after the position are kept: a plan that was undone stays available for comparisons.
         """
-        last = len(self.entries) - 1
-        replaced = replace_last and self.position == last and not (self.entries and self.entries[last].kept)
-        entries = (*(self.entries[:-1] if replaced else self.entries), entry)
+        entries = (*self.kept_by_add(replace_last=replace_last), entry)
         dropped = _dropped(entries)
         entries = entries if dropped is None else entries[:dropped] + entries[dropped + 1 :]
         return History(entries=entries, position=len(entries) - 1)
+
+    def kept_by_add(self, *, replace_last: bool) -> tuple[Entry, ...]:
+        """The entries that `add` keeps while there is room."""
+        last = len(self.entries) - 1
+        replaced = replace_last and self.position == last and not (self.entries and self.entries[last].kept)
+        return self.entries[:-1] if replaced else self.entries
 
     def add_without_showing(self, entry: Entry) -> History:
         """The history with `entry` appended and the same entry on screen, or the oldest remaining one if the entry on

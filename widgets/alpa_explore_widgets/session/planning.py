@@ -80,7 +80,7 @@ class Planning:
         self._last_report = 0.0
         self._label = ""
         """Which of several settings is planned: the beginning of the activity."""
-        self._last_move = float("-inf")
+        self.end_of_move: NewestWins[None] = NewestWins(self._wait_for_end_of_move, "alpa-explore end of move")
 
     def forget_replans(self) -> None:
         """Cancel the replans: their answers are no longer needed. A replan that has not started never resets
@@ -89,21 +89,32 @@ class Planning:
         self._store.change(replanning=False)
 
     def show(
-        self, plan: Plan, plan_settings: Settings, settings: Settings, *, replace_last: bool = False, **changes: Any
+        self, plan: Plan, plan_settings: Settings, settings: Settings, *, replanned: bool = False, **changes: Any
     ) -> None:
         """Put `plan`, made with `plan_settings`, on screen and into the history; `settings` are those of the controls,
-        `changes` further fields of the state."""
+        `changes` further fields of the state. A plan that was `replanned` replaces one of the same move of a slider."""
         state = self._store.state
         entry = Entry(settings=plan_settings, plan=plan)
+        moving = replanned and tuning.SAME_MOVE_SECONDS > 0
+        if moving:
+            self.end_of_move.submit(None)
         self._store.change(
+            moving=moving,
             plan=plan,
             plan_settings=plan_settings,
             settings=settings,
             selection=valid_key(plan, state.selection),
             offers=None,
-            history=state.history.add(entry, replace_last=replace_last),
+            history=state.history.add(entry, replace_last=replanned and state.moving),
             **changes,
         )
+
+    def _wait_for_end_of_move(self, _job: None, cancel: threading.Event) -> None:
+        if cancel.wait(tuning.SAME_MOVE_SECONDS):
+            return
+        with self._store.lock:
+            if not self.end_of_move.has_newer:
+                self._store.change(moving=False)
 
     def _run_plans(self, job: PlanningJob, cancel: threading.Event) -> None:
         change, start = self._store.change, time.monotonic()
@@ -251,9 +262,7 @@ class Planning:
                     self.fit.start(lacking)
             else:
                 plan_settings = replace(plan_settings, **{name: getattr(requested, name) for name in REPLAN_SETTINGS})
-                now = time.monotonic()
-                same_move, self._last_move = now - self._last_move < tuning.SAME_MOVE_SECONDS, now
-                self.show(plan, plan_settings, state.settings, replace_last=same_move, fault=None, **changes)
+                self.show(plan, plan_settings, state.settings, replanned=True, fault=None, **changes)
 
     def _report_replan(self, progress: Progress) -> None:
         if not self._store.state.planning:

@@ -300,6 +300,7 @@ class Session:
         """Stop planning and the processes of a training run."""
         for worker in self._workers:
             worker.cancel()
+        self._planning.end_of_move.cancel()
         self.attaching.cancel()
         self.runs.stop()
 

@@ -60,6 +60,8 @@ class State:
     """What to change so that the model fits, after a fault for lack of memory."""
     history: History = field(default_factory=History)
     """The plans so far; the one on screen is at its position."""
+    moving: bool = False
+    """The last entry of the history may be a stop of a slider that still moves: the next replan replaces it."""
     no_plans: tuple[NoPlan, ...] = ()
     """Neighbours and baselines that were tried last and have no plan, with the reasons."""
     comparison: Comparison | None = None

@@ -43,8 +43,8 @@ class Panel(ABC):
     needs_plan: ClassVar[bool] = True
     """Whether there is nothing to show before there is a plan."""
     of_plan_alone: ClassVar[bool] = False
-    """Whether the contents depend on nothing but the plan and what `depends_on` names: then those for other B are made
-    ahead (`figures_ahead`)."""
+    """Whether the contents depend on nothing but the plan and what `depends_on` names, the history perhaps: then those
+    for other B are made ahead (`figures_ahead`)."""
     has_picture: ClassVar[bool] = False
     """Whether the contents can be saved as a picture."""
 
