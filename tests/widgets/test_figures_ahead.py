@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.tabs.frontier import FrontierPanel
 
 import alpa_explore as ax
 
-TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search")
-OF_THE_HISTORY = ("Why", "Search")
+TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search", "Compare")
+OF_THE_HISTORY = ("Why", "Search", "Compare")
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +68,20 @@ def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> No
     explorer.controls["schedule"].value = "gpipe"
     assert explorer.session.wait(30)
     after = ahead(explorer, "Memory")
+    assert after.keys() == before.keys()
+    assert after["16"] != before["16"]
+    explorer.controls["num_microbatches"].value = 16.0
+    assert explorer.session.wait(30)
+    assert gzip.decompress(after["16"]).decode() == sent(explorer)
+
+
+def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
+    before = ahead(explorer, "Memory")
+    panel = explorer.panels[explorer.tabs.selected]
+    assert isinstance(panel, FrontierPanel)
+    panel.view.value = "choices"
+    assert explorer._ahead.wait(30)
+    after = panel.figure.ahead
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
     explorer.controls["num_microbatches"].value = 16.0

@@ -143,7 +143,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _panel_made(self, panel: Panel) -> None:
         """Add a panel, whose tab was selected for the first time."""
-        panel.lock = self.session.store.lock
+        panel.lock, panel.redrawn = self.session.store.lock, self._make_figures_ahead
         for figure in panel.figures:
             figure.observe(self._selection_changed, "selection")
         self._main.children = (*self._main.children, panel.widget)
@@ -169,6 +169,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
                 return  # a control of the panel changed the state, which has been shown since
         self.lesson.show(state, panel.title, panel.stage_of_rows())
         self.tabs.drawn = panel.title
+        self._make_figures_ahead()
+
+    def _make_figures_ahead(self) -> None:
+        panel, state = self.panels[self.tabs.selected], self.session.store.state
         self._ahead.follow(panel, state, self.bridge.theme, as_table=self._as_table)
 
     def _show_panel(self, state: State, panel: Panel) -> None:

@@ -59,6 +59,8 @@ class Panel(ABC):
         self.widget.add_class(f"alpa-panel-{css_name(self.title)}")
         self.lock: AbstractContextManager[object] = RLock()
         """Held while the panel is drawn; the explorer replaces it by the lock of its state."""
+        self.redrawn: Callable[[], object] = object
+        """Called after `redraw`, with the lock held; the explorer replaces it."""
         self._shown: tuple[State, str, bool] | None = None
         self._drawn: tuple[object, ...] = ()
 
@@ -126,6 +128,7 @@ class Panel(ABC):
                 self._drawn = ()
                 state, theme, as_table = self._shown
                 self.show(state, theme, as_table=as_table)
+                self.redrawn()
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The inputs of the contents besides plan and theme. (The selection is none: the browser fades marks.)"""
