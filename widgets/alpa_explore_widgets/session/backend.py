@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.known_plans import KnownPlans
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
@@ -38,12 +39,25 @@ def _capture(name: str, microbatch: int, precision: str | None = None) -> Traini
     return microbatch_graph(name, count, precision=precision, store=solve_cache())
 
 
-def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:
+_KNOWN_PLANS = KnownPlans(tuning.KEPT_PLANS)
+
+
+def _plan(
+    graph: TrainingGraph,
+    cluster: Cluster,
+    *,
+    progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None,
+    pipeline: dict[str, Any] | None = None,
+    **options: Any,
+) -> Plan:
     """`pipeline`: the fields of PipelineOptions that differ from the paper's."""
     from alpa_explore.inter_op.options import PipelineOptions
     from alpa_explore.planner.interface import plan
 
-    return plan(*arguments, pipeline=PipelineOptions(**(pipeline or {})), **options)
+    reports = {"progress": progress, "cancel": cancel}
+    pipeline_options = PipelineOptions(**(pipeline or {}))
+    return _KNOWN_PLANS.plan(plan, graph, cluster, reports=reports, pipeline=pipeline_options, **options)
 
 
 def _replan(

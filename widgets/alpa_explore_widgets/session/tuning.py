@@ -16,6 +16,8 @@ HISTORY_ENTRIES = 60
 """Plans kept in the history; the oldest are dropped first."""
 KEPT_GRAPHS = 3
 """Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
+KEPT_PLANS = 4
+"""Plans of this process that are kept for explorers that are shown again; one has some megabytes."""
 CLOCK_SECONDS = 1.0
 """How often the elapsed time of a comparison is shown anew."""
 COMPARE_SECONDS = 20.0
