@@ -34,7 +34,7 @@ import alpa_explore as ax
 from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.session.backend import Backend
+from alpa_explore_widgets.session.library.backend import Backend
 
 calls = []
 

@@ -22,7 +22,7 @@ explore("gpt-tiny", cluster="1x1:v100", num_microbatches=8, num_layers=2, memory
 SLOW_COMPARISON = """
 import threading
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.session.backend import Backend, _compare
+from alpa_explore_widgets.session.library.backend import Backend, _compare
 
 gate = threading.Event()
 

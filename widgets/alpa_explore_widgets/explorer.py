@@ -37,8 +37,8 @@ from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from alpa_explore_widgets.panels.plan_button import progress_html
-from alpa_explore_widgets.session.backend import Backend
+from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources, user_model

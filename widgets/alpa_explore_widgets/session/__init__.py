@@ -3,8 +3,7 @@
 - settings, fault: the values of the controls; an error as it is shown.
 - history, training_run: the plans so far; a run of a plan and its progress.
 - state: all of this as one immutable value, `State`, and the `StateStore` that holds the present one behind a lock.
-- sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
-- known_plans: the last plans of this process, for a cell that is run again.
+- sources, library/: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - hardware: single changes of the hardware of a plan, as settings to be planned.
 - background: threads where the newest job wins, or where each job has its turn.
 - answers/, asking/: answers to questions as values; the questions, asked in the background.

@@ -14,10 +14,10 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore.uniform_layouts.as_baseline import as_baseline
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
 from alpa_explore_widgets.session.asking.questions import Comparisons
-from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.hardware import HardwareChange, hardware_changes
+from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
 from alpa_explore_widgets.session.settings import (

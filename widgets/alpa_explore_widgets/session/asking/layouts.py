@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
-    from alpa_explore_widgets.session.backend import Backend
+    from alpa_explore_widgets.session.library.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.known_plans import KnownPlans
+from alpa_explore_widgets.session.library.known_plans import KnownPlans
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
