@@ -186,11 +186,12 @@ def _communication(
     stored = [0.0, 0.0]
     mesh = problem.model.mesh
     axis_seconds = [0.0] * len(mesh.shape)
+    # The arrays of single specs below are not used again.
+    model = problem.model.without_memo_of_pairs() if edges else problem.model
     for edge in edges:
         seconds = edge.exposed.at(choices[edge.a], choices[edge.b])
         tensor = problem.stage.layered.graph.tensors[edge.tensor]
         source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
-        model = problem.model.without_memo_of_pairs()
         priced = model.stored_resharding if edge.stored else model.resharding
         whole = float(priced(tensor, source[None], target[None])[0, 0])
         if whole == 0.0:

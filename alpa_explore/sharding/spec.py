@@ -92,6 +92,7 @@ def is_floating(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+@lru_cache(maxsize=4096)
 def render(spec: Spec, rank: int) -> str:
     """(1, -1) of a rank-2 tensor -> 'RS0'; a pending sum over axis 1 appends '+P1'; a scalar is '·'."""
     dims = []

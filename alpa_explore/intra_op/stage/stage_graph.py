@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 
 import numpy as np
 
@@ -96,11 +96,11 @@ class StageSlicer:
         for operator in graph.operators:
             if operator.phase is not Phase.UPDATE:
                 self._by_layer[layered.layer_of[operator.index]].append(operator.index)
+        self._held = [np.array(held, dtype=np.int64) for held in layered.held]
         # Long signatures are hashed once: ranges overlap, and hashing the same text again would dominate.
         numbers: dict[object, int] = {}
-        self._digests: list[bytes] = []
-        """For each distinct signature, a digest of everything but the tensors that the operator reads and writes."""
-        self._digest_of: list[int] = []
+        digests: list[bytes] = []
+        digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
             constraints = _anonymous(layered.spec_constraints.get(operator.index, ()))
             index = operator.index
@@ -108,19 +108,22 @@ class StageSlicer:
             rest = operator.phase.value, *marks, layered.uses[index], constraints
             products = [graph.signatures[p] for p in layered.products[index] if p is not None]
             number = numbers.setdefault((id(signature), *rest, *map(id, products)), len(numbers))
-            if number == len(self._digests):
-                self._digests.append(sha256(repr((signature, *rest, *products)).encode()).digest())
-            self._digest_of.append(number)
-        self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
+            if number == len(digests):
+                digests.append(sha256(repr((signature, *rest, *products)).encode()).digest())
+            digest_of.append(number)
+        self._digests = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(len(digests), -1)[digest_of]
+        """For each operator a digest of everything but the tensors that it reads and writes [operators, bytes]."""
         # First and last layer that reads a tensor; the user reads the loss, beyond the last layer.
-        self._read_in: dict[int, tuple[int, int]] = {}
+        self._read_in: Ints = np.tile(np.array([[layered.num_layers], [-1]], dtype=np.int64), len(graph.tensors))
         for tensor, readers in graph.readers.items():
             layers = [layered.layer_of[r] for r in readers if graph.operators[r].phase is not Phase.UPDATE]
             if layers:
-                self._read_in[tensor] = min(layers), max(layers)
-        self._read_in[graph.loss] = 0, layered.num_layers
+                self._read_in[:, tensor] = min(layers), max(layers)
+        self._read_in[:, graph.loss] = 0, layered.num_layers
         self._gradients_apart = self._computed_apart()
         self._rows = _Rows.of(layered)
+        self._shapes: dict[int, str] = {}
+        self._parameters: dict[tuple[int, int], str] = {}
         self._stages: dict[tuple[object, ...], StageGraph] = {}
         self._lock = threading.Lock()
         """Tasks on meshes ask for the same stages at the same time: the second one waits for the first."""
@@ -186,77 +189,61 @@ class StageSlicer:
         return apart
 
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
-        return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
+        return tuple(sorted(chain.from_iterable(self._by_layer[first : last + 1])))
 
-    def _shape(self, index: int) -> tuple[object, ...]:
-        tensor = self.layered.graph.tensors[index]
-        return tensor.shape, tensor.dtype, tensor.kind.value
+    def _shape(self, index: int) -> str:
+        """The shape, dtype and kind of a tensor, as text."""
+        if index not in self._shapes:
+            tensor = self.layered.graph.tensors[index]
+            self._shapes[index] = repr((tensor.shape, tensor.dtype, tensor.kind.value))
+        return self._shapes[index]
 
     def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
-        layered, graph = self.layered, self.layered.graph
-        own, touched = set(operators), set[int]()
-        sources: dict[int, None] = {}
-        parameters: dict[int, None] = {}
-        sinks = set()
-        launches = [0, 0]
-        for index in operators:
-            operator = graph.operators[index]
-            if operator.flops or operator.bytes_accessed:
-                launches[operator.phase is Phase.BACKWARD] += operator.launches * (1 + (index in layered.recomputed))
-            touched.update(operator.inputs, operator.outputs)
-            for tensor in operator.inputs:
-                if graph.tensors[tensor].producer in own:
-                    continue
-                if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in self._parameter_at:
-                    parameters[self._parameter_at[tensor]] = None
-                else:
-                    sources[tensor] = None
-            for tensor in operator.outputs:
-                low, high = self._read_in.get(tensor, (first, last))
-                if low < first or high > last:
-                    sinks.add(tensor)
+        layered, rows = self.layered, self._rows
+        numbers = np.array(operators, dtype=np.int64)
+        own = np.zeros(len(layered.graph.operators), dtype=np.bool_)
+        own[numbers] = True
+        tensors, reads = rows.touched(numbers)
+        read, written = tensors[reads], tensors[~reads]
+        producer = rows.producer[read]
+        sources = read[~(own[producer] & (producer >= 0))]
+        sources = sources[np.sort(np.unique(sources, return_index=True)[1])]  # in the order of their first readers
+        parameter = rows.parameter[sources]
+        parameters = set(parameter[parameter >= 0].tolist())
         for position, producers in self._gradients_apart:
-            if not own.isdisjoint(producers) and position not in parameters:
-                parameters[position] = None
-        held = {t for layer in range(first, last + 1) for t in layered.held[layer]}
-        if len(operators) < sum(len(self._by_layer[layer]) for layer in range(first, last + 1)):
-            held &= touched
+            if position not in parameters and own[producers].any():
+                parameters.add(position)
+        first_read, last_read = self._read_in[:, written]
+        held = np.unique(np.concatenate(self._held[first : last + 1]))
+        if len(operators) < sum(map(len, self._by_layer[first : last + 1])):
+            held = held[np.isin(held, tensors)]
+        forward, backward = rows.launches[numbers].sum(axis=0).tolist()
         stage = StageGraph(
             layered=layered,
             first=first,
             last=last,
             operators=operators,
-            sources=tuple(sources),
+            sources=tuple(sources[parameter < 0].tolist()),
             parameters=tuple(sorted(parameters)),
-            sinks=frozenset(sinks),
-            held=tuple(sorted(held)),
-            launches=(launches[0], launches[1]),
+            sinks=frozenset(written[(first_read < first) | (last_read > last)].tolist()),
+            held=tuple(held.tolist()),
+            launches=(forward, backward),
             structure_key="",
         )
-        return replace(stage, structure_key=self._key(stage))
+        return replace(stage, structure_key=self._key(stage, numbers, own))
 
-    def _key(self, stage: StageGraph) -> str:
+    def _key(self, stage: StageGraph, operators: Ints, own: Flags) -> str:
+        """The structure key of a stage with these operators, which are the `own` ones of all."""
         layered, graph, rows = self.layered, self.layered.graph, self._rows
-        own, operators = set(stage.operators), np.array(stage.operators, dtype=np.int64)
         weight_tensors: list[int] = []
-        description: list[object] = [
-            len(stage.sources),
-            len(operators),
-            len(stage.sinks),
-            len(stage.held),
-            self.layers_apart,
-        ]
-        description += map(self._shape, stage.sources)
+        counts = len(stage.sources), len(operators), len(stage.sinks), len(stage.held), self.layers_apart
+        description = [*map(repr, counts), *map(self._shape, stage.sources)]
         for position in stage.parameters:
-            parameter = graph.parameters[position]
-            grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in own]
-            weight_tensors += [parameter.tensor, *grads]
-            update = self._digests[self._digest_of[parameter.update]]
-            constraints = layered.stored_constraints.get(position, ())
-            state = parameter.state_bytes_per_element
-            description.append((self._shape(parameter.tensor), len(grads), state, update, _anonymous(constraints)))
+            grads = [t for t in layered.contributions[position] if (p := rows.producer[t]) >= 0 and own[p]]
+            weight_tensors += [graph.parameters[position].tensor, *grads]
+            description.append(self._parameter(position, len(grads)))
         # Tensors are numbered in the order in which they first occur.
-        occurring = np.concatenate([[*stage.sources, *weight_tensors], rows.touched(operators), stage.held]).astype(
+        occurring = np.concatenate([[*stage.sources, *weight_tensors], rows.touched(operators)[0], stage.held]).astype(
             np.int64
         )
         _, first = _numbers(occurring, len(graph.tensors))
@@ -265,15 +252,26 @@ class StageSlicer:
         numbers, _ = _numbers(occurring, len(graph.tensors))
         number_of = np.empty(len(graph.tensors), dtype=np.int64)
         number_of[occurring] = numbers
-        digest = sha256(repr((description, sorted(number_of[list(stage.sinks)].tolist()))).encode())
+        sinks = np.sort(number_of[list(stage.sinks)]).tolist()
+        digest = sha256(f"([{', '.join(description)}], {sinks})".encode())
         digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
         if self.layers_apart:
             digest.update((rows.layers[operators] - stage.first).tobytes())
         if layered.recomputation.name not in (NONE, LAYERS):  # the workspace depends on where segments begin
             segments = [s for o in stage.operators if (s := layered.segment_of[o]) != KEPT]
             digest.update(_numbers(np.array(segments, dtype=np.int64), max(segments, default=0) + 1)[0].tobytes())
-        digest.update(b"".join([self._digests[self._digest_of[o]] for o in stage.operators]))
+        digest.update(self._digests[operators].tobytes())
         return digest.hexdigest()
+
+    def _parameter(self, position: int, grads: int) -> str:
+        """A parameter of which a stage computes so many gradients, as text."""
+        if (position, grads) not in self._parameters:
+            parameter = self.layered.graph.parameters[position]
+            update = self._digests[parameter.update].tobytes()
+            constraints = _anonymous(self.layered.stored_constraints.get(position, ()))
+            figures = f"{grads}, {parameter.state_bytes_per_element}, {update!r}, {constraints}"
+            self._parameters[position, grads] = f"({self._shape(parameter.tensor)}, {figures})"
+        return self._parameters[position, grads]
 
 
 def _anonymous(spec_constraints: Sequence[SpecConstraint]) -> tuple[tuple[str, str], ...]:
@@ -287,32 +285,54 @@ class _Rows:
 
     tensors: Ints
     """Inputs and outputs of one operator after the other."""
+    reads: Flags
+    """Which of `tensors` are inputs."""
     begins: Ints
     """For each operator the position of its first tensor in `tensors`."""
     counts: Ints
     """[operators, 2]: inputs and outputs."""
+    launches: Ints
+    """[operators, 2]: kernels launched in the forward and in the backward pass; what is recomputed counts twice."""
     layers: Ints
     storage: Ints
+    producer: Ints
+    """For each tensor the operator that writes it; -1 for none."""
+    parameter: Ints
+    """For each tensor that is a weight its position in `graph.parameters`; -1 for others."""
 
     @classmethod
     def of(cls, layered: LayeredGraph) -> _Rows:
         """The rows of all operators of a graph."""
-        operators = layered.graph.operators
+        graph, operators = layered.graph, layered.graph.operators
         counts = np.array([(len(o.inputs), len(o.outputs)) for o in operators], dtype=np.int64).reshape(-1, 2)
+        launches: Ints = np.zeros_like(counts)
+        for o in operators:
+            if o.flops or o.bytes_accessed:
+                times = 2 if o.index in layered.recomputed else 1
+                launches[o.index, int(o.phase is Phase.BACKWARD)] = o.launches * times
+        parameter: Ints = np.full(len(graph.tensors), -1, dtype=np.int64)
+        for position, p in enumerate(graph.parameters):
+            if graph.tensors[p.tensor].kind is TensorKind.PARAMETER:
+                parameter[p.tensor] = position
+        producers = [-1 if t.producer is None else t.producer for t in graph.tensors]
         return cls(
             tensors=np.array([t for o in operators for t in (*o.inputs, *o.outputs)], dtype=np.int64),
+            reads=np.repeat(np.tile([True, False], len(operators)), counts.ravel()),
             counts=counts,
             begins=counts.sum(axis=1).cumsum() - counts.sum(axis=1),
+            launches=launches,
             layers=np.array(layered.layer_of, dtype=np.int64),
             storage=np.array(layered.storage, dtype=np.int64),
+            producer=np.array(producers, dtype=np.int64),
+            parameter=parameter,
         )
 
-    def touched(self, operators: Ints) -> Ints:
-        """The inputs and outputs of these operators, in order."""
+    def touched(self, operators: Ints) -> tuple[Ints, Flags]:
+        """The inputs and outputs of these operators, in order, and which of them are inputs."""
         lengths = self.counts[operators].sum(axis=1)
         shift = self.begins[operators] - (lengths.cumsum() - lengths)
-        tensors: Ints = self.tensors[np.repeat(shift, lengths) + np.arange(lengths.sum())]
-        return tensors
+        places = np.repeat(shift, lengths) + np.arange(lengths.sum())
+        return self.tensors[places], self.reads[places]
 
 
 def _numbers(values: Ints, count: int) -> tuple[Ints, Flags]:
