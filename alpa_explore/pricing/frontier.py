@@ -9,7 +9,7 @@ peak and not a sum, is added where a choice is tested against a device. Every ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from alpa_explore.intra_op.stage.stage_problem import StageTotals
 from alpa_explore.pricing.stage_costs import Provenance
@@ -49,6 +49,19 @@ class Frontier:
     bounds_within: tuple[tuple[int, float], ...] = ()
     """(microbatches held, lower bound on the seconds of every choice that fits with so many held, at the requested
     B)."""
+
+
+def added(known: Frontier, fastest: Frontier) -> Frontier:
+    """What is known of a composed range from another B (`search.eager.known_meshes`), with its fastest choices at the
+    requested one."""
+    points = {point: point for point in known.points} | {point: point for point in fastest.points}
+    return replace(
+        fastest,
+        points=tuple(points.values()),
+        solves=known.solves + fastest.solves,
+        least_peaks=fastest.least_peaks or known.least_peaks,
+        optima=tuple(sorted((dict(known.optima) | dict(fastest.optima)).items())),
+    )
 
 
 def stronger(a: StageChoice, b: StageChoice) -> StageChoice:

@@ -54,6 +54,10 @@ class MeshSweep:
         """Sample the envelope at the requested B and at the largest, without regard to memory."""
         self._sample(self._at_inverse_b(sorted({self.inverse_b, tuning.SMALLEST_INVERSE_B}), self.held))
 
+    def fastest(self) -> None:
+        """Sample the envelope at the requested B alone, without regard to memory."""
+        self._sample(self._at_inverse_b([self.inverse_b], self.held))
+
     def explore(self) -> None:
         """Sample the envelope over 1/B, as `envelope.envelope` does: at three B, then at corners between them. Where
         the fastest choices overflow at some place in the pipeline, find leaner ones, as

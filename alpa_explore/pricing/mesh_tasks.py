@@ -67,6 +67,11 @@ def fastest_on_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Fronti
     return _swept(layered, task, MeshSweep.bound)
 
 
+def fastest_at_b(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:
+    """The fastest choices of the ranges that can be composed, at the requested B alone (runs on a Dask worker)."""
+    return _swept(layered, task, MeshSweep.fastest)
+
+
 def _swept(layered: LayeredGraph, task: MeshTask, sweep_prices: Callable[[MeshSweep], None]) -> dict[Range, Frontier]:
     record_discoveries(task.discoveries)
     sweep = MeshSweep(

@@ -8,7 +8,8 @@ The solves run in rounds, each through the cache and the executor:
 1. All layer ranges that are chains of blocks are composed, one task for each mesh. A mesh is deferred that the cache
    knows from another B or another memory (`known_meshes`); on large clusters the others are, too, once their fastest
    choices are known. Bounds follow from these choices, and the mesh is composed when `resolve` finds one of its
-   stages in the best pipeline. That pipeline is the one of composing all meshes.
+   stages in the best pipeline. That pipeline is the one of composing all meshes. Of a mesh that was composed at
+   another B only the fastest choices at this one are missing: its leaner choices are the same, and those for other B.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are composed or
@@ -36,6 +37,7 @@ from alpa_explore.pricing.mesh_tasks import (
     bound_mesh,
     compose_mesh,
     compose_within_memory,
+    fastest_at_b,
     fastest_on_mesh,
 )
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts
@@ -105,6 +107,8 @@ class EagerPricing:
         self._composed: set[str] = set()
         self._deferred: dict[str, str] = {}
         """Problem -> name of the task that would compose its mesh."""
+        self._composed_elsewhere: dict[str, Mapping[Range, Frontier]] = {}
+        """Name of a task that would compose a mesh -> what its composition at another B found."""
         self._bounded: set[str] = set()
         """Names of the tasks whose fastest choices were found here, not in the cache."""
         self._mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
@@ -359,7 +363,11 @@ class EagerPricing:
         """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known."""
         for name in names:
             task, _ = self._mesh_tasks[name]
-            self._defer_with(name, self._known.find(task, self._alike(task), bounded=self._bound_first) or {})
+            known = self._known.find(task, self._alike(task), bounded=self._bound_first)
+            if known is not None:
+                self._defer_with(name, known.frontiers)
+                if known.composed:
+                    self._composed_elsewhere[name] = known.frontiers
 
     def _defer_with(self, name: str, known: Mapping[Range, Frontier]) -> None:
         keys = self._mesh_tasks[name][1]
@@ -386,7 +394,10 @@ class EagerPricing:
         composed; those that overflow the device get leaner choices."""
         stored = stored or {}
         todo = {name: self._mesh_tasks[name][0] for name in names if name not in stored}
-        run = self._runner.run_on_meshes(compose_mesh, todo, Search.COMPOSED.value)
+        anew = {name: task for name, task in todo.items() if name not in self._composed_elsewhere}
+        again = {name: task for name, task in todo.items() if name in self._composed_elsewhere}
+        run = self._runner.run_on_meshes(compose_mesh, anew, Search.COMPOSED.value)
+        run |= self._runner.run_on_meshes(fastest_at_b, again, Search.COMPOSED.value, known=self._composed_elsewhere)
         for name, frontiers in (*stored.items(), *run.items()):
             keys = self._mesh_tasks[name][1]
             for key in keys.values():

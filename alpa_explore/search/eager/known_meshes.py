@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.pricing import cache_entries
@@ -29,13 +29,21 @@ Alike = Mapping[Range, str]
 """For the ranges of a task, keys that are the same at every B and with every memory."""
 
 
+class KnownMesh(NamedTuple):
+    """What another B or memory says about a mesh."""
+
+    frontiers: dict[Range, Frontier]
+    composed: bool
+    """Composed with the same memory: then only the fastest choices at the requested B are missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownMeshes:
     """The compositions in a cache, by what they have in common at every B and with every memory."""
 
     store: Store | None
 
-    def find(self, task: MeshTask, alike: Alike, *, bounded: bool = False) -> dict[Range, Frontier] | None:
+    def find(self, task: MeshTask, alike: Alike, *, bounded: bool = False) -> KnownMesh | None:
         """For every range of the task the choices that the composition with the nearest B found, and a lower bound at
         the task's B (`Frontier.bound_seconds`); None where no composition has all of them. With `bounded`
         the fastest choices at the nearest B serve where nothing was composed."""
@@ -52,7 +60,8 @@ class KnownMeshes:
             by_key = {key: frontiers.get((first, last)) for first, last, key in known["ranges"]}
             found = {r: at_inverse_b(f, task.inverse_b) for r, key in alike.items() if (f := by_key.get(key))}
             if len(found) == len(alike) and None not in found.values():
-                return {r: f for r, f in found.items() if f is not None}
+                composed = not known["bounded"] and known["memory_bytes"] == task.device.memory_bytes
+                return KnownMesh({r: f for r, f in found.items() if f is not None}, composed)
         return None
 
     def add(self, task: MeshTask, alike: Alike, entry: str, *, bounded: bool) -> None:
@@ -64,6 +73,7 @@ class KnownMeshes:
             "entry": entry,
             "bounded": bounded,
             "inverse_b": task.inverse_b,
+            "memory_bytes": task.device.memory_bytes,
             "least_held": task.least_held,
             "ranges": [(*r, key) for r, key in alike.items()],
         }

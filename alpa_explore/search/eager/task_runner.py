@@ -12,7 +12,7 @@ from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing import cache_entries
-from alpa_explore.pricing.frontier import Frontier
+from alpa_explore.pricing.frontier import Frontier, added
 from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask
 from alpa_explore.pricing.stage_tasks import StageTask, solve_stage
 from alpa_explore.store.cache import Store
@@ -58,14 +58,21 @@ class TaskRunner:
         return done
 
     def run_on_meshes(
-        self, function: Callable[..., Any], tasks: Mapping[str, MeshTask | MemoryTask], name: str
+        self,
+        function: Callable[..., Any],
+        tasks: Mapping[str, MeshTask | MemoryTask],
+        name: str,
+        *,
+        known: Mapping[str, Mapping[Range, Frontier]] | None = None,
     ) -> dict[str, dict[Range, Frontier]]:
-        """The results of tasks that are not in the cache."""
+        """The results of tasks that are not in the cache; those of tasks in `known` add to what is known."""
         names, done = entry_names(tasks, name), {}
         # Meshes of two axes have the larger tables.
         todo = sorted(tasks, key=lambda k: -len(tasks[k].mesh.shape))
         # One task per batch: each runs long enough, and none waits in a batch while another worker is idle.
         for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1, compiled=True):
+            if known is not None and key in known:
+                frontiers = {r: added(known[key][r], frontier) for r, frontier in frontiers.items()}
             done[key] = frontiers
             self._keep(names[key], cache_entries.dump(frontiers))
         return done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -16,7 +17,8 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.pricing import tuning
-from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh
+from alpa_explore.pricing.frontier import added
+from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh, fastest_at_b
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TIE_SECONDS, TOLERANCE
 from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
@@ -102,14 +104,38 @@ def test_the_nearest_b_is_found_by_problems_that_are_alike_and_no_other(graph, t
     alike = pricing._alike(task)
     nearest = {layers: at_inverse_b(f, 1 / 50) for layers, f in compose_mesh(layered, _at(task, 64)).items()}
     found = known.find(task, alike)
-    assert {r: f.points for r, f in found.items()} == {r: nearest[r].points for r in found}
+    assert found.composed
+    assert {r: f.points for r, f in found.frontiers.items()} == {r: nearest[r].points for r in found.frontiers}
+    smaller = replace(task, device=replace(task.device, memory_bytes=2**30))
+    elsewhere = known.find(smaller, alike)
+    assert (elsewhere.frontiers.keys(), elsewhere.composed) == (found.frontiers.keys(), False)
     assert known.find(task, {r: key + "other" for r, key in alike.items()}) is None
     assert KnownMeshes(SolveCache(tmp_path, code_version="1")).find(task, alike) is None
     assert KnownMeshes(None).find(task, alike) is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [1_700_000, 2**34])
+def test_a_composition_of_another_b_with_the_fastest_choices_at_this_one_says_what_one_of_this_b_says(graph, memory):
+    layered, cluster = _layered(graph), ax.Cluster.parse(CLUSTER, memory_bytes=memory)
+    for mesh in {m.squeezed() for s in submeshes(cluster, "power_of_two") for m in logical_meshes(cluster, s)}:
+        task = _task(mesh, cluster.device, 1 / 16)
+        elsewhere, anew = compose_mesh(layered, _at(task, 200)), compose_mesh(layered, task)
+        fastest = fastest_at_b(layered, task)
+        assert fastest.keys() == anew.keys()
+        for r, exact in anew.items():
+            both = added(at_inverse_b(elsewhere[r], 1 / 16), fastest[r])
+            assert both.proven
+            assert (both.bound_seconds, both.least_peaks) == (exact.bound_seconds, exact.least_peaks)
+            assert dict(both.optima)[1 / 16] == dict(exact.optima)[1 / 16]
+            assert len(both.points) == len(set(both.points)) >= len(fastest[r].points)
+            for b in (1, 4, 16, 200, 10_000):
+                quickest = [min((p.totals.latency_at(1 / b) for p in f.points), default=0) for f in (both, exact)]
+                assert quickest[0] <= quickest[1] * (1 + 2 * TOLERANCE)
+
+
 def _at(task, b):
-    return MeshTask(ranges=task.ranges, least_held=task.least_held, mesh=task.mesh, device=task.device, inverse_b=1 / b)
+    return replace(task, inverse_b=1 / b)
 
 
 def _query(cluster, b):
@@ -131,7 +157,7 @@ def _answer(graph, memory, b, **options):
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
-        ({}, [(2**34, 7), (2_400_000, 64), (1_900_000, 200), (900_000, 64)]),
+        ({}, [(2**34, 7), (2_400_000, 64), (2_400_000, 8), (1_900_000, 200), (900_000, 64)]),
         ({"rematerialization": "auto"}, [(2_400_000, 7), (900_000, 64)]),
         ({"pipeline": PipelineOptions(schedule="gpipe")}, [(2_400_000, 7), (900_000, 64)]),
     ],
