@@ -123,6 +123,11 @@ def ground(theme: str) -> str:
     return "#111111" if theme == "dark" else "#ffffff"
 
 
+def halo(theme: str) -> str:
+    """A shadow in the colour of the ground, for text that may lie across a line."""
+    return ", ".join([f"0 0 3px {ground(theme)}"] * 4)
+
+
 def empty(theme: str) -> str:
     """Colour of an empty box."""
     return "#2b2f36" if theme == "dark" else "#edf0f3"

@@ -46,7 +46,7 @@ def closed_form(schedule: Schedule, times: Sequence[StageTimes]) -> ClosedForm |
     seconds, formula, exact = _FORMULAS[schedule.name](times, b, submeshes)
     total = seconds + update
     busy = sum(b / schedule.copies * t.microbatch_seconds + t.update_seconds for t in times) / submeshes
-    bubble = 1.0 - busy / total if total else 0.0
+    bubble = max(1.0 - busy / total, 0.0) if total else 0.0
     return ClosedForm(seconds=total, formula=formula, exact=exact and _equal_updates(times), bubble_fraction=bubble)
 
 

@@ -11,7 +11,18 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import link
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink, layout_of, lines, safe, unchecked
+from alpa_explore.figures.style import (
+    HOVER_TEXT,
+    OKABE_ITO,
+    empty,
+    faint,
+    halo,
+    ink,
+    layout_of,
+    lines,
+    safe,
+    unchecked,
+)
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import time_with_band
 from alpa_explore.plans.report.tables import chosen_t_max, outcome, t_max_table
@@ -298,7 +309,7 @@ def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: st
         "text": [f"   <b>the plan, T {units.seconds(best.total)}</b><br>   {sums}"],
         "marker": {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink(theme), "width": 1}},
         "textposition": "bottom right",
-        "textfont": {"size": 13, "color": ink(theme)},
+        "textfont": {"size": 13, "color": ink(theme), "shadow": halo(theme)},
     }
 
 

@@ -52,7 +52,8 @@ class Timeline:
     @property
     def bubble_fractions(self) -> Floats:
         """Share of the makespan in which each submesh is idle, shape [submeshes]."""
-        return np.asarray(1.0 - self.busy_seconds / max(self.makespan_seconds, 1e-300))
+        # Without waits the sum of the tasks may exceed the makespan by rounding.
+        return np.maximum(1.0 - self.busy_seconds / max(self.makespan_seconds, 1e-300), 0.0)
 
     @property
     def bubble_fraction(self) -> float:
