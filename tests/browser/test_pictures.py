@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
+from alpa_explore_widgets.elements.static_files import module_with_helpers
 from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import seen_figure, tab
@@ -129,6 +130,27 @@ def test_a_selection_in_another_tab_opens_its_block(page: LabPage) -> None:
     page.page.keyboard.press("Escape")
     panel(page).locator(".alpa-flow-head").first.press("Escape")
     page.wait_until(lambda: explorer_of(page).locator(".alpa-selected").count() == 0, "nothing is selected")
+
+
+def test_data_that_also_goes_through_the_blocks_between_has_no_line_of_its_own(page: LabPage) -> None:
+    groups = [{"id": name, "label": name} for name in ("tables", "h.0", "h.1", "h.2", "branch")]
+    nodes = [{"id": g["id"], "group": g["id"], "phase": "forward", "label": g["id"], "tiles": []} for g in groups]
+    line = lambda a, b, seconds=0.0: {"a": a, "b": b, "seconds": seconds}  # noqa: E731
+    edges = [
+        *(line("tables", b) for b in ("h.0", "h.1", "h.2", "branch")),
+        line("h.0", "h.1"),
+        line("h.1", "h.2"),
+        line("h.0", "h.2", 1e-3),
+    ]
+    drawn = page.page.evaluate(
+        "([code, doc]) => new Function(`${code}; return layoutDataflow`)()(doc, new Set())"
+        ".edges.flatMap(({ edges }) => edges.map(({ a, b }) => `${a} ${b}`))",
+        [
+            module_with_helpers("dagre.min.js", "dataflow_layout.js").replace("export ", ""),
+            {"groups": groups, "nodes": nodes, "edges": edges},
+        ],
+    )
+    assert sorted(drawn) == ["h.0 h.1", "h.0 h.2", "h.1 h.2", "tables branch", "tables h.0"]
 
 
 def test_it_zooms_by_key_and_button_and_is_dragged(page: LabPage) -> None:

@@ -18,7 +18,7 @@ function layoutDataflow(doc, open) {
   const nodes = new Map(doc.nodes.map((node) => [node.id, node]));
   const inside = new Map(doc.groups.map((group) => [group.id, open.has(group.id) ? layoutOnce(doc, nodes, group) : null]));
   const size = (id) => inside.get(id) ?? CARD;
-  const between = edgesBetween(doc, nodes);
+  const between = withoutShortcuts(edgesBetween(doc, nodes));
   const graph = new dagre.graphlib.Graph();
   graph.setGraph({ nodesep: 40, ranksep: GROUP.gap, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
@@ -58,6 +58,26 @@ function edgesBetween(doc, nodes) {
     found.get(id).edges.push(edge);
   }
   return [...found.values()];
+}
+
+// Without what a group gives to a distant one and no collective moves, where data also takes the way through the groups
+// between: a table of positions that all blocks read would be a line to each of them. The operators of an open group tell it.
+function withoutShortcuts(between) {
+  const next = new Map(); // `lane group` -> the groups that it gives something
+  for (const { from, to, lane } of between) next.set(`${lane} ${from}`, [...(next.get(`${lane} ${from}`) ?? []), to]);
+  const hasDetour = ({ from, to, lane }) => {
+    const reached = new Set([from]);
+    const left = (next.get(`${lane} ${from}`) ?? []).filter((group) => group !== to);
+    while (left.length) {
+      const group = left.pop();
+      if (group === to) return true;
+      if (reached.has(group)) continue;
+      reached.add(group);
+      left.push(...(next.get(`${lane} ${group}`) ?? []));
+    }
+    return false;
+  };
+  return between.filter((edge) => edge.edges.some(({ seconds }) => seconds) || !hasDetour(edge));
 }
 
 const isTurn = (a, b, doc) => a.group === b.group && doc.groups.at(-1).id === a.group;
