@@ -19,7 +19,7 @@ from plotly.colors import get_colorscale
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import HEAT, empty
+from alpa_explore.figures.style import HEAT, empty, ink
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.report.tables import Row
 
@@ -30,6 +30,8 @@ _WIDTH = 600
 """Of the panels in a JupyterLab window of usual size; in pixels, as all below."""
 _NUMBER_WIDTH = 30
 """Two digits and their margins, in a window of half that size too."""
+_BAR = 46
+"""Pixels from the bottom of the figure to the title of the colour bar."""
 _HEADING = 26
 """Between two rows of panels."""
 _ROW, _SMALL_ROW, _LEAST_ROW = 26.0, 10.0, 4.0
@@ -246,6 +248,16 @@ class Colors:
         value = seconds / self.unit[0]
         return f"{value:.{digits}g}" if value < 10**digits - 0.5 else f"{value:.0f}"
 
+    def bar_title(self, theme: str, below: int) -> dict[str, Any]:
+        """What the colour bar shows, as an annotation, where the figure ends `below` pixels under the grids: plotly
+        would draw a title of the bar across it."""
+        return {
+            "text": f"latency of a microbatch ({self.unit[1]})",
+            "font": {"size": 13, "color": ink(theme)},
+            "showarrow": False,
+            **{"xref": "paper", "x": 0.5, "yref": "paper", "y": 0, "yanchor": "middle", "yshift": _BAR - below},
+        }
+
     def axis(self, theme: str) -> dict[str, Any]:
         """Layout of the colour axis, with t_max of the plan marked."""
         ticks = {m * 10.0**e: "" for e in range(-7, 5) for m in (1, 2, 5) if self.low <= m * 10.0**e <= self.high}
@@ -267,7 +279,6 @@ class Colors:
                 "tickvals": places,
                 "ticktext": ["✕", *ticks.values()],
                 "tickangle": 0,
-                "title": {"text": f"latency of a microbatch ({self.unit[1]})", "font": {"size": 13}, "side": "top"},
                 "thickness": 12,
                 "outlinewidth": 0,
                 "xpad": 0,

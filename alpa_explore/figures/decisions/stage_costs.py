@@ -30,6 +30,8 @@ from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 
 __all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
 
+_BELOW = 100
+"""Pixels below the grids, for the colour bar."""
 _GRID_GAP = 40
 """Pixels between two grids, for the numbers of the layers."""
 
@@ -55,7 +57,8 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         _sentence(plan, rows, panels),
         theme=theme,
         height=round(height) + 190,
-        margin={"l": 58, "r": 14, "b": 100},
+        margin={"l": 58, "r": 14, "b": _BELOW},
+        annotations=[colors.bar_title(theme, _BELOW)],
         showlegend=False,
         barmode="overlay",
         coloraxis=colors.axis(theme),
@@ -268,7 +271,8 @@ def _headings(grid: PanelGrid) -> dict[str, Any]:
     return {
         "type": "scatter",
         "x": [x - 0.5 for _, x in corners],
-        "y": [y - 0.5 - 10 / grid.cell_pixels for y, _ in corners],
+        # Above the numbers of stages at the corners of the first row.
+        "y": [y - 0.5 - 17 / grid.cell_pixels for y, _ in corners],
         "mode": "text",
         "text": [f"<b>{submesh_phrase(*p.place)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
         "textposition": "middle right",
