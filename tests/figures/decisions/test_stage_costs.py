@@ -72,7 +72,7 @@ def test_a_number_is_in_the_unit_that_the_colour_bar_names_and_the_colour_is_its
     stage = plan.stages[2]
     trace, y, x = cells_of(figure)["layers 2–4 on 1×4"]
     assert 10 ** trace.z[y][x] == pytest.approx(stage.latency_seconds, rel=1e-3)
-    assert "(ms)" in figure.layout.coloraxis.colorbar.title.text
+    assert "(ms)" in figure.layout.annotations[0].text
     assert float(trace.text[y][x]) == pytest.approx(1e3 * stage.latency_seconds, rel=0.006)
     grey = figure.layout.coloraxis.colorscale[1][0]
     low, high = figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax
