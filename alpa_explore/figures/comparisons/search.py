@@ -13,7 +13,7 @@ from alpa_explore.figures.comparisons.search_points import Point, comparable, pa
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.placing import AxisRange, fitted, label_positions, limit_label
 from alpa_explore.figures.plots import Plots
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, ink, layout_of, lines, safe
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, halo, ink, layout_of, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
@@ -185,7 +185,7 @@ def _star_label(place: tuple[float, float], text: str, position: str, theme: str
         "mode": "markers+text",
         "text": [text],
         "textposition": position,
-        "textfont": {"color": ink(theme), "size": 12},
+        "textfont": {"color": ink(theme), "size": 12, "shadow": halo(theme)},
         "cliponaxis": False,
         "hoverinfo": "skip",
         "showlegend": False,

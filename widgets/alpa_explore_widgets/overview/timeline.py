@@ -25,6 +25,8 @@ _HEAD = 16.0
 """Room for the names of the parts."""
 _ROW, _NAMED_ROW = 66.0, 11.0
 """Height of a row, at most; and from which on it has a name."""
+_LETTER = 0.035
+"""Width of a letter as a share of the drawing, in a window of usual size."""
 _PALE = 0.55
 """Share of white in the colour of a forward pass."""
 _MANY_TASKS = 4000
@@ -45,9 +47,11 @@ def timeline_card(plan: Plan) -> Card:
     length = parts[-1].at + parts[-1].end - parts[-1].start - parts[0].at
     pitch = min(_ROW, (HEIGHT - _HEAD) / count)
     drawing = Drawing(left=74)
-    for part in parts:
-        place = (part.at - parts[0].at) / length
-        drawing.text(place, _HEAD / 2, part.label or "one iteration")
+    places = [(part.at - parts[0].at) / length for part in parts]
+    for part, place, following in zip(parts, places, (*places[1:], 2.0), strict=True):
+        name = part.label or "one iteration"
+        if following - place > _LETTER * len(name):  # else it would run into the next one
+            drawing.text(place, _HEAD / 2, name)
     for row in range(count):
         top, height = _HEAD + row * pitch, pitch - min(4.0, 0.2 * pitch)
         color = stage_color(row)
