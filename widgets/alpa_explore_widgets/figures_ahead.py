@@ -86,10 +86,17 @@ class FiguresAhead:
                     figures[str(b)] = job.panel.packed(_moved_to(plan, job.state), job.theme)
             except Exception:  # no plan or no figure for this B: the answer to the key press says why
                 continue
+            if len(figures) == tuning.FIRST_FIGURES:  # those next to the plan, where all take seconds
+                self._show(job, dict(figures))
+        self._show(job, figures, last=True)
+
+    def _show(self, job: _Job, figures: dict[str, bytes], *, last: bool = False) -> None:
         with job.panel.lock:
-            if job is self._job:
+            if job is not self._job:
+                return
+            if last:
                 self._job, self._made_of[job.panel] = None, job.made_of
-                _send(job.panel, figures)
+            _send(job.panel, figures)
 
 
 def _before_the_move(state: State) -> State:
