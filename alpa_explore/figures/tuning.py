@@ -6,9 +6,9 @@ text gives no reason was set by hand; not measured. `benchmarks/explorer_latency
 
 from __future__ import annotations
 
-LAYER_MARKS = 2000
-"""Bars of the layers figure: above this, neighbouring operators of one layer share a bar. Thousands of bars take a
-browser longer than a second."""
+LAYER_MARKS = 600
+"""Bars of the layers figure, which is about as many pixels wide: above this, neighbouring operators of one layer share
+a bar."""
 LABELLED_CUTS = 8
 """Cuts with their bytes written beside them; labels of more cuts would overlap."""
 T_MAX_CANDIDATES = 1500

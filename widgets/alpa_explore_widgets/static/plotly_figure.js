@@ -215,7 +215,8 @@ async function render({ model, el }) {
   };
   const redraw = () => {
     outdated = true;
-    drawSoon();
+    cancelAnimationFrame(frame);
+    draw(); // now, not in the frame after the next one
   };
   const unpack = async () => {
     const packed = model.get("packed");
@@ -229,9 +230,7 @@ async function render({ model, el }) {
   };
   const drawNow = (next) => {
     figure = next;
-    outdated = true;
-    cancelAnimationFrame(frame);
-    draw(); // now, not in the frame after the next one
+    redraw();
   };
   const showEarly = (early) => {
     if (!Plotly) return false;
