@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -224,7 +225,9 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_the_plan_is_the_same(tm
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path / "file"))
     found = tiny_plan("mlp-tiny", layers=2)
-    assert found.stages == sound.stages
+    # The number of a choice among those of its problem depends on what the cache knew.
+    numbered, stages = ([replace(s, solution_key="") for s in plan.stages] for plan in (found, sound))
+    assert numbered == stages
     assert sum("not written any more" in warning for warning in found.warnings) == 1
 
 
