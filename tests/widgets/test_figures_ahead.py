@@ -89,6 +89,14 @@ def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     assert gzip.decompress(after["16"]).decode() == sent(explorer)
 
 
+def test_none_are_on_the_page_while_another_model_waits_for_plan(explorer: Explorer) -> None:
+    before = ahead(explorer, "Memory")
+    explorer.controls["model"].value = "gpt-tiny"
+    assert ahead(explorer, "Memory") == {}
+    explorer.controls["model"].value = "mlp-tiny"
+    assert ahead(explorer, "Memory") == before
+
+
 def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected_again(explorer: Explorer) -> None:
     explorer.go_to_tab("t_max")
     t_max = explorer.panels[explorer.tabs.selected]

@@ -52,7 +52,7 @@ class FiguresAhead:
         if plan is None or not panel.of_plan_alone or as_table:
             return
         of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
-        made_of = (theme, *panel.depends_on(_before_the_move(state)), *of_plan)
+        made_of = (theme, _waits(state), *panel.depends_on(_before_the_move(state)), *of_plan)
         if _same(made_of, self._made_of.get(panel)):
             return
         if self._job is not None and self._job.panel is panel and _same(made_of, self._job.made_of):
@@ -60,7 +60,7 @@ class FiguresAhead:
         self.close()
         self._made_of.pop(panel, None)
         _send(panel, {})
-        if not (state.planning or state.replanning) and plan.costs.complete and plan.basis is None:
+        if not (state.planning or state.replanning or _waits(state)) and plan.costs.complete and plan.basis is None:
             self._job = _Job(panel=panel, state=state, plan=plan, theme=theme, made_of=made_of)
             self._worker.submit(self._job)
 
@@ -97,6 +97,11 @@ class FiguresAhead:
             if last:
                 self._job, self._made_of[job.panel] = None, job.made_of
             _send(job.panel, figures)
+
+
+def _waits(state: State) -> bool:
+    """Whether B waits for Plan, as the settings are those of another model (`Session.set`)."""
+    return state.plan_settings is None or state.plan_settings.model != state.settings.model
 
 
 def _before_the_move(state: State) -> State:

@@ -53,11 +53,6 @@ const keyIn = (datum) => (KEY.test(textIn(datum)) ? textIn(datum) : "");
 const targetIn = (datum) => keyIn(textIn(datum).replace(LINK, ""));
 const FADED = { marker: { opacity: 0.22 } };
 
-function sameBytes(a, b) {
-  const [left, right] = [a, b].map((bytes) => new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
-  return left.length === right.length && left.every((byte, i) => byte === right[i]);
-}
-
 function highlight(data, layout, selection, width) {
   // Fade the marks that are not selected; a heatmap has no faded cells, so frame its selected ones.
   const selected = agrees(keyParts(selection));

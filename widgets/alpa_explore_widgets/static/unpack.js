@@ -7,3 +7,8 @@ function unpacked(bytes) {
   writer.close();
   return new Response(gunzip.readable).text();
 }
+
+function sameBytes(a, b) {
+  const [left, right] = [a, b].map((bytes) => new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  return left.length === right.length && left.every((byte, i) => byte === right[i]);
+}
