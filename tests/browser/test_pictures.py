@@ -135,13 +135,9 @@ def test_a_selection_in_another_tab_opens_its_block(page: LabPage) -> None:
 def test_data_that_also_goes_through_the_blocks_between_has_no_line_of_its_own(page: LabPage) -> None:
     groups = [{"id": name, "label": name} for name in ("tables", "h.0", "h.1", "h.2", "branch")]
     nodes = [{"id": g["id"], "group": g["id"], "phase": "forward", "label": g["id"], "tiles": []} for g in groups]
-    line = lambda a, b, seconds=0.0: {"a": a, "b": b, "seconds": seconds}  # noqa: E731
-    edges = [
-        *(line("tables", b) for b in ("h.0", "h.1", "h.2", "branch")),
-        line("h.0", "h.1"),
-        line("h.1", "h.2"),
-        line("h.0", "h.2", 1e-3),
-    ]
+    lines = [("tables", b, 0.0) for b in ("h.0", "h.1", "h.2", "branch")]
+    lines += [("h.0", "h.1", 0.0), ("h.1", "h.2", 0.0), ("h.0", "h.2", 1e-3)]
+    edges = [{"a": a, "b": b, "seconds": seconds} for a, b, seconds in lines]
     drawn = page.page.evaluate(
         "([code, doc]) => new Function(`${code}; return layoutDataflow`)()(doc, new Set())"
         ".edges.flatMap(({ edges }) => edges.map(({ a, b }) => `${a} ${b}`))",

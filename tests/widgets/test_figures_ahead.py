@@ -27,7 +27,9 @@ def plan() -> ax.Plan:
 
 
 @pytest.fixture
-def explorer(plan: ax.Plan) -> Iterator[Explorer]:
+def explorer(plan: ax.Plan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Explorer]:
+    """Its slider moves until a test says that it rests."""
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e6)
     made = explore(plan)
     yield made
     made.close()
@@ -40,9 +42,18 @@ def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
     return dict(figure.ahead)
 
 
-def sent(explorer: Explorer) -> str:
+def drawn_at(explorer: Explorer, b: int) -> str:
+    """What Python draws once the slider is at `b`."""
+    explorer.controls["num_microbatches"].value = float(b)
+    assert explorer.session.wait(30)
+    assert explorer.plan is not None
+    assert explorer.plan.options.num_microbatches == b
     (figure,) = explorer.panels[explorer.tabs.selected].figures
     return figure.html if hasattr(figure, "html") else figure.figure_json
+
+
+def text(packed: bytes) -> str:
+    return gzip.decompress(packed).decode()
 
 
 @pytest.mark.parametrize("title", TABS)
@@ -51,16 +62,12 @@ def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -
     stops = [int(stop) for stop in explorer.controls["num_microbatches"].stops]
     assert list(figures) == [str(b) for b in sorted(stops, key=lambda b: abs(b - 8))]
     for b in (16, stops[0], 8):
-        explorer.controls["num_microbatches"].value = float(b)
-        assert explorer.session.wait(30)
-        assert explorer.plan is not None
-        assert explorer.plan.options.num_microbatches == b
-        assert gzip.decompress(figures[str(b)]).decode() == sent(explorer)
+        assert text(figures[str(b)]) == drawn_at(explorer, b)
     assert ahead(explorer, title) == figures  # B has changed and nothing else: they stay
 
 
-def test_every_tab_that_says_it_shows_the_plan_alone_is_tested_here(explorer: Explorer) -> None:
-    assert {tab.kind.title for tab in explorer.panels.tabs if tab.kind.of_plan_alone} == set(TABS)
+def test_every_tab_that_is_made_ahead_is_tested_here(explorer: Explorer) -> None:
+    assert {tab.kind.title for tab in explorer.panels.tabs if tab.kind.made_ahead} == set(TABS)
 
 
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
@@ -70,9 +77,7 @@ def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> No
     after = ahead(explorer, "Memory")
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
-    explorer.controls["num_microbatches"].value = 16.0
-    assert explorer.session.wait(30)
-    assert gzip.decompress(after["16"]).decode() == sent(explorer)
+    assert text(after["16"]) == drawn_at(explorer, 16)
 
 
 def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
@@ -84,9 +89,7 @@ def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     after = panel.figure.ahead
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
-    explorer.controls["num_microbatches"].value = 16.0
-    assert explorer.session.wait(30)
-    assert gzip.decompress(after["16"]).decode() == sent(explorer)
+    assert text(after["16"]) == drawn_at(explorer, 16)
 
 
 def test_none_are_on_the_page_while_another_model_waits_for_plan(explorer: Explorer) -> None:
@@ -107,19 +110,15 @@ def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected
 
 @pytest.mark.parametrize("title", OF_THE_HISTORY)
 def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: Explorer, title: str) -> None:
-    slider, session = explorer.controls["num_microbatches"], explorer.session
-    before = ahead(explorer, title)
-    slider.value = 16.0
-    assert session.wait(30)
+    store, before = explorer.session.store, ahead(explorer, title)
+    drawn_at(explorer, 16)
     assert ahead(explorer, title) == before  # the next stop takes the place of this one in the history
-    assert session._planning.end_of_move.wait(30)
+    store.change(moving=False)
     after = ahead(explorer, title)
     assert after["32"] != before["32"]
-    assert len(session.store.state.history.entries) == 2
-    slider.value = 32.0
-    assert session.wait(30)
-    assert len(session.store.state.history.entries) == 3
-    assert gzip.decompress(after["32"]).decode() == sent(explorer)
+    assert len(store.state.history.entries) == 2
+    assert text(after["32"]) == drawn_at(explorer, 32)
+    assert len(store.state.history.entries) == 3
 
 
 def test_none_are_made_for_a_tab_that_shows_more_than_plan_and_history(explorer: Explorer) -> None:

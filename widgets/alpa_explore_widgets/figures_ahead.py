@@ -49,7 +49,7 @@ class FiguresAhead:
     def follow(self, panel: Panel, state: State, theme: str, *, as_table: bool) -> None:
         """Make the figures of the selected tab, unless the page has them."""
         plan = state.plan
-        if plan is None or not panel.of_plan_alone or as_table:
+        if plan is None or not panel.made_ahead or as_table:
             return
         of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
         made_of = (theme, _waits(state), *panel.depends_on(_before_the_move(state)), *of_plan)

@@ -87,6 +87,18 @@ def test_a_slider_that_goes_on_moving_leaves_one_entry(session: Session, monkeyp
     assert counts == [8, 11]
 
 
+def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(session, monkeypatch=monkeypatch)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.05)
+    for count in (9, 10):
+        session.set(num_microbatches=count)
+        assert session.wait(5)
+        assert session._planning.end_of_move.wait(5)
+        assert not session.store.state.moving
+    counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
+    assert counts == [8, 9, 10]
+
+
 def test_schedule_and_communication_are_answered_at_once(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)

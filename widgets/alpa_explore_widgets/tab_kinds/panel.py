@@ -42,9 +42,9 @@ class Panel(ABC):
     """Whether the contents change with the plan."""
     needs_plan: ClassVar[bool] = True
     """Whether there is nothing to show before there is a plan."""
-    of_plan_alone: ClassVar[bool] = False
-    """Whether the contents depend on nothing but the plan and what `depends_on` names, the history perhaps: then those
-    for other B are made ahead (`figures_ahead`)."""
+    made_ahead: ClassVar[bool] = False
+    """Whether the contents for other B are made ahead (`figures_ahead`): where they depend on nothing but the plan and
+    what `depends_on` names."""
     has_picture: ClassVar[bool] = False
     """Whether the contents can be saved as a picture."""
 
@@ -59,7 +59,7 @@ class Panel(ABC):
         self.widget.add_class(f"alpa-panel-{css_name(self.title)}")
         self.lock: AbstractContextManager[object] = RLock()
         """Held while the panel is drawn; the explorer replaces it by the lock of its state."""
-        self.redrawn: Callable[[], object] = object
+        self.redrawn: Callable[[], None] = lambda: None
         """Called after `redraw`, with the lock held; the explorer replaces it."""
         self._shown: tuple[State, str, bool] | None = None
         self._drawn: tuple[object, ...] = ()
@@ -135,7 +135,7 @@ class Panel(ABC):
         return ()
 
     def packed(self, state: State, theme: str) -> bytes:
-        """The contents for a state, as `figures` show them ahead; only where `of_plan_alone`."""
+        """The contents for a state, as `figures` show them ahead; only where `made_ahead`."""
         raise NotImplementedError
 
     def follow(self, _state: State) -> None:

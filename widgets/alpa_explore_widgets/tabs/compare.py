@@ -29,7 +29,7 @@ class ComparePanel(PlanPanel):
     """How do two plans differ, and what is the effect?"""
 
     title, name = "Compare", "compare"
-    of_plan_alone = True
+    made_ahead = True
     room = "comparisons"
     question = "How does this plan differ from another one, and what is the effect?"
 

@@ -27,7 +27,7 @@ class FrontierPanel(StagePanel):
     """What fills a device over time, and how much slower does a stage become with less memory?"""
 
     title, name = "Memory", "frontier"
-    of_plan_alone = True
+    made_ahead = True
     question = "What fills the memory of a stage's devices, and how much slower would the stage be with less?"
 
     def __init__(self, select: Callable[[str], None]) -> None:

@@ -24,7 +24,7 @@ class OverviewPanel(Panel):
     """How is the model divided, what does each device do when, and why does it take so long?"""
 
     title = "Overview"
-    of_plan_alone = True
+    made_ahead = True
     question = "How is the model divided, what does each device do when, and where does the time go?"
 
     def __init__(self, go_to: Callable[[str], None]) -> None:

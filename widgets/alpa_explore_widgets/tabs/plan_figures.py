@@ -31,7 +31,7 @@ class ClusterPanel(PlanPanel):
     """Which devices run which stage, and how full is their memory?"""
 
     title, name = "Cluster", "cluster"
-    of_plan_alone = True
+    made_ahead = True
     question = "Which devices run which stage, and how full is their memory?"
 
 
@@ -39,7 +39,7 @@ class StageCostsPanel(PlanPanel):
     """How long would any range of layers take on any submesh?"""
 
     title, name = "Costs", "stage_costs"
-    of_plan_alone = True
+    made_ahead = True
     question = "How long would any range of layers take on any submesh, and which of them does the plan use?"
 
 
@@ -47,7 +47,7 @@ class TMaxPanel(PlanPanel):
     """How slow may the slowest stage be?"""
 
     title, name = "t_max", "t_max"
-    of_plan_alone = True
+    made_ahead = True
     question = "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the plan has the least T."
 
 
@@ -55,6 +55,6 @@ class MicrobatchesPanel(PlanPanel):
     """What would more or fewer microbatches change?"""
 
     title, name = "Microbatches", "microbatches"
-    of_plan_alone = True
+    made_ahead = True
     room = "comparisons"
     question = "What would more or fewer microbatches change: T, the throughput, and the memory of a device?"

@@ -22,7 +22,7 @@ class SearchPanel(TriedPanel):
 
     title, name = "Search", "search"
     room = "comparisons"
-    of_plan_alone = True
+    made_ahead = True
     question = "How fast are the plans so far, and how much memory do they need? A click on one shows it."
 
     def __init__(self, try_neighbours: Callable[[], None], try_baselines: Callable[[], None]) -> None:

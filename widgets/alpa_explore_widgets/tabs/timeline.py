@@ -35,7 +35,7 @@ class TimelinePanel(PlanPanel):
     """What does each stage do at what time?"""
 
     title, name, room = "Timeline", "timeline", "timelines"
-    of_plan_alone = True
+    made_ahead = True
     question = "What does each stage do at what time, and what does it hold in memory?"
 
     def controls(self) -> list[W.Widget]:

@@ -24,7 +24,7 @@ class WhyPanel(TriedPanel):
 
     title, name = "Why", "why"
     room = "comparisons"
-    of_plan_alone = True
+    made_ahead = True
     question = "Where does the time go, what limits the plan, and what would one change do?"
 
     def __init__(self, session: Session) -> None:
