@@ -53,14 +53,56 @@ class LayoutPrice:
     """Of that device: weights, gradients, optimizer state, activations, temporary tensors, reserve."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicrobatchCosts:
+    """What a layout takes whatever its number of microbatches, from `counted_microbatches` on."""
+
+    slowest_seconds: float
+    """Of one microbatch in the slowest stage."""
+    filling_seconds: float
+    """Of the other stages, once."""
+    hidden_sends: float
+    stragglers: float
+    """By which the pipeline takes longer."""
+    sync_seconds: float
+    update_seconds: float
+    slowest_stage: int
+    fullest_stage: int
+    parts_bytes: tuple[tuple[str, float], ...]
+    """Of a device of the fullest stage."""
+
+    def price(self, microbatches: int) -> LayoutPrice:
+        """The price with so many microbatches."""
+        passes = microbatches * self.slowest_seconds + self.filling_seconds + self.hidden_sends
+        pipeline = passes * self.stragglers
+        return LayoutPrice(
+            seconds=pipeline + self.sync_seconds + self.update_seconds,
+            pipeline_seconds=pipeline,
+            sync_seconds=self.sync_seconds,
+            update_seconds=self.update_seconds,
+            slowest_stage=self.slowest_stage,
+            bytes=sum(b for _, b in self.parts_bytes),
+            fullest_stage=self.fullest_stage,
+            parts_bytes=self.parts_bytes,
+        )
+
+
 def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
     """The price of a layout of a decoder on a cluster."""
-    return price_in_time(work, cluster, layout, decoder_time(work, cluster, layout))
+    costs = microbatch_costs(work, cluster, layout, decoder_time(work, cluster, layout))
+    return costs.price(layout.microbatches)
 
 
-def price_in_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> LayoutPrice:
-    """The same from the times of the parts, which layouts share that differ in stages, copies or ZeRO alone."""
-    return _Pricer(work, cluster, layout, time).price()
+def microbatch_costs(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> MicrobatchCosts:
+    """What a layout takes, from the times of its parts, which layouts share that differ in stages, copies or ZeRO
+    alone."""
+    return _Pricer(work, cluster, layout, time).costs()
+
+
+def counted_microbatches(pipeline: int, microbatches: int) -> int:
+    """The number of microbatches as far as the memory of a pipeline of so many stages depends on it: no part holds more
+    than two for each stage (`_interleaved_held`), and a loss is kept from the second one on."""
+    return min(microbatches, 2 * pipeline)
 
 
 def layout_seconds(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> float:
@@ -83,27 +125,16 @@ class _Pricer:
 
     def seconds_only(self) -> float:
         """The seconds of an iteration; for fits."""
-        return self._times()[0]
+        return self._costs(fullest_stage=0, parts_bytes=()).price(self.layout.microbatches).seconds
 
-    def price(self) -> LayoutPrice:
+    def costs(self) -> MicrobatchCosts:
         """Seconds and bytes."""
-        seconds, pipeline, sync, update, slowest = self._times()
         stage, parts = max(
             ((i, self._bytes(i)) for i in range(self.layout.pipeline)), key=lambda entry: sum(b for _, b in entry[1])
         )
-        return LayoutPrice(
-            seconds=seconds,
-            pipeline_seconds=pipeline,
-            sync_seconds=sync,
-            update_seconds=update,
-            slowest_stage=slowest,
-            bytes=sum(b for _, b in parts),
-            fullest_stage=stage,
-            parts_bytes=parts,
-        )
+        return self._costs(fullest_stage=stage, parts_bytes=parts)
 
-    def _times(self) -> tuple[float, float, float, float, int]:
-        """Seconds of the iteration, the pipeline, the gradient sum and the update; the slowest stage."""
+    def _costs(self, *, fullest_stage: int, parts_bytes: tuple[tuple[str, float], ...]) -> MicrobatchCosts:
         forward, backward = zip(*(self._stage(stage) for stage in range(self.layout.pipeline)), strict=True)
         sends = self._sends()
         each = [
@@ -111,13 +142,21 @@ class _Pricer:
             for i, (f, b) in enumerate(zip(forward, backward, strict=True))
         ]
         slowest = max(each)
-        filling = (sum(each) - slowest) / self.layout.chunks
-        pipeline = (self.layout.microbatches * slowest + filling + self._hidden_sends()) * self._stragglers()
         sync = self._sync(max(forward), max(backward)) + self._tied_tables()
         device = self.cluster.device
         moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(self.layout.pipeline))
         update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
-        return pipeline + sync + update, pipeline, sync, update, each.index(slowest)
+        return MicrobatchCosts(
+            slowest_seconds=slowest,
+            filling_seconds=(sum(each) - slowest) / self.layout.chunks,
+            hidden_sends=self._hidden_sends(),
+            stragglers=self._stragglers(),
+            sync_seconds=sync,
+            update_seconds=update,
+            slowest_stage=each.index(slowest),
+            fullest_stage=fullest_stage,
+            parts_bytes=parts_bytes,
+        )
 
     def _divided(self, stage: int, from_stage: int) -> float:
         """Parameters of a device of the stage, over their copies where ZeRO of `from_stage` or more divides them."""

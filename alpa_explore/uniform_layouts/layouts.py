@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from alpa_explore.cluster import Cluster, Link
@@ -15,13 +17,13 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.graph import full_precision
 from alpa_explore.inter_op.options import check_like_nodes
-from alpa_explore.store.cache import SolveCache
+from alpa_explore.store.cache import SolveCache, default_folder
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.models import LayoutModel, layout_model
-from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, Prices, ranked
+from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices, PricedLayout, ranked
 from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works
 
 
@@ -78,10 +80,14 @@ def layouts(
 class Question:
     """A model, a batch and a precision, asked of one cluster after the other; works are read once."""
 
-    model: LayoutModel
     global_batch: int
     precision: str
-    works: Works
+    prices: ModelPrices
+
+    @property
+    def model(self) -> LayoutModel:
+        """The model."""
+        return self.prices.works.model
 
     @classmethod
     def of(
@@ -102,9 +108,10 @@ class Question:
                 found=f"precision {asked}",
                 remedy="Give bf16, fp16, or a precision of products such as fp8.",
             )
-        store = SolveCache(code_version=code_version(READ_BY, READ_WITH)) if cache else None
-        works = Works(known, dtype, store)
-        return cls(model=known, global_batch=batch, precision=asked, works=works)
+        if not cache:
+            return cls(global_batch=batch, precision=asked, prices=ModelPrices(Works(known, dtype)))
+        kept = _kept_prices(known, dtype, code_version(READ_BY, READ_WITH), default_folder())
+        return cls(global_batch=batch, precision=asked, prices=kept)
 
     def answer(
         self,
@@ -122,17 +129,18 @@ class Question:
         recipe = recipe_of(self.precision)
         if recipe:
             cluster = cluster.in_precision(self.precision)
-        elif self.works.dtype not in cluster.device.peak_flops:
+        elif self.prices.works.dtype not in cluster.device.peak_flops:
             raise OptionError(
                 "The device does not compute in this precision",
-                found=f"{self.works.dtype} on {cluster.device.name}",
+                found=f"{self.prices.works.dtype} on {cluster.device.name}",
                 remedy=f"It has {', '.join(cluster.device.peak_flops)}.",
             )
         asked: Sequence[UniformLayout] = enumerate_layouts(self.model, cluster, self.global_batch)
         if only is not None:
             asked = only(tuple(asked))
-        self.works.prepare(((cluster, layout) for layout in asked), executor=executor, progress=progress, cancel=cancel)
-        prices = Prices(self.model, cluster, self.works, self.global_batch, recipe)
+        works = self.prices.works
+        works.prepare(((cluster, layout) for layout in asked), executor=executor, progress=progress, cancel=cancel)
+        prices = self.prices.on(cluster, recipe)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()
         for number, layout in enumerate(asked):
@@ -165,8 +173,7 @@ class Question:
         is."""
         if found.cluster.levels:
             return None
-        recipe = recipe_of(self.precision)
-        prices = Prices(self.model, faster_links(found.cluster), self.works, self.global_batch, recipe)
+        prices = self.prices.on(faster_links(found.cluster), recipe_of(self.precision))
         best: PricedLayout | None = None
         for slower in found.fitting:
             if best is not None and slower.seconds / 2 >= best.seconds:
@@ -207,6 +214,11 @@ class Question:
             ranked=ranked(priced),
             whole=whole,
         )
+
+
+@lru_cache(maxsize=tuning.KEPT_MODELS)
+def _kept_prices(model: LayoutModel, dtype: str, code_version: str, folder: Path) -> ModelPrices:
+    return ModelPrices(Works(model, dtype, SolveCache(folder, code_version=code_version)))
 
 
 def faster_links(cluster: Cluster) -> Cluster:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.baselines.layout_price import LayoutPrice, price_in_time
+from alpa_explore.baselines.layout_price import LayoutPrice, MicrobatchCosts, counted_microbatches, microbatch_costs
 from alpa_explore.baselines.part_times import DecoderTime, decoder_time
 from alpa_explore.cluster import Cluster
+from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis, UniformLayout
 from alpa_explore.uniform_layouts.models import LayoutModel
 from alpa_explore.uniform_layouts.pricing.layout_pricer import overflow
@@ -123,36 +126,45 @@ def ranked(priced: Iterable[PricedLayout]) -> tuple[PricedLayout, ...]:
 
 
 class Prices:
-    """Prices the layouts of a model on one cluster, from their works; times of parts are shared among layouts."""
+    """Prices the layouts of a model on one cluster, from their works. Layouts share the times of parts; those that
+    differ in the number of microbatches alone share all but their sum, so another global batch takes milliseconds."""
 
-    def __init__(self, model: LayoutModel, cluster: Cluster, works: Works, global_batch: int, recipe: str) -> None:
+    def __init__(self, model: LayoutModel, cluster: Cluster, works: Works, recipe: str) -> None:
         self.model, self.cluster, self.works = model, cluster, works
         self.recipe = recipe or None
-        tokens = global_batch * model.sequence
-        self._tokens, self._flops = tokens, model.architecture.flops(tokens, model.sequence)
         self._peak = cluster.devices * cluster.device.peak(works.dtype)
-        self._times: dict[tuple[object, ...], DecoderTime] = {}
+        self._times: dict[tuple[object, ...], tuple[DecoderWork, DecoderTime]] = {}
+        self._costs: dict[UniformLayout, MicrobatchCosts] = {}
 
     def price(self, layout: UniformLayout) -> PricedLayout:
         """The price of one layout whose work was prepared."""
-        work, manual = self.works.of(self.cluster, layout), self._manual(layout)
-        shared = (id(work), layout.pipeline > 1, layout.context, layout.expert, layout.expert_tensor, layout.recompute)
-        if shared not in self._times:
-            self._times[shared] = decoder_time(work, self.cluster, manual)
-        price = price_in_time(work, self.cluster, manual, self._times[shared])
+        counted = counted_microbatches(layout.pipeline, layout.microbatches)
+        shape = replace(layout, microbatches=counted)
+        if shape not in self._costs:
+            self._costs[shape] = self._costs_of(shape)
+        price = self._costs[shape].price(layout.microbatches)
         room = self.cluster.device.memory_bytes
+        tokens = layout.data * layout.microbatch * layout.microbatches * self.model.sequence
+        flops = self.model.architecture.flops(tokens, self.model.sequence)
         return PricedLayout(
             layout=layout,
             seconds=price.seconds,
             bytes=price.bytes,
             reason=self._reason(layout, price, room),
             missing_bytes=max(price.bytes - room, 0.0),
-            tokens_per_second=self._tokens / price.seconds,
-            mfu=self._flops / (price.seconds * self._peak),
+            tokens_per_second=tokens / price.seconds,
+            mfu=flops / (price.seconds * self._peak),
             pipeline_seconds=price.pipeline_seconds,
             sync_seconds=price.sync_seconds,
             parts_bytes=price.parts_bytes,
         )
+
+    def _costs_of(self, layout: UniformLayout) -> MicrobatchCosts:
+        work, manual = self.works.of(self.cluster, layout), self._manual(layout)
+        shared = (id(work), layout.pipeline > 1, layout.context, layout.expert, layout.expert_tensor, layout.recompute)
+        if shared not in self._times:
+            self._times[shared] = work, decoder_time(work, self.cluster, manual)  # which keeps the work, and so its id
+        return microbatch_costs(work, self.cluster, manual, self._times[shared][1])
 
     def _reason(self, layout: UniformLayout, price: LayoutPrice, room: float) -> str:
         software = self.cluster.software
@@ -178,6 +190,24 @@ class Prices:
             recompute=layout.recompute,
             low_precision=self.recipe,
         )
+
+
+class ModelPrices:
+    """The works of a model's layouts, and prices on the clusters that were asked about last."""
+
+    def __init__(self, works: Works) -> None:
+        self.works = works
+        self._on: dict[tuple[Cluster, str], Prices] = {}
+        self._lock = threading.Lock()
+
+    def on(self, cluster: Cluster, recipe: str) -> Prices:
+        """The prices on a cluster, which know what was priced there before."""
+        with self._lock:
+            prices = self._on.pop((cluster, recipe), None) or Prices(self.works.model, cluster, self.works, recipe)
+            self._on[cluster, recipe] = prices
+            for oldest in list(self._on)[: -tuning.KEPT_CLUSTERS]:
+                del self._on[oldest]
+            return prices
 
 
 def memory_words(priced: PricedLayout, cluster: Cluster) -> str:

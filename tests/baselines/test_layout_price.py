@@ -8,7 +8,13 @@ import pytest
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.baselines.layout_price import OPTIMIZER_BYTES, UPDATE_BYTES, price_layout
+from alpa_explore.baselines.layout_price import (
+    OPTIMIZER_BYTES,
+    UPDATE_BYTES,
+    counted_microbatches,
+    microbatch_costs,
+    price_layout,
+)
 from alpa_explore.baselines.part_times import decoder_time
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cost.kernels import Kernel, KernelKind
@@ -120,3 +126,16 @@ def test_1f1b_holds_as_many_microbatches_as_stages_follow() -> None:
     price = price_layout(equal, cluster(), layout(pipeline=4, blocks=(2,) * 4, head_part=3, microbatches=16))
     assert price.fullest_stage == 0
     assert dict(price.parts_bytes)["activations"] == pytest.approx(4 * 2 * 1e8)
+
+
+@pytest.mark.parametrize("pipeline", [1, 2, 4])
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_costs_of_one_number_of_microbatches_price_every_larger_one(pipeline: int, chunks: int) -> None:
+    machines = cluster(keeps_last_loss=True)
+    parts = pipeline * chunks
+    some = layout(pipeline=pipeline, blocks=(2,) * parts, head_part=parts - 1, data=2, zero_stage=1)
+    for microbatches in range(1, 6 * parts):
+        each = replace(some, microbatches=microbatches)
+        counted = replace(some, microbatches=counted_microbatches(pipeline, microbatches))
+        costs = microbatch_costs(WORK, machines, counted, decoder_time(WORK, machines, counted))
+        assert costs.price(microbatches) == price_layout(WORK, machines, each)

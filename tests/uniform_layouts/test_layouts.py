@@ -195,3 +195,12 @@ def test_the_published_layout_is_near_the_top(
     nearly = 0.05 * found.cluster.device.memory_bytes
     best = min((p for p in found.where(published) if p.missing_bytes < nearly), key=lambda priced: priced.seconds)
     assert best.seconds < (1 + within) * found.best.seconds
+
+
+def test_another_batch_in_the_same_process_is_priced_as_by_a_new_one() -> None:
+    ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=64)
+    for batch in (4, 32, 128):
+        again = ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=batch)
+        alone = ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=batch, cache=False)
+        assert again == alone
+        assert again.global_batch == batch
