@@ -42,6 +42,8 @@ from tests.browser.harness.page import PLOT, LabPage
 HERE = Path(__file__).resolve().parents[1]
 TABS = (
     "Overview",
+    "Fit & scale",
+    "Layouts",
     "Layers",
     "Cluster",
     "t_max",
@@ -53,6 +55,8 @@ TABS = (
     "Why",
     "Search",
 )
+OF_LAYOUTS = ("Fit & scale", "Layouts")
+"""Tabs that ask about uniform layouts; an earlier version has none."""
 WITHOUT_B = ("Sharding",)
 """Tabs that another B leaves as they are."""
 GRAPH = ".alpa-flow-canvas"
@@ -155,7 +159,7 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
     else:
         lab.figure(explorer, seconds=120)
     figures = {"first figure, s": time.perf_counter() - start}
-    tabs = [tab for tab in tabs if tab != "Overview" or _grouped(explorer)]  # an earlier version has none
+    tabs = [tab for tab in tabs if tab not in ("Overview", *OF_LAYOUTS) or _grouped(explorer)]
     for tab in tabs:  # every tab has drawn its figure before a key is pressed
         start = time.perf_counter()
         _select(explorer, tab)
@@ -170,6 +174,9 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
             if not panel.locator(f"{GRAPH}:visible").count():
                 lab.figure(panel, seconds=120)
         figures[f"first shown, {tab}"] = 1000 * (time.perf_counter() - start)
+        if tab in OF_LAYOUTS:
+            explorer.locator(".alpa-panel:visible progress").wait_for(state="hidden", timeout=300_000)
+            figures[f"answered, {tab}"] = 1000 * (time.perf_counter() - start)
     figures |= _switches(lab, explorer, tabs)
     explorer.evaluate(_WATCH)
     slider = explorer.get_by_role("slider", name="B, microbatches")

@@ -39,6 +39,7 @@ def layouts(
     progress: ProgressCallback | None = None,
     partial: Callable[[Layouts], None] | None = None,
     cancel: threading.Event | None = None,
+    known_alone: bool = False,
 ) -> Layouts:
     """Every uniform layout of `model` on `cluster`: TP × PP × DP × CP × EP × expert TP × microbatch × interleaving ×
     ZeRO × recomputation, with seconds, bytes, and why one does not fit; `uniform_layouts.enumeration` says which exist.
@@ -46,14 +47,16 @@ def layouts(
     `model` is a catalogue name, or the path of a Hugging Face config.json of a family in `models.FAMILIES`.
     `global_batch`, `sequence` and `precision` are by default those of the model. Where no layout fits,
     `Layouts.larger` has those of as many nodes as it takes. `partial` gets what is known some times a second; once
-    `cancel` is set, what is known by then is the answer, and CancelledError is raised where nothing is. `scheduler` and
-    `cache` are those of `ax.plan`.
+    `cancel` is set, what is known by then is the answer, and CancelledError is raised where nothing is; so it is with
+    `known_alone` where a work would have to be read. `scheduler` and `cache` are those of `ax.plan`.
     OptionError where the batch cannot be divided, or the precision is not one of 16 bits or less.
     """
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     with Executor(scheduler) as executor:
         question = Question.of(model, global_batch, sequence, precision, cache=cache)
-        answer = question.answer(cluster, executor=executor, progress=progress, partial=partial, cancel=cancel)
+        answer = question.answer(
+            cluster, executor=executor, progress=progress, partial=partial, cancel=cancel, known_alone=known_alone
+        )
         if not answer.ranked:
             raise no_layout(question, cluster)
         if not answer.whole:
@@ -69,9 +72,16 @@ def layouts(
 
         try:
             larger = question.larger(
-                cluster, executor=executor, progress=progress, partial=on_more_nodes, cancel=cancel
+                cluster,
+                executor=executor,
+                progress=progress,
+                partial=on_more_nodes,
+                cancel=cancel,
+                known_alone=known_alone,
             )
         except CancelledError:
+            if known_alone:
+                raise
             return answer
         return replace(answer, larger=larger)
 
@@ -122,9 +132,10 @@ class Question:
         partial: Callable[[Layouts], None] | None = None,
         cancel: threading.Event | None = None,
         only: Callable[[tuple[UniformLayout, ...]], Sequence[UniformLayout]] | None = None,
+        known_alone: bool = False,
     ) -> Layouts:
         """All layouts on a cluster, or `only` some of them; without any where the batch has no division. Those that
-        were priced before `cancel` was set, where some were."""
+        were priced before `cancel` was set, where some were. `known_alone` as for `Works.prepare`."""
         check_like_nodes(cluster, "A uniform layout divides a model equally", "Give a cluster of one kind of nodes.")
         recipe = recipe_of(self.precision)
         if recipe:
@@ -139,7 +150,13 @@ class Question:
         if only is not None:
             asked = only(tuple(asked))
         works = self.prices.works
-        works.prepare(((cluster, layout) for layout in asked), executor=executor, progress=progress, cancel=cancel)
+        works.prepare(
+            ((cluster, layout) for layout in asked),
+            executor=executor,
+            progress=progress,
+            cancel=cancel,
+            known_alone=known_alone,
+        )
         prices = self.prices.on(cluster, recipe)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()
@@ -191,15 +208,17 @@ class Question:
         progress: ProgressCallback | None = None,
         partial: Callable[[Layouts], None],
         cancel: threading.Event | None = None,
+        known_alone: bool = False,
     ) -> Layouts | None:
         """The layouts on the fewest nodes, doubled in turn from those of `cluster`, on which the leanest one fits."""
         nodes = 2 * cluster.nodes
         while nodes * cluster.devices_per_node <= tuning.MOST_DEVICES:
             more = cluster.with_changes(nodes=nodes)
-            lean = self.answer(more, executor=executor, cancel=cancel, only=leanest)
+            asked: dict[str, Any] = {"executor": executor, "cancel": cancel, "known_alone": known_alone}
+            lean = self.answer(more, only=leanest, **asked)
             if lean.best is not None:
                 partial(replace(lean, whole=False))
-                found = self.answer(more, executor=executor, progress=progress, partial=partial, cancel=cancel)
+                found = self.answer(more, progress=progress, partial=partial, **asked)
                 return replace(found, on_faster_links=self.on_faster_links(found)) if found.whole else found
             nodes *= 2
         return None

@@ -103,13 +103,15 @@ def scaling(
     progress: ProgressCallback | None = None,
     partial: Callable[[Scaling], None] | None = None,
     cancel: threading.Event | None = None,
+    known_alone: bool = False,
 ) -> Scaling:
     """For each device and number of nodes: the fastest uniform layout, or by how much the leanest does not fit.
 
     `prices` are dollars for an hour of a device, by its name; without one nothing is said of cost. Nodes have
     `devices_per_node` devices, by default 8, or those of a rack that are used. The other arguments are those of
     `ax.layouts`. UnknownNameError for a device, OptionError for a number of nodes or a price that is none; what one
-    cluster refuses is the reason of its point. Once `cancel` is set, what is known by then is the answer.
+    cluster refuses is the reason of its point. Once `cancel` is set, what is known by then is the answer; with
+    `known_alone`, what is known without reading a work.
     """
     costs = checked_prices(prices or {}, devices)
     clusters = clusters_of(devices, nodes, devices_per_node, software)
@@ -131,12 +133,18 @@ def scaling(
             partial(answer)
 
     with Executor(scheduler) as executor:
+        asked: dict[str, Any] = {
+            "executor": executor,
+            "progress": progress,
+            "cancel": cancel,
+            "known_alone": known_alone,
+        }
         try:
             for number, point in enumerate(answer.points):
-                known(number, _lean(question, point, executor, progress, cancel))
+                known(number, _lean(question, point, **asked))
             for number, point in enumerate(answer.points):
                 if point.state == "fits":
-                    found = question.answer(point.cluster, executor=executor, progress=progress, cancel=cancel)
+                    found = question.answer(point.cluster, **asked)
                     if not found.whole:
                         return answer
                     known(
@@ -147,18 +155,12 @@ def scaling(
     return replace(answer, whole=True)
 
 
-def _lean(
-    question: Question,
-    point: ScalingPoint,
-    executor: Executor,
-    progress: ProgressCallback | None,
-    cancel: threading.Event | None,
-) -> ScalingPoint:
+def _lean(question: Question, point: ScalingPoint, *, cancel: threading.Event | None, **asked: Any) -> ScalingPoint:
     """Whether the model fits, by its leanest layouts."""
     if cancel is not None and cancel.is_set():
         raise CancelledError("The scaling was cancelled", found="some points are not known", remedy="Ask again.")
     try:
-        lean = question.answer(point.cluster, executor=executor, progress=progress, cancel=cancel, only=leanest)
+        lean = question.answer(point.cluster, only=leanest, cancel=cancel, **asked)
     except CancelledError:
         raise
     except AlpaExploreError as error:

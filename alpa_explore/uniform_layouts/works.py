@@ -16,7 +16,7 @@ from typing import Any
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.blocks.block import Division
-from alpa_explore.errors import BatchError
+from alpa_explore.errors import BatchError, CancelledError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
@@ -62,9 +62,10 @@ class Works:
         executor: Executor,
         progress: ProgressCallback | None = None,
         cancel: threading.Event | None = None,
+        known_alone: bool = False,
     ) -> None:
         """Read all works of these layouts that are not known. CancelledError where `cancel` is set: what was read by
-        then is kept."""
+        then is kept; and with `known_alone` where there are any."""
         missing: dict[_Source, Cluster] = {}
         for cluster, layout in asked:
             source = self._source(cluster, layout)
@@ -76,6 +77,12 @@ class Works:
                     self._read[source] = work_from(stored)
         if not missing:
             return
+        if known_alone:
+            raise CancelledError(
+                "Works of these layouts are not known",
+                found=f"{len(missing)} of them",
+                remedy="Ask without known_alone.",
+            )
         with executor.preparing(), cancelled_by(cancel):
             graphs = _Graphs().of({source.key for source in missing})
         tasks = {source: (graphs[source.key], cluster, source.tensor) for source, cluster in missing.items()}

@@ -11,10 +11,12 @@ import pytest
 import alpa_explore as ax
 from alpa_explore import units
 from alpa_explore.errors import CancelledError, OptionError, UnknownNameError
+from alpa_explore.execution.executors import Executor
 from alpa_explore.uniform_layouts.layout import Axis
+from alpa_explore.uniform_layouts.layouts import Question
 from alpa_explore.uniform_layouts.models import layout_model
 from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
-from alpa_explore.uniform_layouts.ranking import Layouts
+from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices
 from alpa_explore.uniform_layouts.report import layouts_sentence
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
@@ -198,9 +200,19 @@ def test_the_published_layout_is_near_the_top(
 
 
 def test_another_batch_in_the_same_process_is_priced_as_by_a_new_one() -> None:
-    ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=64)
-    for batch in (4, 32, 128):
-        again = ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=batch)
-        alone = ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=batch, cache=False)
-        assert again == alone
-        assert again.global_batch == batch
+    cluster = ax.Cluster.parse("1x4:a100-80gb")
+    asked = Question.of("gpt-tiny", 16, None, None, cache=True)
+    with Executor("serial") as executor:
+        asked.answer(cluster, executor=executor)
+        for batch in (1, 4, 12, 16):
+            again = replace(asked, global_batch=batch).answer(cluster, executor=executor)
+            new = replace(asked, global_batch=batch, prices=ModelPrices(asked.prices.works))
+            assert again == new.answer(cluster, executor=executor)
+            assert again.ranked
+
+
+def test_known_alone_reads_no_work() -> None:
+    known = ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16)
+    assert ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16, known_alone=True) == known
+    with pytest.raises(CancelledError, match="not known"):
+        ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16, sequence=96, known_alone=True)

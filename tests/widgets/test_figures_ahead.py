@@ -9,11 +9,14 @@ import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
+from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 
 import alpa_explore as ax
 
 TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search", "Compare")
 OF_THE_HISTORY = ("Why", "Search", "Compare")
+OF_LAYOUTS = ("Fit & scale", "Layouts")
+"""Whose figures show the answers to questions about uniform layouts."""
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +70,35 @@ def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -
 
 
 def test_every_tab_that_is_made_ahead_is_tested_here(explorer: Explorer) -> None:
-    assert {tab.kind.title for tab in explorer.panels.tabs if tab.kind.made_ahead} == set(TABS)
+    assert {tab.kind.title for tab in explorer.panels.tabs if tab.kind.made_ahead} == {*TABS, *OF_LAYOUTS}
+
+
+@pytest.fixture(scope="module")
+def decoder_plan() -> ax.Plan:
+    return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial")
+
+
+@pytest.mark.parametrize("title", OF_LAYOUTS)
+def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: ax.Plan, title: str) -> None:
+    explorer = explore(decoder_plan)
+    fit = explorer.panels[explorer.panels.at("Fit & scale")]
+    assert isinstance(fit, FitScalePanel)
+    fit.devices.value, fit.nodes.value = "v100", "1, 2"
+    explorer.go_to_tab(title)  # which asks
+    questions = explorer.session.layouts
+    assert questions.layouts.wait(60)
+    assert questions.scaling.wait(60)
+    figures = ahead(explorer, title)
+    assert "8" not in figures, "its larger microbatches were not captured, and are not until the slider is there"
+    for b in (3, 1, 4):
+        assert text(figures[str(b)]) == drawn_at(explorer, b)
+        assert questions.layouts_by_batch.worker.wait(60)
+    state = explorer.session.store.state
+    answer = state.layouts if title == "Layouts" else state.scaling
+    assert answer is not None
+    assert answer.question.global_batch == 4 * state.settings.microbatch
+    assert ahead(explorer, title) == figures
+    explorer.close()
 
 
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:

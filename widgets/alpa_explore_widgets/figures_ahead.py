@@ -52,7 +52,7 @@ class FiguresAhead:
         if plan is None or not panel.made_ahead or as_table:
             return
         of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
-        made_of = (theme, _waits(state), *panel.depends_on(_before_the_move(state)), *of_plan)
+        made_of = (theme, _waits(state), *panel.ahead_depends_on(_before_the_move(state)), *of_plan)
         if _same(made_of, self._made_of.get(panel)):
             return
         if self._job is not None and self._job.panel is panel and _same(made_of, self._job.made_of):
@@ -83,7 +83,9 @@ class FiguresAhead:
             try:
                 plan = replan(job.plan, num_microbatches=b, known_alone=True)
                 if (job.panel.stage_of_rows() or 0) < len(plan.stages):
-                    figures[str(b)] = job.panel.packed(_moved_to(plan, job.state), job.theme)
+                    packed = job.panel.packed(_moved_to(plan, job.state), job.theme)
+                    if packed is not None:
+                        figures[str(b)] = packed
             except Exception:  # no plan or no figure for this B: the answer to the key press says why
                 continue
             if len(figures) == tuning.FIRST_FIGURES:  # those next to the plan, where all take seconds
@@ -113,9 +115,10 @@ def _before_the_move(state: State) -> State:
 def _moved_to(plan: Plan, state: State) -> State:
     """The state once this plan, of another B, is on screen."""
     assert state.plan_settings is not None, "there is a plan"
-    settings = replace(state.plan_settings, num_microbatches=plan.options.num_microbatches)
-    entry = Entry(settings=settings, plan=plan)
-    return replace(state, plan=plan, history=state.history.add(entry, replace_last=state.moving))
+    b = plan.options.num_microbatches
+    entry = Entry(settings=replace(state.plan_settings, num_microbatches=b), plan=plan)
+    settings = replace(state.settings, num_microbatches=b)
+    return replace(state, plan=plan, settings=settings, history=state.history.add(entry, replace_last=state.moving))
 
 
 def _send(panel: Panel, figures: dict[str, bytes]) -> None:

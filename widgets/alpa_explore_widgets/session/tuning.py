@@ -18,6 +18,8 @@ KEPT_GRAPHS = 3
 """Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
 KEPT_PLANS = 4
 """Plans of this process that are kept for explorers that are shown again; one has some megabytes."""
+KEPT_ANSWERS = 64
+"""Answers about layouts that are kept for other values of B; one of a thousand layouts is about a megabyte."""
 CLOCK_SECONDS = 1.0
 """How often the elapsed time of a comparison is shown anew."""
 COMPARE_SECONDS = 20.0

@@ -72,7 +72,7 @@ class FigurePanel(Panel):
             figure.update_layout(uirevision=self.subject(state)[0])  # a zoom survives a change of B
         return figure, lift_title(figure)
 
-    def packed(self, state: State, theme: str) -> bytes:
+    def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for a state."""
         figure, _ = self.figure_and_title(state, theme)
         return PlotlyFigure.pack(figure)

@@ -134,8 +134,13 @@ class Panel(ABC):
         """The inputs of the contents besides plan and theme. (The selection is none: the browser fades marks.)"""
         return ()
 
-    def packed(self, state: State, theme: str) -> bytes:
-        """The contents for a state, as `figures` show them ahead; only where `made_ahead`."""
+    def ahead_depends_on(self, state: State) -> tuple[object, ...]:
+        """The inputs of the contents for other B besides plan and theme."""
+        return self.depends_on(state)
+
+    def packed(self, state: State, theme: str) -> bytes | None:
+        """The contents for a state, as `figures` show them ahead, or None where there are none; only where
+        `made_ahead`."""
         raise NotImplementedError
 
     def follow(self, _state: State) -> None:

@@ -2,4 +2,5 @@
 
 - questions: changes with which a model fits, and how formulations of a sharding problem compare
 - layouts: every uniform layout, and where the model fits
+- by_batch: the same for other global batches, while the B slider moves
 """

@@ -16,6 +16,7 @@ from alpa_explore_widgets.session.answers.layouts import (
     ScalingAnswer,
     ScalingQuestion,
 )
+from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
@@ -45,14 +46,31 @@ def question_of(settings: Settings) -> LayoutQuestion:
     )
 
 
+def scaling_question(settings: Settings, devices: tuple[str, ...], nodes: tuple[int, ...]) -> ScalingQuestion:
+    """The clusters that are asked about at these settings."""
+    return ScalingQuestion(
+        model=settings.model,
+        devices=devices,
+        nodes=nodes,
+        devices_per_node=None,
+        global_batch=settings.microbatch * settings.num_microbatches,
+        sequence=settings.sequence,
+        precision=settings.precision,
+    )
+
+
 class LayoutQuestions:
     """Both questions of a session."""
 
     def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
         self._store, self._sources, self._backend = store, sources, backend
         self.layouts: NewestWins[Settings] = NewestWins(self._run_layouts, "alpa-explore layouts")
-        self.scaling: NewestWins[tuple[Settings, ScalingQuestion, Mapping[str, float]]] = NewestWins(
-            self._run_scaling, "alpa-explore scale"
+        self.scaling: NewestWins[tuple[Settings, ScalingQuestion]] = NewestWins(self._run_scaling, "alpa-explore scale")
+        self.layouts_by_batch: AnswersByBatch[LayoutQuestion, LayoutsAnswer] = AnswersByBatch(
+            self._find_layouts, "alpa-explore layouts of a batch"
+        )
+        self.scaling_by_batch: AnswersByBatch[ScalingQuestion, ScalingAnswer] = AnswersByBatch(
+            self._find_scaling, "alpa-explore scale of a batch"
         )
         self._prices: Mapping[str, float] = {}
         """Dollars for an hour of a device, as given last: also while its clusters are being priced."""
@@ -68,27 +86,45 @@ class LayoutQuestions:
         """The best layouts of the model of the controls on these devices and numbers of nodes."""
         with self._store.lock:
             settings = self._store.state.settings
-            question = ScalingQuestion(
-                model=settings.model,
-                devices=devices,
-                nodes=nodes,
-                devices_per_node=None,
-                global_batch=settings.microbatch * settings.num_microbatches,
-                sequence=settings.sequence,
-                precision=settings.precision,
-            )
+            question = scaling_question(settings, devices, nodes)
             self._prices = prices
             self._store.change(scaling=ScalingAnswer(question=question, running=True))
-            self.scaling.submit((settings, question, prices))
+            self.scaling.submit((settings, question))
 
     def set_prices(self, prices: Mapping[str, float]) -> None:
         """The same points at other prices: nothing is computed anew but dollars."""
-        from alpa_explore.uniform_layouts.scaling import with_prices
-
         with self._store.lock:
             answer, self._prices = self._store.state.scaling, prices
             if answer is not None and answer.scaling is not None:
-                self._store.change(scaling=replace(answer, scaling=with_prices(answer.scaling, prices)))
+                self._store.change(scaling=self._priced(answer))
+
+    def follow_batch(self) -> None:
+        """Where the answers on screen are for another batch than that of the controls, show those for this one."""
+        with self._store.lock:
+            state = self._store.state
+            layouts, scaling, settings = state.layouts, state.scaling, state.settings
+            if layouts is not None and not layouts.running:
+                self.layouts_by_batch.follow(settings, layouts.question, question_of(settings), self._show_layouts)
+            if scaling is not None and not scaling.running:
+                asked = scaling_question(settings, scaling.question.devices, scaling.question.nodes)
+                self.scaling_by_batch.follow(settings, scaling.question, asked, self._show_scaling)
+
+    def layouts_at(self, settings: Settings) -> LayoutsAnswer | None:
+        """The layouts for the batch of `settings`; None where more differs from the question on screen, or that one has
+        no answer yet."""
+        answer = self._store.state.layouts
+        if answer is None or answer.running:
+            return None
+        return self.layouts_by_batch.at(settings, answer.question, question_of(settings))
+
+    def scaling_at(self, settings: Settings) -> ScalingAnswer | None:
+        """The clusters for the batch of `settings`; None as for `layouts_at`."""
+        shown = self._store.state.scaling
+        if shown is None or shown.running:
+            return None
+        asked = scaling_question(settings, shown.question.devices, shown.question.nodes)
+        answer = self.scaling_by_batch.at(settings, shown.question, asked)
+        return None if answer is None else self._priced(answer)
 
     def cancel_layouts(self) -> None:
         """Price no more layouts; those that are known stay."""
@@ -98,48 +134,38 @@ class LayoutQuestions:
         """Price no more clusters; those that are known stay."""
         self.scaling.cancel()
 
-    def _run_layouts(self, settings: Settings, cancel: threading.Event) -> None:
-        def change(**changes: Any) -> None:
-            with self._store.lock:
-                answer = self._store.state.layouts
-                if answer is not None and answer.question == question_of(settings):
-                    self._store.change(layouts=replace(answer, **changes))
+    def _show_layouts(self, answer: LayoutsAnswer) -> None:
+        with self._store.lock:
+            shown = self._store.state.layouts
+            if shown is not None and answer.question in (shown.question, question_of(self._store.state.settings)):
+                self._store.change(layouts=answer)
 
-        def partial(found: Layouts) -> None:
-            change(layouts=found)
+    def _show_scaling(self, answer: ScalingAnswer) -> None:
+        with self._store.lock:
+            settings = self._store.state.settings
+            if answer.question == scaling_question(settings, answer.question.devices, answer.question.nodes):
+                self._store.change(scaling=self._priced(answer))
 
+    def _find_layouts(self, settings: Settings, question: LayoutQuestion, **reports: Any) -> LayoutsAnswer | None:
+        """The answer, or the fault in its place; None where nothing was known when it was cancelled."""
         try:
             found, measured = self._backend.layouts(
                 self._sources.reference(settings),
                 self._sources.cluster(settings),
-                global_batch=settings.microbatch * settings.num_microbatches,
+                global_batch=question.global_batch,
                 precision=settings.precision,
-                progress=_paced(lambda progress: change(progress=progress)),
-                partial=partial,
-                cancel=cancel,
+                **reports,
             )
         except CancelledError:
-            change(running=False, progress=None)
+            return None
         except Exception as error:  # a background thread has no cell in which to show it
-            change(running=False, progress=None, fault=fault_of(error, "The layouts could not be priced"))
-        else:
-            change(layouts=found, measured=measured, running=False, progress=None)
+            return LayoutsAnswer(question=question, fault=fault_of(error, "The layouts could not be priced"))
+        return LayoutsAnswer(question=question, layouts=found, measured=measured)
 
-    def _run_scaling(self, job: tuple[Settings, ScalingQuestion, Mapping[str, float]], cancel: threading.Event) -> None:
-        from alpa_explore.uniform_layouts.scaling import with_prices
-
-        settings, question, prices = job
-
-        def change(**changes: Any) -> None:
-            with self._store.lock:
-                answer = self._store.state.scaling
-                if answer is not None and answer.question == question:
-                    self._store.change(scaling=replace(answer, **changes))
-
-        def show(found: Scaling, **changes: Any) -> None:
-            with self._store.lock:
-                change(scaling=with_prices(found, self._prices), **changes)
-
+    def _find_scaling(
+        self, settings: Settings, question: ScalingQuestion, *, known_alone: bool = False, **reports: Any
+    ) -> ScalingAnswer | None:
+        """The answer, or the fault in its place; None where more clusters than the known ones were asked for."""
         try:
             found = self._backend.scaling(
                 self._sources.reference(settings),
@@ -147,15 +173,63 @@ class LayoutQuestions:
                 question.nodes,
                 global_batch=question.global_batch,
                 precision=question.precision,
-                prices=prices,
-                progress=_paced(lambda progress: change(progress=progress)),
-                partial=show,
-                cancel=cancel,
+                prices=self._prices,
+                known_alone=known_alone,
+                **reports,
             )
         except Exception as error:  # a background thread has no cell in which to show it
-            change(running=False, progress=None, fault=fault_of(error, "The clusters could not be priced"))
-        else:
-            show(found, running=False, progress=None)
+            return ScalingAnswer(question=question, fault=fault_of(error, "The clusters could not be priced"))
+        return ScalingAnswer(question=question, scaling=found) if found.whole or not known_alone else None
+
+    def _run_layouts(self, settings: Settings, cancel: threading.Event) -> None:
+        question = question_of(settings)
+
+        def change(**changes: Any) -> None:
+            with self._store.lock:
+                answer = self._store.state.layouts
+                if answer is not None and answer.question == question:
+                    self._store.change(layouts=replace(answer, **changes))
+
+        def partial(found: Layouts) -> None:
+            change(layouts=found)
+
+        say = _paced(lambda progress: change(progress=progress))
+        answer = self._find_layouts(settings, question, progress=say, partial=partial, cancel=cancel)
+        if answer is None:
+            change(running=False, progress=None)
+            return
+        if answer.layouts is not None and answer.layouts.whole:
+            self.layouts_by_batch.keep(question, answer)
+        self._show_layouts(answer)
+
+    def _run_scaling(self, job: tuple[Settings, ScalingQuestion], cancel: threading.Event) -> None:
+        settings, question = job
+
+        def change(**changes: Any) -> None:
+            with self._store.lock:
+                answer = self._store.state.scaling
+                if answer is not None and answer.question == question:
+                    self._store.change(scaling=self._priced(replace(answer, **changes)))
+
+        def partial(found: Scaling) -> None:
+            change(scaling=found)
+
+        say = _paced(lambda progress: change(progress=progress))
+        answer = self._find_scaling(settings, question, progress=say, partial=partial, cancel=cancel)
+        assert answer is not None, "asked for all that there is"
+        if answer.scaling is not None and answer.scaling.whole:
+            self.scaling_by_batch.keep(question, answer)
+        known = {} if answer.scaling is None else {"scaling": answer.scaling}
+        change(**known, fault=answer.fault, running=False, progress=None)
+
+    def _priced(self, answer: ScalingAnswer) -> ScalingAnswer:
+        """The answer in dollars of the prices that were given last."""
+        from alpa_explore.uniform_layouts.scaling import with_prices
+
+        found = answer.scaling
+        if found is None or dict(found.prices) == dict(self._prices):
+            return answer
+        return replace(answer, scaling=with_prices(found, self._prices))
 
 
 def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
+from alpa_explore_widgets.session.asking.layouts import scaling_question
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class FitScalePanel(FigurePanel):
     title = "Fit & scale"
     question = "On which devices does this model fit, how fast is it there, and what does it cost? A click plans there."
     needs_plan, of_plan = False, False
+    made_ahead = True
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -78,6 +81,10 @@ class FitScalePanel(FigurePanel):
                 self.nodes.value = nodes_around(state.settings.nodes)
             self._ask()
             return  # the change of the state shows this tab again
+        if not state.replanning:  # the plan for this batch is on screen
+            self._session.layouts.follow_batch()
+            if self._session.store.state is not state:
+                return
         answer = state.scaling
         self.cancel.disabled = not answer.running
         self._offer_prices(answer.question.devices)
@@ -101,6 +108,20 @@ class FitScalePanel(FigurePanel):
         """The points that are known."""
         answer = state.scaling
         return (None, None, False) if answer is None else (answer.scaling, answer.fault, answer.running)
+
+    def ahead_depends_on(self, state: State) -> tuple[object, ...]:
+        """The question but for its batch, and the prices."""
+        answer = state.scaling
+        if answer is None or answer.running:
+            return (None, ())
+        batchless = replace(state.settings, num_microbatches=1)
+        asked = scaling_question(batchless, answer.question.devices, answer.question.nodes)
+        return (asked, () if answer.scaling is None else answer.scaling.prices)
+
+    def packed(self, state: State, theme: str) -> bytes | None:
+        """The figure for the batch of a state."""
+        answer = self._session.layouts.scaling_at(state.settings)
+        return None if answer is None else super().packed(replace(state, scaling=answer), theme)
 
     def subject(self, state: State) -> tuple[str, str]:
         """The model, and the devices."""
@@ -217,7 +238,7 @@ def _progress_html(answer: ScalingAnswer, state: State) -> str:
     if (settings.model, settings.sequence, settings.precision, batch) != (
         *(question.model, question.sequence, question.precision),
         question.global_batch,
-    ):
+    ) and not state.replanning:
         text = (
             f"This is {question.model} with a global batch of {question.global_batch:,}: press Find out for the present"
         )

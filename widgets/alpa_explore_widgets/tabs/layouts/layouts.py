@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -39,6 +40,7 @@ class LayoutsPanel(FigurePanel):
     title = "Layouts"
     question = "Every uniform layout of this model on this cluster: which is fastest, and what does the plan gain?"
     needs_plan = False
+    made_ahead = True
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -81,6 +83,10 @@ class LayoutsPanel(FigurePanel):
         if state.layouts is None:
             self._ask()
             return  # the change of the state shows this tab again
+        if not state.replanning:  # the plan for this batch is on screen
+            self._session.layouts.follow_batch()
+            if self._session.store.state is not state:
+                return
         answer = state.layouts
         self.cancel.disabled = not answer.running
         self.progress.value = _progress_html(answer, state)
@@ -101,6 +107,17 @@ class LayoutsPanel(FigurePanel):
         answer = state.layouts
         known = (None, None, False) if answer is None else (answer.layouts, answer.fault, answer.running)
         return (*known, self.across.value, self.down.value, *self._where().items())
+
+    def ahead_depends_on(self, state: State) -> tuple[object, ...]:
+        """The question but for its batch, the axes and the filters."""
+        question = question_of(replace(state.settings, num_microbatches=1))
+        running = state.layouts is None or state.layouts.running
+        return (question, running, self.across.value, self.down.value, *self._where().items())
+
+    def packed(self, state: State, theme: str) -> bytes | None:
+        """The figure for the batch of a state."""
+        answer = self._session.layouts.layouts_at(state.settings)
+        return None if answer is None else super().packed(replace(state, layouts=answer), theme)
 
     def subject(self, state: State) -> tuple[str, str]:
         """Of the layouts, or of the controls before there are any."""
@@ -220,7 +237,7 @@ def _progress_html(answer: LayoutsAnswer, state: State) -> str:
             f'<div class="alpa-progress" role="status"><progress aria-label="Pricing layouts"{share}></progress>'
             f"Pricing every layout of {escape(answer.question.words)}{escape(counted)}</div>"
         )
-    if answer.question != question_of(state.settings):
+    if answer.question != question_of(state.settings) and not state.replanning:
         now = question_of(state.settings).words
         return _note(f"These are the layouts of {answer.question.words}. Press Price layouts for {now}.")
     if answer.layouts is not None and not answer.layouts.whole:
