@@ -5,6 +5,7 @@ After each test the fixture asserts that nothing was requested from another mach
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -110,6 +111,37 @@ def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(lab: LabPage) 
     faded = lambda: any("selectedpoints" in trace for trace in seen_figure(lab, explorer)["data"])  # noqa: E731
     lab.wait_until(faded, "the figure fades what is not selected")
     assert not any("selectedpoints" in trace for trace in before)
+
+
+_MARKS = """() => {
+  const shown = [...document.querySelectorAll('.alpa-panel')].find((panel) => panel.offsetHeight > 40);
+  return [...shown.querySelectorAll('.cartesianlayer .trace')].map((group) => [
+    group.style.opacity,
+    ...[...group.querySelectorAll('path.point, .point path')].map((path) => path.style.opacity),
+  ]);
+}"""
+"""Opacities of each trace and its marks in the figure on screen."""
+
+
+def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("small.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    lab.page.evaluate(f"addEventListener('alpa-drawn', () => (globalThis.early = JSON.stringify(({_MARKS})())), true)")
+    stage = explorer.locator(".alpa-stages button").first
+    for name in ("Why", "Layers"):
+        tab(explorer, name).click()
+        explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
+        lab.page.wait_for_timeout(500)
+        drawn = [json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":"))]
+        for _ in range(2):  # a stage is selected, then nothing is
+            lab.page.evaluate("globalThis.early = null")
+            stage.press("Enter")
+            lab.wait_until(lambda: lab.page.evaluate("globalThis.early") is not None, "marks are faded")
+            lab.page.wait_for_timeout(800)
+            drawn.append(json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":")))
+            assert lab.page.evaluate("globalThis.early") == drawn[-1], name
+        assert drawn[0] == drawn[2] != drawn[1], name
 
 
 def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_does(lab: LabPage) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ipywidgets as W
+import pytest
 from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
 from alpa_explore_widgets.tabs.overview import OverviewPanel
 from alpa_explore_widgets.tabs.run import RunPanel
+
+from alpa_explore.plans.plan import Plan
 
 
 def below(widget: W.Widget) -> set[W.Widget]:
@@ -46,3 +50,21 @@ def test_a_press_in_a_new_panel_waits_for_the_edits_before_it(session: Session) 
     buttons = [widget for widget in below(run.widget) if hasattr(widget, "schedule")]
     assert buttons
     assert all(button.schedule == explorer.order.press for button in buttons)
+
+
+def test_the_other_tabs_are_made_hidden_while_nothing_happens(
+    session: Session, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "IDLE_SECONDS", 0.001)
+    explorer = Explorer(session)
+    assert explorer._idle.wait(10)
+    assert [type(panel) for panel in explorer.panels.made] == [OverviewPanel], "there is no plan yet"
+    session.show_plan(plan)
+    assert explorer._idle.wait(10)
+    assert len(explorer.panels.made) == len(explorer.panels)
+    shown = [panel.title for panel in explorer.panels.made if panel.widget.layout.display != "none"]
+    assert shown == ["Overview"]
+    assert all(panel.widget in below(explorer) for panel in explorer.panels.made)
+    explorer.go_to_tab("Memory")
+    shown = [panel.title for panel in explorer.panels.made if panel.widget.layout.display != "none"]
+    assert shown == ["Memory"]

@@ -45,7 +45,7 @@ from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_groups import tabs_of
 from alpa_explore_widgets.tab_kinds.panel import css_name
-from alpa_explore_widgets.tab_kinds.panel_list import PanelList
+from alpa_explore_widgets.tab_kinds.panel_list import MadeWhenIdle, PanelList
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
@@ -83,6 +83,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._saved_table = ""
         """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
+        self._idle = MadeWhenIdle(self.panels, session.store.lock)
         self._ahead = FiguresAhead(self.controls["num_microbatches"].stops)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
@@ -111,6 +112,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def close(self) -> None:
         """Close the widget, stop planning, and end the processes of a training run."""
         self._ahead.close()
+        self._idle.close()
         self.session.close()
         super().close()
 
@@ -142,7 +144,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return body
 
     def _panel_made(self, panel: Panel) -> None:
-        """Add a panel, whose tab was selected for the first time."""
+        """Add a panel, hidden until its tab is shown."""
+        panel.widget.layout.display = "none"
         panel.lock, panel.redrawn = self.session.store.lock, self._make_figures_ahead
         for figure in panel.figures:
             figure.observe(self._selection_changed, "selection")
@@ -170,6 +173,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.lesson.show(state, panel.title, panel.stage_of_rows())
         self.tabs.drawn = panel.title
         self._make_figures_ahead()
+        if state.plan is not None and not state.planning:
+            self._idle.follow()
 
     def _make_figures_ahead(self) -> None:
         panel, state = self.panels[self.tabs.selected], self.session.store.state

@@ -39,7 +39,7 @@ def _import_plotly() -> None:
 class PlotlyFigure(anywidget.AnyWidget):
     """Shows a figure; assign with `draw`."""
 
-    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "plotly_figure.js")
+    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_figure.js")
 
     packed = traitlets.Bytes(b"").tag(sync=True)
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""

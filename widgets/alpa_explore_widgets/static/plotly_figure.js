@@ -51,7 +51,8 @@ const textIn = (datum) => {
 };
 const keyIn = (datum) => (KEY.test(textIn(datum)) ? textIn(datum) : "");
 const targetIn = (datum) => keyIn(textIn(datum).replace(LINK, ""));
-const FADED = { marker: { opacity: 0.22 } };
+const FADED = { marker: { opacity: FADED_MARK } };
+const REDRAWN_MS = 150; // from a selection, whose marks are faded at once, until plotly draws it
 
 function highlight(data, layout, selection, width) {
   // Fade the marks that are not selected; a heatmap has no faded cells, so frame its selected ones.
@@ -66,7 +67,7 @@ function highlight(data, layout, selection, width) {
       trace.unselected = FADED;
       trace.selected = { marker: { opacity: 1 } };
     }
-    if (keyIn(trace.meta)) trace.opacity = !selection || selected(trace.meta) ? 1 : 0.22;
+    if (keyIn(trace.meta)) trace.opacity = !selection || selected(trace.meta) ? 1 : FADED_MARK;
     if (trace.type !== "heatmap" || !trace.customdata || !selection) continue;
     const axis = (name) => (trace[`${name}axis`] ?? name);
     const cellKeys = trace.customdata.flat().map(keyIn).filter((key) => key);
@@ -92,6 +93,7 @@ async function render({ model, el }) {
   let Plotly = null;
   let outdated = true; // the newest figure or selection is not on screen yet
   let frame = 0;
+  let fade = 0; // until the selection is drawn by plotly
   let width = 0; // for which the figure on screen was drawn
   let figure = null; // data and layout of the newest figure that was unpacked
   let newest = 0; // number of figures received
@@ -210,8 +212,16 @@ async function render({ model, el }) {
   };
   const redraw = () => {
     outdated = true;
+    clearTimeout(fade);
     cancelAnimationFrame(frame);
     draw(); // now, not in the frame after the next one
+  };
+  const showSelection = () => {
+    const chosen = selection() ? agrees(keyParts(selection())) : null;
+    if (outdated || !el.clientWidth || !graph._fullLayout || !fadeMarks(graph, figure.data, chosen)) return redraw();
+    el.dispatchEvent(new CustomEvent("alpa-drawn", { bubbles: true }));
+    clearTimeout(fade);
+    fade = setTimeout(redraw, REDRAWN_MS);
   };
   const unpack = async () => {
     const packed = model.get("packed");
@@ -238,12 +248,12 @@ async function render({ model, el }) {
   const answered = () => {
     const shown = followed === model.get("selection");
     followed = null;
-    if (!shown) redraw();
+    if (!shown) showSelection();
   };
   const follow = (chosen) => {
     if (chosen === selection()) return;
     followed = chosen;
-    redraw();
+    showSelection();
   };
   model.on("change:packed", unpack);
   model.on("change:selection", answered);
@@ -273,6 +283,7 @@ async function render({ model, el }) {
 
   return () => {
     clearTimeout(fading);
+    clearTimeout(fade);
     newest += 1; // a figure that is still being unpacked is not drawn
     model.off("change:packed", unpack);
     ahead.stop();

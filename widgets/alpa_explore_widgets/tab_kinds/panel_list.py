@@ -1,4 +1,4 @@
-"""The panels of the explorer, of which each is made when its tab is first selected.
+"""The panels of the explorer, of which each is made when its tab is first selected, or before while nothing happens.
 
 A panel is dozens of widgets, and each of them is a message to the page: all at once would take most of the time until
 the first figure is seen.
@@ -6,9 +6,14 @@ the first figure is seen.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
+
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
 
 if TYPE_CHECKING:
     from alpa_explore_widgets.tab_kinds.panel import Panel
@@ -43,6 +48,13 @@ class PanelList(Sequence["Panel"]):
         """The place of a tab."""
         return [tab.kind.title for tab in self.tabs].index(title)
 
+    def make_next(self) -> bool:
+        """Make the first panel that is not made; False where all are."""
+        tab = next((tab for tab in self.tabs if tab not in self._made), None)
+        if tab is not None:
+            self._panel(tab)
+        return tab is not None
+
     def __len__(self) -> int:
         return len(self.tabs)
 
@@ -62,3 +74,31 @@ class PanelList(Sequence["Panel"]):
             self._made[tab] = tab.make()
             self._call(self._made[tab])
         return self._made[tab]
+
+
+class MadeWhenIdle:
+    """Makes the panels of tabs that were not selected yet, one after the other while the state stays as it is."""
+
+    def __init__(self, panels: PanelList, lock: AbstractContextManager[object]) -> None:
+        """`lock` is held while a panel is made."""
+        self._panels, self._lock = panels, lock
+        self._worker: NewestWins[None] = NewestWins(self._make, "alpa-explore tabs")
+
+    def follow(self) -> None:
+        """The state has changed: wait anew."""
+        if len(self._panels.made) < len(self._panels):
+            self._worker.submit(None)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until all are made (for tests). Returns False on a timeout."""
+        return self._worker.wait(timeout)
+
+    def close(self) -> None:
+        """Make no more."""
+        self._worker.cancel()
+
+    def _make(self, _job: None, cancel: threading.Event) -> None:
+        more = True
+        while more and not cancel.wait(tuning.IDLE_SECONDS):
+            with self._lock:
+                more = not cancel.is_set() and self._panels.make_next()
