@@ -8,6 +8,7 @@ const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
 const BUSY_MS = 200;
+const SEEN_PIXELS = 2; // by less nobody sees a legend misplaced
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
 function plotly(model) {
@@ -159,8 +160,9 @@ async function render({ model, el }) {
   };
   const legendRoom = () => {
     const size = graph._fullLayout?._size;
-    return size ? `${size.t} ${size.b} ${width}` : "";
+    return size && [size.t, size.b, width];
   };
+  const differs = (before, after) => before && after && before.some((room, side) => Math.abs(room - after[side]) > SEEN_PIXELS);
   const scaleToFit = () => {
     // A figure with many labels is drawn no narrower than its least width, and made smaller as a whole.
     const least = figure.layout.meta?.least_width ?? 0;
@@ -184,7 +186,7 @@ async function render({ model, el }) {
     Plotly.react(graph, figure.data, layout, config).then(() => {
       noteMargins(plot);
       // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
-      return !before || before === legendRoom() || Plotly.redraw(graph);
+      return differs(before, legendRoom()) && Plotly.redraw(graph);
     });
     if (!listening) {
       graph.on("plotly_click", reportClick).on("plotly_hover", pointed).on("plotly_relayout", brushed);

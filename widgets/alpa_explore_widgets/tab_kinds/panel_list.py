@@ -98,7 +98,8 @@ class MadeWhenIdle:
         self._worker.cancel()
 
     def _make(self, _job: None, cancel: threading.Event) -> None:
-        more = True
-        while more and not cancel.wait(tuning.IDLE_SECONDS):
+        more = not cancel.wait(tuning.IDLE_SECONDS)
+        while more:
             with self._lock:
                 more = not cancel.is_set() and self._panels.make_next()
+            more = more and not cancel.wait(tuning.BETWEEN_TABS_SECONDS)

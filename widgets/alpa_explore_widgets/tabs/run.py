@@ -39,6 +39,7 @@ class RunPanel(FigurePanel):
 
     title = "Run"
     question = "Does the plan run as predicted?"
+    of_plan = False
 
     def __init__(
         self,
@@ -228,8 +229,8 @@ class RunPanel(FigurePanel):
         return False
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """The run, the chosen figure, and whether Start can be pressed."""
-        return (state.run, self.shown.value, self.start.disabled)
+        """The run, of what it is, the chosen figure, and whether Start can be pressed."""
+        return (state.run, self.subject(state), self.shown.value, self.start.disabled)
 
     def draw(self, state: State, theme: str) -> go.Figure:
         """See `alpa_explore.figures.runs.steps` and `run`; before the first run, a note on how to start one."""
