@@ -18,7 +18,7 @@ PARTIAL_SECONDS = 0.5
 """Between two answers of what is known so far."""
 RACK_USED = 64
 """Devices of a rack that runs use: a power of two; the others are spare."""
-KEPT_MODELS = 4
+KEPT_MODELS = 2
 """Models whose works and prices stay in memory."""
-KEPT_CLUSTERS = 48
-"""Clusters on which the prices of a model stay in memory; those of a thousand layouts are about a megabyte."""
+KEPT_CLUSTERS = 16
+"""Clusters on which the prices of a model stay in memory; those of ten thousand layouts take 10 MB."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 
@@ -93,11 +94,31 @@ def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: a
     for b in (3, 1, 4):
         assert text(figures[str(b)]) == drawn_at(explorer, b)
         assert questions.layouts_by_batch.worker.wait(60)
+    before = explorer.session.store.state
+    assert drawn_at(explorer, 8)  # reads what the others of its size need, too
+    assert questions.layouts_by_batch.worker.wait(60)
+    assert questions.scaling_by_batch.worker.wait(60)
+    assert "8" in ahead(explorer, title)
+    drawn_at(explorer, before.settings.num_microbatches)
     state = explorer.session.store.state
     answer = state.layouts if title == "Layouts" else state.scaling
     assert answer is not None
     assert answer.question.global_batch == 4 * state.settings.microbatch
-    assert ahead(explorer, title) == figures
+    assert ahead(explorer, title).items() > figures.items()
+    explorer.close()
+
+
+def test_where_they_take_long_those_near_the_slider_are_made(plan: ax.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "AHEAD_SECONDS", 0.0)
+    explorer = explore(plan)
+    stops = [int(stop) for stop in explorer.controls["num_microbatches"].stops]
+    first = ahead(explorer, "t_max")
+    assert len(first) == tuning.FIRST_FIGURES < len(stops)
+    assert {str(b) for b in stops if abs(b - 8) <= 2} <= first.keys()
+    drawn_at(explorer, stops[-1])
+    second = ahead(explorer, "t_max")
+    assert second.keys() == first.keys() | {str(b) for b in stops[-tuning.FIRST_FIGURES :]}
+    assert text(second[str(stops[-2])]) == drawn_at(explorer, stops[-2])
     explorer.close()
 
 

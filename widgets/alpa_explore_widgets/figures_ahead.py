@@ -3,13 +3,15 @@ comes a few hundredths of a second later, finds it drawn.
 
 A replan for another B takes milliseconds, and a figure that depends on nothing but the plan and the history takes some
 more. So once the selected tab shows a plan, the figures for all stops of the B slider are made in the background and
-sent to the page. They stay right until something else than B changes; those with the history, until the slider rests.
+sent to the page: those next to the plan first, and where they take long, the others once the slider comes near them.
+They stay right until something else than B changes; those with the history, until the slider rests.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,13 +27,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Made:
+    """What is on the page of a panel."""
+
+    made_of: tuple[object, ...]
+    """What the figures depend on."""
+    stops: frozenset[int]
+    """The values of B that were tried; one without a plan or an answer has no figure."""
+    figures: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Job:
     panel: Panel
     state: State
     plan: Plan
     theme: str
-    made_of: tuple[object, ...]
-    """What the figures depend on."""
+    before: _Made
 
 
 class FiguresAhead:
@@ -41,8 +53,7 @@ class FiguresAhead:
         """`stops` are those of the B slider."""
         self._stops = [int(stop) for stop in stops]
         self._worker: NewestWins[_Job] = NewestWins(self._make, "alpa-explore ahead")
-        self._made_of: dict[Panel, tuple[object, ...]] = {}
-        """For each panel what its figures on the page depend on."""
+        self._made: dict[Panel, _Made] = {}
         self._job: _Job | None = None
         """What is being made."""
 
@@ -53,15 +64,17 @@ class FiguresAhead:
             return
         of_plan = (plan.costs, plan.cluster, plan.layers, replace(plan.options, num_microbatches=1))
         made_of = (theme, _waits(state), *panel.ahead_depends_on(_before_the_move(state)), *of_plan)
-        if _same(made_of, self._made_of.get(panel)):
+        if self._job is not None and self._job.panel is panel and _same(made_of, self._job.before.made_of):
             return
-        if self._job is not None and self._job.panel is panel and _same(made_of, self._job.made_of):
+        made = self._made.get(panel)
+        if made is None or not _same(made_of, made.made_of):
+            made = self._made[panel] = _Made(made_of=made_of, stops=frozenset(), figures={})
+            _send(panel, {})
+        elif made.stops.issuperset(self._nearest(plan.options.num_microbatches)[: tuning.NEAR_FIGURES]):
             return
         self.close()
-        self._made_of.pop(panel, None)
-        _send(panel, {})
         if not (state.planning or state.replanning or _waits(state)) and plan.costs.complete and plan.basis is None:
-            self._job = _Job(panel=panel, state=state, plan=plan, theme=theme, made_of=made_of)
+            self._job = _Job(panel=panel, state=state, plan=plan, theme=theme, before=made)
             self._worker.submit(self._job)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -73,13 +86,22 @@ class FiguresAhead:
         self._job = None
         self._worker.cancel()
 
+    def _nearest(self, b: int) -> list[int]:
+        return sorted(self._stops, key=lambda stop: abs(stop - b))
+
     def _make(self, job: _Job, cancel: threading.Event) -> None:
-        now = job.plan.options.num_microbatches
-        figures: dict[str, bytes] = {}
-        for b in sorted(self._stops, key=lambda stop: abs(stop - now)):
+        began = time.monotonic()
+        tried, figures = set(job.before.stops), dict(job.before.figures)
+        missing = [stop for stop in self._nearest(job.plan.options.num_microbatches) if stop not in tried]
+        for number, b in enumerate(missing):
             # The page draws the figure of the plan first, and a key press does not wait for this.
-            if cancel.wait(tuning.BETWEEN_FIGURES_SECONDS if figures else tuning.BEFORE_FIGURES_SECONDS):
+            if cancel.wait(tuning.BETWEEN_FIGURES_SECONDS if number else tuning.BEFORE_FIGURES_SECONDS):
                 return
+            if number == tuning.FIRST_FIGURES:  # those next to the plan, where all take seconds
+                self._show(job, tried, figures)
+            if number >= tuning.FIRST_FIGURES and time.monotonic() - began > tuning.AHEAD_SECONDS:
+                break
+            tried.add(b)
             try:
                 plan = replan(job.plan, num_microbatches=b, known_alone=True)
                 if (job.panel.stage_of_rows() or 0) < len(plan.stages):
@@ -88,17 +110,16 @@ class FiguresAhead:
                         figures[str(b)] = packed
             except Exception:  # no plan or no figure for this B: the answer to the key press says why
                 continue
-            if len(figures) == tuning.FIRST_FIGURES:  # those next to the plan, where all take seconds
-                self._show(job, dict(figures))
-        self._show(job, figures, last=True)
+        self._show(job, tried, figures, last=True)
 
-    def _show(self, job: _Job, figures: dict[str, bytes], *, last: bool = False) -> None:
+    def _show(self, job: _Job, tried: Set[int], figures: Mapping[str, bytes], *, last: bool = False) -> None:
         with job.panel.lock:
             if job is not self._job:
                 return
             if last:
-                self._job, self._made_of[job.panel] = None, job.made_of
-            _send(job.panel, figures)
+                self._job = None
+                self._made[job.panel] = replace(job.before, stops=frozenset(tried), figures=dict(figures))
+            _send(job.panel, dict(figures))
 
 
 def _waits(state: State) -> bool:

@@ -18,8 +18,9 @@ KEPT_GRAPHS = 3
 """Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
 KEPT_PLANS = 4
 """Plans of this process that are kept for explorers that are shown again; one has some megabytes."""
-KEPT_ANSWERS = 64
-"""Answers about layouts that are kept for other values of B; one of a thousand layouts is about a megabyte."""
+KEPT_ANSWERS = 24
+"""Answers about layouts that are kept for other values of B: as many as its slider has stops. One of ten thousand
+layouts takes 5 MB."""
 CLOCK_SECONDS = 1.0
 """How often the elapsed time of a comparison is shown anew."""
 COMPARE_SECONDS = 20.0
@@ -41,6 +42,10 @@ BETWEEN_TABS_SECONDS = 0.2
 """Between two of them: a change of the state stops it."""
 FIRST_FIGURES = 6
 """So many of them are sent before the others are made."""
+AHEAD_SECONDS = 10.0
+"""After so long no others are made until the slider comes near them."""
+NEAR_FIGURES = 5
+"""So many of the stops nearest to B are near: itself, and two on each side."""
 OTHER_DEVICES = ("a100-80gb", "h100", "h200", "b200", "mi300x")
 """Presets that the Why tab offers in place of the devices of a plan, as far as they are others."""
 OTHER_DEVICES_SHOWN = 3

@@ -28,6 +28,8 @@ class AnswersByBatch(Generic[Question, Answer]):
         self._find = find
         self._kept: dict[Question, Answer] = {}
         self._lock = threading.Lock()
+        self.found = 0
+        """Number of answers that were found for the slider, perhaps by a capture: others may be known now."""
         self._wanted: Question | None = None
         """The question that is being answered."""
         self.worker: NewestWins[tuple[Settings, Question, Callable[[Answer], None]]] = NewestWins(self._run, name)
@@ -78,6 +80,7 @@ class AnswersByBatch(Generic[Question, Answer]):
         settings, question, show = job
         try:
             answer = self._at(settings, question, known_alone=False)
+            self.found += 1
             if answer is not None:
                 show(answer)
         finally:

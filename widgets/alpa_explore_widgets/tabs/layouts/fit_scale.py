@@ -116,7 +116,8 @@ class FitScalePanel(FigurePanel):
             return (None, ())
         batchless = replace(state.settings, num_microbatches=1)
         asked = scaling_question(batchless, answer.question.devices, answer.question.nodes)
-        return (asked, () if answer.scaling is None else answer.scaling.prices)
+        found = self._session.layouts.scaling_by_batch.found
+        return (asked, found, () if answer.scaling is None else answer.scaling.prices)
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for the batch of a state."""

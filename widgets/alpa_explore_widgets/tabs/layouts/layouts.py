@@ -112,7 +112,8 @@ class LayoutsPanel(FigurePanel):
         """The question but for its batch, the axes and the filters."""
         question = question_of(replace(state.settings, num_microbatches=1))
         running = state.layouts is None or state.layouts.running
-        return (question, running, self.across.value, self.down.value, *self._where().items())
+        found = self._session.layouts.layouts_by_batch.found
+        return (question, running, found, self.across.value, self.down.value, *self._where().items())
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for the batch of a state."""
