@@ -11,6 +11,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
+from alpa_explore.numerics.freed_memory import freed_memory_kept
 from alpa_explore.planner.microbatches.choose import best_count_plan
 from alpa_explore.planner.plan import plan_request
 from alpa_explore.planner.request import Count, PlanRequest, pipeline_options
@@ -86,7 +87,8 @@ def plan(
     )
     if not request.auto:
         check_options(request.pipeline, request.cluster, num_microbatches=request.count)
-    with open_resources(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel) as resources:
+    asked = open_resources(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+    with freed_memory_kept(), asked as resources:
         planned = best_count_plan(request, resources) if request.auto else plan_request(request, resources)
         planned = faster_order(planned, request, resources)
         return replace(planned, warnings=(*planned.warnings, *resources.warnings))
