@@ -89,6 +89,11 @@ def percent(fraction: float) -> str:
     return f"{number(100 * fraction)} %"
 
 
+def samples(value: int) -> str:
+    """1 -> '1 sample', 2048 -> '2,048 samples'."""
+    return f"{value:,} sample{'' if value == 1 else 's'}"
+
+
 def seconds_axis(largest: float) -> tuple[float, str]:
     """(divisor, unit) for an axis of seconds that goes up to `largest`: 0.02 -> (1e-3, 'ms')."""
     unit, scale = next((s for s in _SECONDS if largest >= s[1]), _SECONDS[-1])

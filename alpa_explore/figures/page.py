@@ -35,7 +35,7 @@ def _head_html(plan: Plan) -> str:
     settings = (
         f"{units.count(model.parameters)} parameters, {precision_phrase(model, plan.cluster)}, {model.optimizer}, "
         f"{recompute}; B = "
-        f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, δ {options.delta:g}, "
+        f"{options.num_microbatches:,} microbatches of {units.samples(model.samples)}, δ {options.delta:g}, "
         f"{options.num_layers} layers, solver {options.solver}"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; spec constraint: {constraint}" for constraint in options.spec_constraints)

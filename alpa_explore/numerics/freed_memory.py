@@ -23,8 +23,8 @@ _blocks = 0
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """While the block runs, the C library keeps memory that is freed; it goes back to the system when the last such block
-    of the process ends.
+    """While the block runs, the C library keeps memory that is freed; it goes back to the system when the last such
+    block of the process ends.
 
     For work that makes and frees arrays of megabytes again and again: otherwise glibc returns each of them to the
     system, and every page of the next one is a page fault. Does nothing with another C library.

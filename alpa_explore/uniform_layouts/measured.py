@@ -18,6 +18,9 @@ from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis
 from alpa_explore.uniform_layouts.models import layout_model
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
+_MOST_SCALED = 4.0
+"""Ratio of global batches up to which a time is scaled in proportion: beyond it, what an iteration takes once counts
+too much or too little. Set by hand."""
 _OTHER_NAMES = {"fp8-ds": "fp8-delayed", "fp8-cs": "fp8-current", "fp8-mx": "mxfp8"}
 """How sources name recipes of `cluster.precisions`."""
 
@@ -39,7 +42,8 @@ class MeasuredLayout:
 
 
 def measured_beside(layouts: Layouts, record: Record | None = None) -> tuple[MeasuredLayout, ...]:
-    """The measured runs of the same kind, the fastest first; one for each layout, software and precision."""
+    """The measured runs of the same kind, the fastest first; one for each layout, software and precision. Those of
+    another global batch are scaled to that of the layouts, where it is not too far away for that."""
     record = stored_record() if record is None else record
     sizes = layout_model(layouts.model, layouts.sequence).architecture.sizes
     recipe = recipe_of(layouts.precision)
@@ -53,7 +57,10 @@ def measured_beside(layouts: Layouts, record: Record | None = None) -> tuple[Mea
         )
         if not (same and run.timed and run.measured_seconds and run.global_batch and _recipe(run) == recipe):
             continue
-        seconds = run.measured_seconds * layouts.global_batch / run.global_batch
+        scale = layouts.global_batch / run.global_batch
+        if not 1 / _MOST_SCALED <= scale <= _MOST_SCALED:
+            continue
+        seconds = run.measured_seconds * scale
         one = MeasuredLayout(run=run, seconds=seconds, priced=_layout_of(layouts, run))
         key = (run.layout, run.recompute, run.software, run.precision)
         if key not in found or seconds < found[key].seconds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from alpa_explore import units
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.parallelism import parallelism, parallelism_lines
 from alpa_explore.plans.report.specs import axis_sizes
@@ -150,7 +151,7 @@ def _mixed_words(plan: Plan) -> str:
     lines = parallelism_lines(plan)
     if len(lines) > _MOST_WAYS:
         lines = (f"sharded in {len(lines)} ways",)
-    microbatch = f"{plan.options.num_microbatches:,} microbatches of {plan.model.samples:,} samples"
+    microbatch = f"{plan.options.num_microbatches:,} microbatches of {units.samples(plan.model.samples)}"
     recomputed = plan.options.rematerialization
     return "; ".join(
         (

@@ -71,7 +71,9 @@ def _faster(layouts: Layouts, best: PricedLayout) -> str:
         return ""
     where = "between nodes" if layouts.cluster.nodes > 1 else "inside the node"
     named = "it takes" if faster.layout == best.layout else f"the fastest is {faster.words}:"
-    gain = f"−{units.percent(1 - faster.seconds / best.seconds)}" if faster.seconds < best.seconds else "no faster"
+    share = units.percent(1 - faster.seconds / best.seconds)
+    gain = f"−{share}" if share[0].isdigit() else f"{share} less"
+    gain = gain if faster.seconds < best.seconds else "no faster"
     return f" With twice the bandwidth {where} {named} {units.seconds(faster.seconds)} ({gain})."
 
 
@@ -107,6 +109,8 @@ def plan_sentence(plan: PlanAsLayout) -> str:
         return f"{named}; the two are not compared, because {why}."
     if abs(plan.gain) < _SAME:
         return f"{named}, as long as the best uniform layout."
+    if plan.best is not None and plan.priced is not None and plan.best.layout == plan.priced.layout:
+        return f"{named}; it is the best uniform layout."
     if plan.gain > 0:
         return f"{named}: the best uniform layout takes {units.percent(plan.gain)} longer."
     return f"{named}: the best uniform layout takes {units.percent(-plan.gain)} less{_other_microbatch(plan)}."

@@ -118,9 +118,10 @@ _MARKS = """() => {
   return [...shown.querySelectorAll('.cartesianlayer .trace')].map((group) => [
     group.style.opacity,
     ...[...group.querySelectorAll('path.point, .point path')].map((path) => path.style.opacity),
+    ...[...group.querySelectorAll('.point text')].map((text) => text.style.fill),
   ]);
 }"""
-"""Opacities of each trace and its marks in the figure on screen."""
+"""Opacities of each trace and its marks, and colours of what is written on them, in the figure on screen."""
 
 
 def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(lab: LabPage) -> None:

@@ -48,6 +48,7 @@ def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> N
         lambda: "no list of numbers" in note_of(panel.get_by_role("textbox", name="Nodes")), "said in its field"
     )
     type_text(panel.get_by_role("textbox", name="Nodes"), "1")
+    tiny.wait_until(lambda: note_of(panel.get_by_role("textbox", name="Nodes")) == "", "it is a list again")
     type_text(panel.get_by_role("textbox", name="Devices"), "h100")
     panel.get_by_role("button", name="Find out").press("Enter")
     wait_for_finding(tiny, "llama-tiny fits from 8 H100 on")
@@ -61,6 +62,14 @@ def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(ti
     assert "dollars" not in finding(explorer)
     type_number(explorer, "H100", "2.5")
     wait_for_finding(tiny, "dollars for a billion tokens")
+    price.focus()
+    for pressed in ("Control+a", *"abc", "Enter"):
+        tiny.page.keyboard.press(pressed)
+    assert price.input_value() == "2.5"
+    assert "“c” is not part of a number; still 2.5 $/h" in note_of(price)
+    assert "dollars" in finding(explorer)
+    type_number(explorer, "H100", "2.5")
+    tiny.wait_until(lambda: note_of(price) == "", "it is a number again")
 
 
 def test_plan_there_plans_on_that_cluster(tiny: LabPage) -> None:

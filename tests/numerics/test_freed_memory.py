@@ -42,7 +42,12 @@ def test_blocks_that_are_freed_are_used_again_and_given_back_at_the_end() -> Non
 
 def test_an_error_in_the_block_gives_it_back_too() -> None:
     before = resident_bytes()
-    with pytest.raises(ValueError, match="of the planner"), freed_memory_kept():
-        page_faults(2)
-        raise ValueError("of the planner")
+
+    def planner() -> None:
+        with freed_memory_kept():
+            page_faults(2)
+            raise ValueError("of the planner")
+
+    with pytest.raises(ValueError, match="of the planner"):
+        planner()
     assert resident_bytes() < before + BLOCK // 2

@@ -90,6 +90,13 @@ def test_where_a_layout_is_faster_with_other_microbatches_it_is_said(layouts: La
     assert plan_sentence(same).endswith("less.")
 
 
+def test_a_plan_that_is_the_best_layout_is_not_slower_than_itself(layouts: Layouts) -> None:
+    best = layouts.best
+    assert best is not None
+    beside = replace(plan_beside(layouts, made(layouts, best.layout)), seconds=1.05 * best.seconds)
+    assert plan_sentence(beside).endswith("; it is the best uniform layout.")
+
+
 def test_what_no_baseline_expresses_says_why() -> None:
     cluster = Cluster.parse("2x8:h100")
     for layout, words in (
@@ -134,6 +141,7 @@ def test_measured_runs_of_the_same_kind_are_laid_over(layouts: Layouts) -> None:
         run(layouts, precision="fp8"),
         run(layouts, sizes="another model"),
         run(layouts, status="oom"),
+        run(layouts, global_batch=80, data=4, tensor=1),
     ]
     found = measured_beside(layouts, Record(runs=(same, twice, *others)))
     assert [one.run for one in found] == [twice, same], "the fastest first, for the batch of the layouts"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore import units
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
     graph = microbatch_graph(model.reference, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
-        line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
+        line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {units.samples(graph.samples)}")
         automatic = interface.plan(
             graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore import units
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import complain, json_text
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
@@ -251,7 +252,7 @@ def run(options: argparse.Namespace) -> int:
     batch = model.global_batch if options.global_batch is None else options.global_batch
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
-        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
+        sizes = f"B = {microbatches:,} microbatches of {units.samples(microbatch_size(model, microbatches, batch))}"
     overlaps = {name: getattr(options, name) for name in _OF_DEVICE}
     if options.software is not None:
         overlaps["software"] = options.software

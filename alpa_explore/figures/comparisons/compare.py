@@ -50,9 +50,11 @@ _ROW, _GAP = 24, 74
 """Pixels of a row of the table, and of the room between the panels."""
 _LABELLED = 8.0
 """Percent of the model above which a stage has its submesh written on it."""
-_COLUMNS = (0.0, 0.52, 0.72, 0.735)
+_COLUMNS = (0.0, 0.49, 0.68, 0.7)
 """Places of the columns of the table, as shares of its width: the first and last begin there, the others end there."""
-_TINTED = 0.73
+_LEAST_WIDTH = 720
+"""Pixels at which no column of the table reaches into the next one."""
+_TINTED = 0.69
 """Where the colour of better and worse begins, likewise."""
 _Results: TypeAlias = Sequence[tuple[str, str, str, str, int]]
 """See `compare_words.results`."""
@@ -85,7 +87,9 @@ def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name:
     figure = dress(figure, comparison_sentence(comparison, other_name), theme=theme, height=height, bargap=0.25)
     figure.update_layout(height=height + 56 + figure.layout.margin.t, margin={"l": 60, "r": 8, "b": 56})
     return figure.update_layout(
-        barmode="group", legend={"x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"}
+        meta={"least_width": _LEAST_WIDTH},
+        barmode="group",
+        legend={"x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
     )
 
 
@@ -115,7 +119,12 @@ def _results_table(figure: go.Figure, comparison: PlanComparison, rows: _Results
     for place, position, column in zip(
         _COLUMNS,
         ("middle right", "middle left", "middle left", "middle right"),
-        (["", *names], [other_name, *before], [THIS, *now], ["change", *(text or "same" for text in changes)]),
+        (
+            ["", *names],
+            [other_name, *_plain(before)],
+            [THIS, *_plain(now)],
+            ["change", *(text or "same" for text in changes)],
+        ),
         strict=True,
     ):
         figure.add_trace(
@@ -135,6 +144,11 @@ def _results_table(figure: go.Figure, comparison: PlanComparison, rows: _Results
         )
     figure.update_xaxes(range=[0, 1], visible=False, fixedrange=True, row=1, col=2)
     figure.update_yaxes(range=[len(rows) + 0.5, -0.5], visible=False, fixedrange=True, row=1, col=2)
+
+
+def _plain(texts: Sequence[str]) -> list[str]:
+    """Without the error band: there is no room for it, and the headline has it."""
+    return [text.partition(" ± ")[0] for text in texts]
 
 
 def _latencies(figure: go.Figure, plan: Plan, name: str, theme: str, *, new: bool) -> None:

@@ -90,10 +90,10 @@ def results(comparison: PlanComparison) -> list[tuple[str, str, str, str, int]]:
         old_parts, parts = ({A_SAMPLE: sum(of.values()), **of} for of in (old_parts, parts))
     for name in {**parts, **old_parts}:
         before, after = old_parts.get(name, 0.0), parts.get(name, 0.0)
-        apart = after - before
+        apart, texts = after - before, (units.seconds(before), units.seconds(after))
         tone = 0 if abs(apart) < tuning.NOTICEABLE_SHARE * whole else (1 if apart < 0 else -1)
-        words = f"{signed(apart)}{_VERDICTS[tone]}" if tone else ""
-        rows.append((name, units.seconds(before), units.seconds(after), words, tone))
+        words = f"{signed(apart)}{_VERDICTS[tone]}"
+        rows.append((name, *texts, words, tone) if texts[0] != texts[1] else (name, *texts, "", 0))
     return rows
 
 

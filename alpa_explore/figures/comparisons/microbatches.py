@@ -198,7 +198,7 @@ def _is_chosen(plan: Plan, tried: TriedMicrobatches) -> bool:
 
 
 def _hover(tried: TriedMicrobatches) -> str:
-    head = f"<b>B = {tried.num_microbatches:,}</b> microbatches of {tried.samples:,} samples"
+    head = f"<b>B = {tried.num_microbatches:,}</b> microbatches of {units.samples(tried.samples)}"
     if tried.iteration_seconds is None or tried.peak_bytes is None:
         over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
         return lines(head, f"no plan fits in memory{over}")

@@ -35,7 +35,8 @@ def plan_report(plan: PlanValue) -> str:
     spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
     parts = [
         f"{printable(model.name)} ({units.count(model.parameters)} parameters, {precision}) on "
-        f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
+        f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of "
+        f"{units.samples(model.samples)}, "
         f"δ {options.delta:g}, {options.num_layers:,} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; {words}" for words in overlaps(plan.cluster.device))

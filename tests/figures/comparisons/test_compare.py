@@ -65,6 +65,17 @@ def test_the_latency_of_each_stage_of_both_plans_is_drawn_and_selects_the_stage_
     assert old.customdata is None
 
 
+def test_equal_words_are_the_same_and_a_small_change_is_neither_better_nor_worse(plan) -> None:
+    old = compare_plans(plan, plan)
+    assert {(change, tone) for _, _, _, change, tone in results(old)} <= {("", 0), ("same", 0)}
+    first = plan.stages[0]
+    a_bit = replace(first, latency_seconds=1.0001 * first.latency_seconds)
+    rows = results(compare_plans(plan, replace(plan, stages=(a_bit, *plan.stages[1:]))))
+    for name, before, now, change, tone in rows:
+        assert (before == now) <= (tone == 0), name
+        assert (change in ("", "same")) or before != now, name
+
+
 def test_another_number_of_microbatches_is_no_slower_iteration(plan) -> None:
     """Twice the batch takes twice the time: that is not worse."""
     twice = replan(plan, num_microbatches=2 * plan.options.num_microbatches)

@@ -79,6 +79,20 @@ def refused(session: Session, planner: Any) -> tuple[State, tuple[Offer, ...]]:
     return state, state.offers.offers
 
 
+def test_the_plan_on_screen_is_not_made_again_for_settings_that_are_planned_at_once(
+    session: Session, planner: Any, plan: Any
+) -> None:
+    session.show_plan(plan)
+    session.take(Offer(found="", button="", changes=(("num_microbatches", 16), ("microbatch", 4))))
+    assert session.wait(10)
+    session.plan_on(Cluster.parse("1x8:v100"))
+    assert session.wait(10)
+    assert planner.replans == []
+    assert len(session.store.state.history.entries) == 3
+    settings = session.store.state.settings
+    assert (settings.num_microbatches, settings.microbatch, settings.devices_per_node) == (16, 4, 8)
+
+
 def test_more_devices_recomputation_and_smaller_microbatches_are_offered(session: Session, planner: Any) -> None:
     state, offers = refused(session, planner)
     assert [o.button for o in offers] == [

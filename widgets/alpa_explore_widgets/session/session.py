@@ -61,11 +61,7 @@ class Session:
         with self.store.lock:
             state = self.store.state
             old, planned = state.settings, state.plan_settings
-            if "model" in changes and changes["model"] != old.model:
-                changes = self._settings_of_model(changes["model"]) | changes
-            if "device" in changes and changes["device"] != old.device:
-                changes = dict.fromkeys(DEVICE_SETTINGS) | changes
-            settings = replace(old, **changes)
+            settings = self._changed(changes)
             if planned is not None and settings.model != planned.model:
                 self._planning.forget_replans()
                 self.store.change(settings=settings)
@@ -76,6 +72,20 @@ class Session:
             self.store.change(settings=settings, **({"replanning": True} if replanning else {}))
             if replanning:
                 self._planning.replans.submit(settings)
+
+    def _changed(self, changes: dict[str, Any]) -> Settings:
+        """The settings with these changes, and with what belongs to another model or device."""
+        old = self.store.state.settings
+        if "model" in changes and changes["model"] != old.model:
+            changes = self._settings_of_model(changes["model"]) | changes
+        if "device" in changes and changes["device"] != old.device:
+            changes = dict.fromkeys(DEVICE_SETTINGS) | changes
+        return replace(old, **changes)
+
+    def _set_for_plan(self, **changes: Any) -> None:
+        """Change settings for which the planner runs at once: the plan on screen is not made again for them."""
+        self._planning.forget_replans()
+        self.store.change(settings=self._changed(changes))
 
     def add_constraint(self, constraint: SpecConstraint) -> None:
         """Require or forbid a spec of an operator, in place of constraints that contradict it."""
@@ -120,8 +130,7 @@ class Session:
     def take(self, offer: Offer) -> None:
         """Plan with the settings that an offer changes."""
         with self.store.lock:
-            self.set(**dict(offer.changes))
-            self._planning.forget_replans()
+            self._set_for_plan(**dict(offer.changes))
             self.plan()
 
     def try_settings(self, settings: tuple[Settings, ...], names: tuple[str, ...] = ()) -> None:
@@ -175,8 +184,9 @@ class Session:
         """Plan on another cluster."""
         with self.store.lock:
             self.sources.add_cluster(cluster)
-            self.set(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster))
-            self._planning.forget_replans()
+            self._set_for_plan(
+                nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster)
+            )
             self.plan()
 
     def open_layout(self, layout: UniformLayout) -> None:
@@ -184,12 +194,11 @@ class Session:
         with self.store.lock:
             cluster = self.sources.cluster(self.store.state.settings)
             named = as_baseline(layout, cluster)
-            self.set(
+            self._set_for_plan(
                 microbatch=named.samples,
                 num_microbatches=named.num_microbatches,
                 rematerialization=named.rematerialization,
             )
-            self._planning.forget_replans()
             settings = self.store.state.settings
             self._planning.plans.submit(
                 PlanningJob(settings=(settings,), baselines=(named.kind,), degrees=named.degrees)
@@ -222,8 +231,9 @@ class Session:
                 return
             cluster = attachment.cluster
             self.sources.add_cluster(cluster)
-            self.set(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster))
-            self._planning.forget_replans()
+            self._set_for_plan(
+                nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster)
+            )
             self.plan()
 
     def run_query(self, query: _Query, activity: str) -> None:

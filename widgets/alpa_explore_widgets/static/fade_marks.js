@@ -3,7 +3,15 @@
 //
 // plotly binds data to what it draws: to the group of a trace its points, and to each mark one of them.
 const FADED_MARK = 0.22; // opacity of what is not selected
+const FADED_FILL = "rgb(128, 128, 128)"; // colour of what is written on it, legible on light and dark pages
 const FADES = ["bar", "scatter"];
+const written = new WeakMap(); // text on a faded mark -> its own colour
+
+function fadeText(text, fades) {
+  const faded = text.style.fill === FADED_FILL;
+  if (fades && !faded) written.set(text, text.style.fill);
+  if (fades !== faded) text.style.fill = fades ? FADED_FILL : written.get(text);
+}
 
 // `chosen(key)` says whether a mark is selected; null where nothing is. Returns false, and has changed nothing, where a
 // trace is drawn otherwise than by marks.
@@ -23,6 +31,7 @@ function fadeMarks(graph, data, chosen) {
       for (const path of mark.matches("path") ? [mark] : mark.querySelectorAll("path")) {
         path.style.opacity = shown ? opacity : FADED_MARK;
       }
+      for (const text of mark.querySelectorAll("text")) fadeText(text, !shown);
     }
   }
   return true;

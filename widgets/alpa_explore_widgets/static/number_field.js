@@ -52,17 +52,22 @@ function render({ model, el }) {
   };
 
   const inRange = (value) => value >= model.get("minimum") && value <= (model.get("maximum") ?? Infinity);
+  // What can be typed, what was, and the value that therefore stays.
+  const explain = (found, whole) => {
+    const [least, most] = [model.get("minimum"), model.get("maximum")];
+    const range = withUnit(most === null ? `${inWords(least)} or more` : `${inWords(least)} to ${inWords(most)}`);
+    const value = model.get("value") ?? model.get("default");
+    const kept = value === null ? model.get("empty") : withUnit(inWords(value));
+    return `${model.get("label").split(",")[0]}: ${whole ? "a whole number, " : ""}${range}. ${found}; still ${kept}.`;
+  };
   // What is wrong with the text in the box, and the value that therefore stays; "" if nothing is wrong.
   const fault = () => {
-    const [text, least, most] = [typed.value, model.get("minimum"), model.get("maximum")];
+    const text = typed.value;
     const notNumber = typed.validity.badInput;
     const fraction = model.get("whole") && !Number.isInteger(Number(text));
     if (!notNumber && (text === "" ? model.get("optional") : inRange(Number(text)) && !fraction)) return "";
-    const range = withUnit(most === null ? `${inWords(least)} or more` : `${inWords(least)} to ${inWords(most)}`);
-    const value = model.get("value") ?? model.get("default");
     const found = notNumber ? "That is not a number" : text === "" ? "Nothing was typed" : `${inWords(Number(text))} was typed`;
-    const kept = value === null ? model.get("empty") : withUnit(inWords(value));
-    return `${model.get("label").split(",")[0]}: ${fraction ? "a whole number, " : ""}${range}. ${found}; still ${kept}.`;
+    return explain(found, fraction);
   };
   const take = () => {
     const why = fault();
@@ -71,6 +76,12 @@ function render({ model, el }) {
   };
   const typing = listenToTyping(typed, field, { take, restore });
 
+  typed.addEventListener("beforeinput", (event) => {
+    // The browser would drop the letters, and what they were typed over.
+    if (!event.data || /[-+.,\deE]/.test(event.data)) return;
+    event.preventDefault();
+    field.refuse(explain(`“${event.data}” is not part of a number`, false));
+  });
   typed.addEventListener("keydown", (event) => {
     // An arrow key moves a whole number by one, any other one to the next stop.
     const up = event.key === "ArrowUp";

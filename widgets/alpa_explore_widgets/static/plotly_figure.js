@@ -102,6 +102,7 @@ async function render({ model, el }) {
   let kept = { plot: "", l: 0, r: 0 }; // margins of the figure on screen, and of which plot it is
   let followed = null; // a selection of the page that Python has not answered yet
   const selection = () => followed ?? model.get("selection");
+  const chosen = () => (selection() ? agrees(keyParts(selection())) : null);
 
   const clicked = ({ points }) => {
     const key = points.map((point) => targetIn(point.customdata) || keyIn(point.data.meta)).find((text) => text);
@@ -182,12 +183,16 @@ async function render({ model, el }) {
     width = graph.offsetWidth;
     // A note instead of a figure needs no tool bar.
     const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
-    const layout = highlight(figure.data, keepMargins(figure.layout), selection(), width), plot = plotOf(figure.layout);
-    Plotly.react(graph, figure.data, layout, config).then(() => {
+    const drawn = figure.data, layout = highlight(drawn, keepMargins(figure.layout), selection(), width);
+    const plot = plotOf(figure.layout);
+    const redrawIfMoved = () => {
       noteMargins(plot);
       // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
       return differs(before, legendRoom()) && Plotly.redraw(graph);
-    });
+    };
+    // What is written on faded marks, which plotly leaves as it is.
+    const fadeTexts = () => selection() && drawn === figure.data && fadeMarks(graph, drawn, chosen());
+    Plotly.react(graph, drawn, layout, config).then(redrawIfMoved).then(fadeTexts);
     if (!listening) {
       graph.on("plotly_click", reportClick).on("plotly_hover", pointed).on("plotly_relayout", brushed);
       graph.addEventListener("mousedown", press, true);
@@ -219,8 +224,7 @@ async function render({ model, el }) {
     draw(); // now, not in the frame after the next one
   };
   const showSelection = () => {
-    const chosen = selection() ? agrees(keyParts(selection())) : null;
-    if (outdated || !el.clientWidth || !graph._fullLayout || !fadeMarks(graph, figure.data, chosen)) return redraw();
+    if (outdated || !el.clientWidth || !graph._fullLayout || !fadeMarks(graph, figure.data, chosen())) return redraw();
     el.dispatchEvent(new CustomEvent("alpa-drawn", { bubbles: true }));
     clearTimeout(fade);
     fade = setTimeout(redraw, REDRAWN_MS);

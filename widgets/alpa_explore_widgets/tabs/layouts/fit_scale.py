@@ -57,6 +57,8 @@ class FitScalePanel(FigurePanel):
             example="h100, b200",
         )
         self.nodes = TextField(label="Nodes", hint="Numbers of nodes, with commas", value=_NODES, example=_NODES)
+        for field in (self.devices, self.nodes):
+            field.observe(self._typed, "value")
         self.find = self.button("Find out", "Price the layouts of the model on each of them", self._ask)
         self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.cancel_scaling)
         return [self.devices, self.nodes, self.find, self.cancel]
@@ -176,6 +178,10 @@ class FitScalePanel(FigurePanel):
 
     def _priced(self, _change: Mapping[str, Any]) -> None:
         self._session.layouts.set_prices(self._given_prices())
+
+    def _typed(self, _change: Mapping[str, Any]) -> None:
+        """Say what is wrong as soon as it is typed, and no longer than it is."""
+        self.devices.problem, self.nodes.problem = _devices(self.devices.value)[1], _nodes(self.nodes.value)[1]
 
     def _ask(self) -> None:
         """Ask for what is typed; what is not a device or a number of nodes is said in its field."""
