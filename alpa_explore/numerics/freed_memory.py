@@ -16,10 +16,6 @@ _KEEPING = ((_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 * _MIB), (_MMAP_THRESHOL
 _USUAL = ((_TRIM_THRESHOLD, 64 * _MIB), (_TOP_PAD, _MIB // 8), (_MMAP_THRESHOLD, 32 * _MIB))
 """What glibc arrives at by itself once a block of 32 MiB was freed; after mallopt it adjusts no threshold any more."""
 
-_lock = threading.Lock()
-_blocks = 0
-"""Number of blocks that run now."""
-
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
@@ -29,21 +25,37 @@ def freed_memory_kept() -> Iterator[None]:
     For work that makes and frees arrays of megabytes again and again: otherwise glibc returns each of them to the
     system, and every page of the next one is a page fault. Does nothing with another C library.
     """
-    global _blocks
-    with _lock:
-        _blocks += 1
-        if _blocks == 1:
-            _set(_KEEPING)
+    _BLOCKS.begin()
     try:
         yield
     finally:
-        with _lock:
-            _blocks -= 1
-            if _blocks == 0:
+        _BLOCKS.end()
+
+
+class _Blocks:
+    """Counts the blocks that run now."""
+
+    def __init__(self) -> None:
+        self._count, self._lock = 0, threading.Lock()
+
+    def begin(self) -> None:
+        """Keep memory from the first one on."""
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                _set(_KEEPING)
+
+    def end(self) -> None:
+        """Give it back after the last one."""
+        with self._lock:
+            self._count -= 1
+            library = _glibc()
+            if self._count == 0 and library is not None:
                 _set(_USUAL)
-                library = _glibc()
-                if library is not None:
-                    library.malloc_trim(0)
+                library.malloc_trim(0)
+
+
+_BLOCKS = _Blocks()
 
 
 def _set(values: tuple[tuple[int, int], ...]) -> None:

@@ -78,7 +78,7 @@ def _faster(layouts: Layouts, best: PricedLayout) -> str:
 
 
 def _time(best: PricedLayout) -> str:
-    return f"{best.words}: {units.seconds(best.seconds)}, MFU {units.percent(best.mfu)}"
+    return f"{best.words}: {units.seconds(best.seconds)}, MFU {units.percent(best.mfu)} by Megatron's formula"
 
 
 def _lacks(layouts: Layouts) -> str:
