@@ -55,15 +55,17 @@ class LayoutPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicrobatchCosts:
-    """What a layout takes whatever its number of microbatches, from `counted_microbatches` on."""
+    """What decides on the price of a layout besides its number of microbatches. Made for 2 · pipeline microbatches or
+    more, it holds for every larger number; made for fewer, for that number alone (`counted_microbatches`)."""
 
     slowest_seconds: float
     """Of one microbatch in the slowest stage."""
     filling_seconds: float
     """Of the other stages, once."""
     hidden_sends: float
+    """Seconds of overlapped sends while the pipeline fills and drains."""
     stragglers: float
-    """By which the pipeline takes longer."""
+    """Factor by which the slowest of many devices makes the pipeline longer."""
     sync_seconds: float
     update_seconds: float
     slowest_stage: int
@@ -135,6 +137,7 @@ class _Pricer:
         return self._costs(fullest_stage=stage, parts_bytes=parts)
 
     def _costs(self, *, fullest_stage: int, parts_bytes: tuple[tuple[str, float], ...]) -> MicrobatchCosts:
+        """The seconds, beside these bytes."""
         forward, backward = zip(*(self._stage(stage) for stage in range(self.layout.pipeline)), strict=True)
         sends = self._sends()
         each = [

@@ -47,8 +47,9 @@ def layouts(
     `model` is a catalogue name, or the path of a Hugging Face config.json of a family in `models.FAMILIES`.
     `global_batch`, `sequence` and `precision` are by default those of the model. Where no layout fits,
     `Layouts.larger` has those of as many nodes as it takes. `partial` gets what is known some times a second; once
-    `cancel` is set, what is known by then is the answer, and CancelledError is raised where nothing is; so it is with
-    `known_alone` where a work would have to be read. `scheduler` and `cache` are those of `ax.plan`.
+    `cancel` is set, what is known by then is the answer, and CancelledError is raised where nothing is. With
+    `known_alone` nothing is captured: CancelledError where it would have to be. `scheduler` and `cache` are those of
+    `ax.plan`.
     OptionError where the batch cannot be divided, or the precision is not one of 16 bits or less.
     """
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)

@@ -52,10 +52,10 @@ _LABELLED = 8.0
 """Percent of the model above which a stage has its submesh written on it."""
 _COLUMNS = (0.0, 0.49, 0.68, 0.7)
 """Places of the columns of the table, as shares of its width: the first and last begin there, the others end there."""
-_LEAST_WIDTH = 720
-"""Pixels at which no column of the table reaches into the next one."""
 _TINTED = 0.69
 """Where the colour of better and worse begins, likewise."""
+_LEAST_WIDTH = 720
+"""Pixels at which no column of the table reaches into the next one."""
 _Results: TypeAlias = Sequence[tuple[str, str, str, str, int]]
 """See `compare_words.results`."""
 

@@ -87,8 +87,8 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             text=units.flops_per_second(plan.flops_per_second_per_device),
             beside=f"{units.percent(utilization)} of {peak_words(plan)}",
             why=f"{units.percent(utilization)} of {peak} in {precision}{mean} (MFU){_lower_peak(plan)}; model FLOPs "
-            f"{units.flops(model.model_flops)} per microbatch, without recomputation and masked parts of attention "
-            "(Megatron's formula counts these, and gives a higher MFU)",
+            f"{units.flops(model.model_flops)} per microbatch, without recomputation, and without masked parts of "
+            "attention, which Megatron's formula counts (its MFU is higher)",
         ),
         _device_hours(plan),
         HeadlineFigure(

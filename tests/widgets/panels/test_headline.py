@@ -42,7 +42,7 @@ def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
     html = headline.tiles_html(plan)
     assert html.count('alpa-tile"') == 8
     assert 'title="T = Σt + (B−1)·t_max = 24 ms + 7 × 14 ms; expected error: not measured on runs of this kind"' in html
-    assert "without recomputation and masked parts of attention" in html
+    assert "without recomputation, and without masked parts of attention" in html
     assert "<b>122 <small>ms</small></b>" in html
     assert "<i>13.1 % of peak</i>" in html
     assert "<i>of 16 GiB</i>" in html

@@ -80,7 +80,7 @@ function render({ model, el }) {
     // The browser would drop the letters, and what they were typed over.
     if (!event.data || /[-+.,\deE]/.test(event.data)) return;
     event.preventDefault();
-    field.refuse(explain(`“${event.data}” is not part of a number`, false));
+    field.refuse(explain(`“${event.data}” is not part of a number`, model.get("whole")));
   });
   typed.addEventListener("keydown", (event) => {
     // An arrow key moves a whole number by one, any other one to the next stop.

@@ -44,13 +44,7 @@ function fetchPlotly(model) {
   });
 }
 
-// Keys of marks: see keys.js.
 const LINK = /^select /; // a click on such a mark makes the selection, but the mark is no part of it
-const textIn = (datum) => {
-  const text = Array.isArray(datum) ? datum[datum.length - 1] : datum;
-  return typeof text === "string" ? text : "";
-};
-const keyIn = (datum) => (KEY.test(textIn(datum)) ? textIn(datum) : "");
 const targetIn = (datum) => keyIn(textIn(datum).replace(LINK, ""));
 const FADED = { marker: { opacity: FADED_MARK } };
 const REDRAWN_MS = 150; // from a selection, whose marks are faded at once, until plotly draws it

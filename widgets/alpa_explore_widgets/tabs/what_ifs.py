@@ -134,5 +134,5 @@ def _finding(state: State, rows: Sequence[Row]) -> str:
         fastest = f"Plan {best['plan_number'] + 1} is the fastest: {change_text(gain)} time a sample."
     failed = f" {len(state.no_plans)} more have no plan: see Search." if state.no_plans else ""
     tried = len(state.history.entries)
-    of_tried = f", of {tried} tried: of those with equal settings one is shown" if tried > len(rows) else ""
-    return f"{len(rows)} plans{of_tried}; what differs from this one is bold. {fastest}{failed}"
+    equal = f" ({tried} were tried; those with equal settings are shown once)" if tried > len(rows) else ""
+    return f"{len(rows)} plans{equal}; what differs from this one is bold. {fastest}{failed}"
