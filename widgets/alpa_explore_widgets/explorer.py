@@ -83,12 +83,13 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._saved_table = ""
         """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
-        self._idle = MadeWhenIdle(self.panels, session.store.lock)
+        self._idle = MadeWhenIdle(self.panels, session.store.lock, self.bridge.ask)
         self._ahead = FiguresAhead(self.controls["num_microbatches"].stops)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
         self.bridge.observe(self._views_changed, "views")
+        self.bridge.observe(lambda change: self._idle.page_is_ready(change["new"]), "answered")
         with session.store.lock:  # the planner may be running already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)

@@ -48,12 +48,11 @@ class PanelList(Sequence["Panel"]):
         """The place of a tab."""
         return [tab.kind.title for tab in self.tabs].index(title)
 
-    def make_next(self) -> bool:
-        """Make the first panel that is not made; False where all are."""
+    def make_next(self) -> None:
+        """Make the first panel that is not made."""
         tab = next((tab for tab in self.tabs if tab not in self._made), None)
         if tab is not None:
             self._panel(tab)
-        return tab is not None
 
     def __len__(self) -> int:
         return len(self.tabs)
@@ -77,29 +76,56 @@ class PanelList(Sequence["Panel"]):
 
 
 class MadeWhenIdle:
-    """Makes the panels of tabs that were not selected yet, one after the other while the state stays as it is."""
+    """Makes the panels of tabs that were not selected yet, one after the other while the state stays as it is.
 
-    def __init__(self, panels: PanelList, lock: AbstractContextManager[object]) -> None:
-        """`lock` is held while a panel is made."""
-        self._panels, self._lock = panels, lock
-        self._worker: NewestWins[None] = NewestWins(self._make, "alpa-explore tabs")
+    Each only after the page has said that it is there and has nothing to do: a page that is loaded meanwhile asks the
+    kernel for its widgets once, and fails on those that are made before it listens; and anywidget gives up on a widget
+    that a busy page cannot start within two seconds.
+    """
+
+    def __init__(
+        self, panels: PanelList, lock: AbstractContextManager[object], ask_page: Callable[[int], None]
+    ) -> None:
+        """`lock` is held while a panel is made. `ask_page` is called with the number of a question, which the page
+        passes to `page_is_ready`."""
+        self._panels, self._lock, self._ask = panels, lock, ask_page
+        self._question = 0
+        self._worker: NewestWins[bool] = NewestWins(self._work, "alpa-explore tabs")
 
     def follow(self) -> None:
-        """The state has changed: wait anew."""
-        if len(self._panels.made) < len(self._panels):
-            self._worker.submit(None)
+        """The state has changed: wait anew, and take no answer to an earlier question."""
+        with self._lock:
+            self._question += 1
+            if self._more:
+                self._worker.submit(False)
+
+    def page_is_ready(self, question: int) -> None:
+        """The page's answer: make one, and ask again."""
+        with self._lock:
+            if question == self._question and self._more:
+                self._question += 1
+                self._worker.submit(True)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until all are made (for tests). Returns False on a timeout."""
+        """Block until all are made or the page is asked (for tests). Returns False on a timeout."""
         return self._worker.wait(timeout)
 
     def close(self) -> None:
         """Make no more."""
         self._worker.cancel()
 
-    def _make(self, _job: None, cancel: threading.Event) -> None:
-        more = not cancel.wait(tuning.IDLE_SECONDS)
-        while more:
+    @property
+    def _more(self) -> bool:
+        return len(self._panels.made) < len(self._panels)
+
+    def _work(self, make: bool, cancel: threading.Event) -> None:
+        if make:
             with self._lock:
-                more = not cancel.is_set() and self._panels.make_next()
-            more = more and not cancel.wait(tuning.BETWEEN_TABS_SECONDS)
+                if not cancel.is_set():
+                    self._panels.make_next()
+        if cancel.wait(tuning.BETWEEN_TABS_SECONDS if make else tuning.IDLE_SECONDS):
+            return
+        with self._lock:
+            if self._more and not cancel.is_set():
+                self._question += 1
+                self._ask(self._question)
