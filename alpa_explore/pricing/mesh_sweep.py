@@ -1,7 +1,8 @@
 """All layer ranges on one mesh, composed at a few prices: the sweep that gives each range its frontier.
 
 It gives the points that `envelope` and `memory_frontiers` give for a single range, but solves each price for all ranges
-at once: first values of 1/B at which envelopes may have corners, then prices of memory where ranges overflow.
+at once, in three rounds: the requested B and the largest; a single microbatch, and prices of memory where ranges
+overflow; then what lies between these.
 """
 
 from __future__ import annotations
@@ -52,26 +53,42 @@ class MeshSweep:
 
     def bound(self) -> None:
         """Sample the envelope at the requested B and at the largest, without regard to memory."""
-        self._sample(self._at_inverse_b(sorted({self.inverse_b, tuning.SMALLEST_INVERSE_B}), self.held))
+        self._sample(self._at_inverse_b(self._bounded_at(), self.held))
 
     def fastest(self) -> None:
         """Sample the envelope at the requested B alone, without regard to memory."""
         self._sample(self._at_inverse_b([self.inverse_b], self.held))
 
+    def take(self, bounds: Mapping[Range, Frontier]) -> None:
+        """Take what `bound` found on the same mesh for the same ranges, instead of solving it again."""
+        inverse_bs = self._bounded_at()
+        self.solves += len(inverse_bs)
+        for r, found in bounds.items():
+            self.points[r] = {point: point for point in found.points}
+            fastest = [p for p in found.points if p.provenance is Provenance.FASTEST]
+            others = [p for p in found.points if p.provenance is not Provenance.FASTEST] or fastest
+            of_b = {b: fastest if b == self.inverse_b else others for b in inverse_bs}
+            self.samples[r] = [Sample(b, p, p.totals.latency_at(b)) for b in inverse_bs for p in of_b[b]]
+
     def explore(self) -> None:
         """Sample the envelope over 1/B, as `envelope.envelope` does: at three B, then at corners between them. Where
         the fastest choices overflow at some place in the pipeline, find leaner ones, as
         `memory_frontiers.memory_frontier` does."""
-        self._sample(self._at_inverse_b(sorted({self.inverse_b, 1.0, tuning.SMALLEST_INVERSE_B}), self.held))
+        if not self.samples:
+            self.bound()
         fastest = {
             r: min(points, key=lambda p: p.totals.latency_at(self.inverse_b)) for r, points in self.points.items()
         }
         overflowing = [r for r in fastest if fastest[r].totals.peak_bytes(self.held[r]) > self.memory]
         # All ranges share most of the work at one price, and all prices share most of the work of one round.
-        corners = self._at_inverse_b(self._corners(), [r for r, samples in self.samples.items() if samples])
         lean = self._at_memory_prices(fastest, overflowing)
-        by_price = self._sample([*corners, *lean])[len(corners) :]
-        self._solve(self._between([fastest, *by_price], lean))
+        single = self._at_inverse_b(sorted({1.0} - set(self._bounded_at())), self.held)
+        by_price = self._sample([*single, *lean])[len(single) :]
+        corners = self._at_inverse_b(self._corners(), [r for r, samples in self.samples.items() if samples])
+        self._sample([*corners, *self._between([fastest, *by_price], lean)])
+
+    def _bounded_at(self) -> list[float]:
+        return sorted({self.inverse_b, tuning.SMALLEST_INVERSE_B})
 
     def _solve(self, requests: Sequence[PricedRequest]) -> list[Solutions]:
         """For each request, a best choice of each of its ranges."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -33,7 +33,8 @@ from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshTask:
-    """Distinct ranges on one mesh, with the most microbatches that each may hold; other fields as in StageTask."""
+    """Distinct ranges on one mesh, with the most microbatches that each may hold, and what `fastest_on_mesh` has found
+    for them, if anything; other fields as in StageTask."""
 
     ranges: tuple[tuple[Range, int], ...]
     least_held: int
@@ -41,6 +42,7 @@ class MeshTask:
     device: Device
     inverse_b: float
     discoveries: DiscoveryRecords = ()
+    bounds: Mapping[Range, Frontier] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ def _swept(layered: LayeredGraph, task: MeshTask, sweep_prices: Callable[[MeshSw
         memory_bytes=task.device.memory_bytes,
         inverse_b=task.inverse_b,
     )
+    if task.bounds:
+        sweep.take(task.bounds)
     with no_collection():
         sweep_prices(sweep)
         return {r: sweep.frontier(r) for r in sweep.samples}

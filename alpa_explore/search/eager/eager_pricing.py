@@ -109,8 +109,8 @@ class EagerPricing:
         """Problem -> name of the task that would compose its mesh."""
         self._composed_elsewhere: dict[str, Mapping[Range, Frontier]] = {}
         """Name of a task that would compose a mesh -> what its composition at another B found."""
-        self._bounded: set[str] = set()
-        """Names of the tasks whose fastest choices were found here, not in the cache."""
+        self._bounded: dict[str, Mapping[Range, Frontier]] = {}
+        """Name of a task whose fastest choices were found here, not in the cache -> what was found."""
         self._mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
         """By a digest, with the problems of the ranges."""
         self._convergence = Convergence(
@@ -387,14 +387,18 @@ class EagerPricing:
             if len(known) == len(task.ranges):
                 self._known.add(task, self._alike(task), entries[name], bounded=True)
                 self._defer_with(name, known)
-                self._bounded.add(name)
+                self._bounded[name] = found
 
     def _compose(self, names: Collection[str], stored: Mapping[str, Mapping[Range, Frontier]] | None = None) -> None:
         """Compose all ranges on these meshes, or take what is in the cache, and solve all problems that cannot be
         composed; those that overflow the device get leaner choices."""
         stored = stored or {}
         todo = {name: self._mesh_tasks[name][0] for name in names if name not in stored}
-        anew = {name: task for name, task in todo.items() if name not in self._composed_elsewhere}
+        anew = {
+            name: replace(task, bounds=self._bounded.get(name, {}))
+            for name, task in todo.items()
+            if name not in self._composed_elsewhere
+        }
         again = {name: task for name, task in todo.items() if name in self._composed_elsewhere}
         run = self._runner.run_on_meshes(compose_mesh, anew, Search.COMPOSED.value)
         run |= self._runner.run_on_meshes(fastest_at_b, again, Search.COMPOSED.value, known=self._composed_elsewhere)

@@ -18,7 +18,7 @@ from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.frontier import added
-from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh, fastest_at_b
+from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh, fastest_at_b, fastest_on_mesh
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TIE_SECONDS, TOLERANCE
 from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
@@ -58,6 +58,22 @@ def test_a_chord_is_below_every_rising_concave_function_and_unknown_below_its_po
         assert all(chord(optima, x) == pytest.approx(seconds) for x, seconds in optima)
         assert chord(optima, at[0] - 0.1) is None
     assert chord((), 0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("memory", "count"),
+    [(2_600_000, 8), *(pytest.param(m, b, marks=pytest.mark.slow) for m in (1_700_000, 2**34) for b in (1, 2**20))],
+)
+def test_a_composition_that_takes_its_bounds_finds_the_same(graph, memory, count):
+    layered, cluster = _layered(graph), ax.Cluster.parse(CLUSTER, memory_bytes=memory)
+    meshes = {m.squeezed() for s in submeshes(cluster, "power_of_two") for m in logical_meshes(cluster, s)}
+    for mesh in meshes:
+        task = _task(mesh, cluster.device, 1 / count)
+        taken = compose_mesh(layered, replace(task, bounds=fastest_on_mesh(layered, task)))
+        at_once = compose_mesh(layered, task)
+        assert taken == at_once
+        for r, frontier in taken.items():
+            assert [p.provenance for p in frontier.points] == [p.provenance for p in at_once[r].points]
 
 
 @pytest.mark.slow
