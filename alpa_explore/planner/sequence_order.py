@@ -15,6 +15,7 @@ from alpa_explore.planner.plan import captured, plan_request
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.planned_stage import PlannedOperators
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.specs import axis_sizes
 from alpa_explore.sharding.rules.attention import CONTEXT, HEAVY, QUERIES
@@ -29,7 +30,7 @@ def faster_order(planned: Plan, request: PlanRequest, resources: Resources) -> P
     """
     if request.zigzag is not None or planned.model.zigzag > 1:
         return planned
-    # Equal stages have one solution; to describe the operators of a stage takes a tenth of a second.
+    # Equal stages have one solution.
     different = {(stage.solution_key, stage.logical_mesh): stage for stage in planned.stages}
     parts = max(map(_sharing, different.values()))
     if parts == 1:
@@ -50,7 +51,8 @@ def _sharing(stage: PlanStage) -> int:
     most = 1
     if math.prod(sizes) == 1:
         return most
-    for operator in stage.operators:
+    operators = stage.operators
+    for operator in operators.of(HEAVY) if isinstance(operators, PlannedOperators) else operators:
         if operator.op in HEAVY:
             factors = operator.strategy.split("·")
             pairs = zip(factors, sizes, strict=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +17,11 @@ from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 
-def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanOperator, ...]:
-    """The operators of a stage in execution order (forward, backward, update) under `choices`."""
+def describe_stage(
+    problem: StageProblem, choices: tuple[int, ...], kinds: Collection[str] | None = None
+) -> tuple[PlanOperator, ...]:
+    """The operators of a stage in execution order (forward, backward, update) under `choices`; with `kinds` only those
+    forward and backward ones whose `op` is among them."""
     # A weight, its accumulator and its update are three nodes of the problem, but one record: that of the update.
     update_of = {n.subject: i for i, n in enumerate(problem.nodes) if n.kind is NodeKind.UPDATE}
     incoming: dict[int, list[Edge]] = {}
@@ -32,8 +35,13 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
     return tuple(
         _described_operator(problem, choices, index, incoming.get(index, []), held, halves)
         for index, node in enumerate(problem.nodes)
-        if node.priced is not None
+        if node.priced is not None and (kinds is None or _kind(problem, node) in kinds)
     )
+
+
+def _kind(problem: StageProblem, node: Node) -> str:
+    """The kind of the operator of a node; "" for an update."""
+    return "" if node.kind is NodeKind.UPDATE else problem.stage.layered.graph.operators[node.subject].kind
 
 
 def _described_operator(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar, overload
 
 from alpa_explore.inter_op.stage_table import receive_seconds
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
 from alpa_explore.plans.records import PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.stage_details import Range, StageDetails
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
@@ -47,7 +48,7 @@ def planned_stage(
     operators: Sequence[PlanOperator]
     tensors: Sequence[PlanTensor]
     if plan.details is not None:
-        operators = Deferred(partial(plan.details.operators, layers, candidate))
+        operators = PlannedOperators(plan.details, layers, candidate)
         tensors = Deferred(partial(plan.details.tensors, layers, candidate))
     else:
         operators, tensors = descriptions.get((layers, mesh.shape, candidate.solution_key), ((), ()))
@@ -100,3 +101,15 @@ class Deferred(Sequence[_Record]):
 
     def __hash__(self) -> int:
         return hash(self._describe())
+
+
+class PlannedOperators(Deferred[PlanOperator]):
+    """The operators of a stage that was planned in this process."""
+
+    def __init__(self, details: StageDetails, layers: Range, candidate: StageCandidate) -> None:
+        super().__init__(partial(details.operators, layers, candidate))
+        self._details, self._layers, self._candidate = details, layers, candidate
+
+    def of(self, kinds: Collection[str]) -> tuple[PlanOperator, ...]:
+        """The forward and backward operators of these kinds: to describe all of a stage takes a tenth of a second."""
+        return self._details.operators_of(self._layers, self._candidate, kinds)

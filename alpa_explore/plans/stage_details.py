@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
@@ -43,6 +43,13 @@ class StageDetails:
             problem = self.problem(layers, candidate.logical_mesh, candidate.version)
             self._operators[key] = describe_stage(problem, self.choices[candidate.solution_key])
         return self._operators[key]
+
+    def operators_of(
+        self, layers: Range, candidate: StageCandidate, kinds: Collection[str]
+    ) -> tuple[PlanOperator, ...]:
+        """The forward and backward operators of these kinds under the choice of `candidate`."""
+        problem = self.problem(layers, candidate.logical_mesh, candidate.version)
+        return describe_stage(problem, self.choices[candidate.solution_key], kinds)
 
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
         """The specs of sources, weights and accumulators under the choice of `candidate`."""

@@ -11,9 +11,11 @@ from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
+from alpa_explore.plans.planned_stage import PlannedOperators
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.sharding.rules.attention import HEAVY
 
 
 @cache
@@ -38,6 +40,14 @@ def test_the_faster_order_is_taken() -> None:
     assert chosen.predicted == ordered.predicted
     assert "sequences in zig-zag order for 2 devices" in plan_report(chosen)
     assert "zig-zag order" not in plan_report(natural)
+
+
+def test_the_operators_of_some_kinds_are_described_as_among_all() -> None:
+    (stage,) = plan(1).stages
+    assert isinstance(stage.operators, PlannedOperators)
+    attention = stage.operators.of(HEAVY)
+    assert len(attention) == 4, "forward and backward of two blocks"
+    assert attention == tuple(operator for operator in stage.operators if operator.op in HEAVY)
 
 
 def test_a_file_of_the_plan_keeps_the_order(tmp_path) -> None:
