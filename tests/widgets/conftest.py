@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.figures_ahead import FiguresAhead
-from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
@@ -232,12 +231,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
 def no_figures_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """No figures of other B are drawn in the background, perhaps beside the next test (`test_figures_ahead`)."""
     monkeypatch.setattr(FiguresAhead, "follow", lambda *_, **__: None)
-
-
-@pytest.fixture(autouse=True)
-def no_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tab is made before it is selected (`test_panel_list`)."""
-    monkeypatch.setattr(tuning, "IDLE_SECONDS", 3600.0)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_groups import tabs_of
 from alpa_explore_widgets.tab_kinds.panel import css_name
-from alpa_explore_widgets.tab_kinds.panel_list import MadeWhenIdle, PanelList
+from alpa_explore_widgets.tab_kinds.panel_list import PanelList
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
@@ -83,13 +83,11 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._saved_table = ""
         """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
-        self._idle = MadeWhenIdle(self.panels, session.store.lock, self.bridge.ask)
         self._ahead = FiguresAhead(self.controls["num_microbatches"].stops)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
         self.bridge.observe(self._views_changed, "views")
-        self.bridge.observe(lambda change: self._idle.page_is_ready(change["new"]), "answered")
         with session.store.lock:  # the planner may be running already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)
@@ -113,7 +111,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     def close(self) -> None:
         """Close the widget, stop planning, and end the processes of a training run."""
         self._ahead.close()
-        self._idle.close()
         self.session.close()
         super().close()
 
@@ -174,8 +171,6 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.lesson.show(state, panel.title, panel.stage_of_rows())
         self.tabs.drawn = panel.title
         self._make_figures_ahead()
-        if state.plan is not None and not state.planning:
-            self._idle.follow()
 
     def _make_figures_ahead(self) -> None:
         panel, state = self.panels[self.tabs.selected], self.session.store.state

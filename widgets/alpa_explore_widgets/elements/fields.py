@@ -180,8 +180,8 @@ class Toolbar(anywidget.AnyWidget):
 
 class PageBridge(anywidget.AnyWidget):
     """Reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet, synchronises
-    the selection, counts the views of the explorer, and asks the page whether it has nothing to do. It is visible only
-    when the kernel is gone: it says so, and the rest of the explorer is inert."""
+    the selection, and counts the views of the explorer. It is visible only when the kernel is gone: it says so, and the
+    rest of the explorer is inert."""
 
     _esm = module_with_helpers("kernel_watch.js", "page_bridge.js")
     _css = STATIC / "explorer.css"
@@ -198,10 +198,6 @@ class PageBridge(anywidget.AnyWidget):
     """Whether the last view was lost with its whole page, which may be loaded again."""
     selection = traitlets.Unicode("").tag(sync=True)
     """Key of the selection; a click on any element with `data-alpa-key` selects, Escape clears."""
-    question = traitlets.Int(0).tag(sync=True)
-    """Number of the last question whether the page is there and has nothing to do; 0 before the first."""
-    answered = traitlets.Int(0)
-    """The last question that a page has answered."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -210,17 +206,7 @@ class PageBridge(anywidget.AnyWidget):
         """Browser tab -> (the page that it shows, the number of views on that page)."""
         self.on_msg(self._receive)
 
-    def ask(self, question: int) -> None:
-        """Ask the page, or the next one that is loaded, to set `answered` to this number once it has nothing to do."""
-        self.question = question
-
     def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        if content.get("kind") == "ready":
-            self.answered = int(content.get("question", 0))
-        else:
-            self._count_views(content)
-
-    def _count_views(self, content: dict[str, Any]) -> None:
         kind, tab, page = (str(content.get(name, "")) for name in ("kind", "tab", "page"))
         current_page, views = self._views_of_tab.get(tab, (page, 0))
         if kind == "shown":

@@ -36,10 +36,6 @@ BEFORE_FIGURES_SECONDS = 0.3
 """From a new plan or tab to the first figure that is made ahead for another B: the page is drawn meanwhile."""
 BETWEEN_FIGURES_SECONDS = 0.01
 """Between two such figures: what a key press asks for comes first."""
-IDLE_SECONDS = 2.0
-"""The state has not changed for so long: tabs are made that were not selected yet."""
-BETWEEN_TABS_SECONDS = 0.2
-"""Between two of them: a change of the state stops it."""
 FIRST_FIGURES = 6
 """So many of them are sent before the others are made."""
 AHEAD_SECONDS = 10.0

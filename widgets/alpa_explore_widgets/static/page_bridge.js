@@ -1,5 +1,5 @@
-// The explorer and the page around it: the theme, keyboard shortcuts, the selection, the kernel, whether the explorer is
-// shown, and when the page has nothing to do.
+// The explorer and the page around it: the theme, keyboard shortcuts, the selection, the kernel, and whether the explorer is
+// shown.
 
 const TAB = "alpa_explore.tab"; // storage key of the identity of this browser tab, which outlives its pages
 const PAGE = String(performance.timeOrigin);
@@ -134,13 +134,7 @@ function render({ model, el }) {
   };
   addEventListener("beforeunload", onUnload);
   reportView("shown");
-  const whenIdle = window.requestIdleCallback ?? ((call) => setTimeout(call, 100)); // Safari has none
-  const answer = () => {
-    const question = model.get("question");
-    if (question && !hasEnded(kernelState(model))) whenIdle(() => model.send({ kind: "ready", question }));
-  };
-  answer();
-  const stop = listen(model, { "change:selection": announce, "change:kernel_state": showKernel, "change:label": showName, "change:question": answer });
+  const stop = listen(model, { "change:selection": announce, "change:kernel_state": showKernel, "change:label": showName });
   const watcher = new MutationObserver(reportTheme);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
