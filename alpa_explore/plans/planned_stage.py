@@ -111,5 +111,6 @@ class PlannedOperators(Deferred[PlanOperator]):
         self._details, self._layers, self._candidate = details, layers, candidate
 
     def of(self, kinds: Collection[str]) -> tuple[PlanOperator, ...]:
-        """The forward and backward operators of these kinds: to describe all of a stage takes a tenth of a second."""
+        """The forward and backward operators of these kinds; describing all of a stage would take a tenth of a second
+        or more."""
         return self._details.operators_of(self._layers, self._candidate, kinds)

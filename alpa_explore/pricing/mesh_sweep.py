@@ -88,6 +88,7 @@ class MeshSweep:
         self._sample([*corners, *self._between([fastest, *by_price], lean)])
 
     def _bounded_at(self) -> list[float]:
+        """The values of 1/B that `bound` samples, rising."""
         return sorted({self.inverse_b, tuning.SMALLEST_INVERSE_B})
 
     def _solve(self, requests: Sequence[PricedRequest]) -> list[Solutions]:
