@@ -23,6 +23,7 @@ from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.tables import table_csv
+from alpa_explore_widgets.elements.widget_tree import send_states
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
 from alpa_explore_widgets.figures_ahead import FiguresAhead
@@ -88,6 +89,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
         self.bridge.observe(self._views_changed, "views")
+        self.bridge.observe(self._page_loaded, "loads")
         with session.store.lock:  # the planner may be running already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)
@@ -260,6 +262,11 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             if change["new"] != self.session.store.state.selection:
                 self.session.select(change["new"])
                 self._show(self.session.store.state)  # resets the sender if the key named nothing
+
+    def _page_loaded(self, _change: dict[str, Any]) -> None:
+        """Bring a page that was loaded to the present state: it may have missed changes while it started."""
+        with self.session.store.lock:
+            send_states(self)
 
     def _views_changed(self, change: dict[str, Any]) -> None:
         """End a training run that nobody can see or stop any more, unless the explorer is shown again soon."""

@@ -188,6 +188,10 @@ class PageBridge(anywidget.AnyWidget):
 
     address = traitlets.Unicode().tag(sync=True)
     """The id of this widget, by which the page finds it in its kernel."""
+    begun = traitlets.Bool(False).tag(sync=True)
+    """True but in the message that creates the widget, so that a page knows whether it was loaded afterwards."""
+    loads = traitlets.Int(0)
+    """Number of pages that were loaded after the explorer was made, and have started its widgets."""
     theme = traitlets.Unicode("light").tag(sync=True)
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)
@@ -201,7 +205,7 @@ class PageBridge(anywidget.AnyWidget):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self.address = self.model_id or ""
+        self.address, self.begun = self.model_id or "", True
         self._views_of_tab: dict[str, tuple[str, int]] = {}
         """Browser tab -> (the page that it shows, the number of views on that page)."""
         self.on_msg(self._receive)
@@ -210,7 +214,9 @@ class PageBridge(anywidget.AnyWidget):
         kind, tab, page = (str(content.get(name, "")) for name in ("kind", "tab", "page"))
         current_page, views = self._views_of_tab.get(tab, (page, 0))
         if kind == "shown":
+            new_page = tab not in self._views_of_tab or page != current_page
             self._views_of_tab[tab] = (page, views + 1 if page == current_page else 1)
+            self.loads += new_page and content.get("loaded") is True
         elif kind in ("gone", "left") and page == current_page:
             self._views_of_tab[tab] = (page, max(0, views - 1))
         self.reloading = kind == "left"

@@ -8,13 +8,14 @@ edits have arrived. An edit whose value is refused counts as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import Button, Field
+from alpa_explore_widgets.elements.widget_tree import descendants
 
 
 class MessageOrder:
@@ -37,7 +38,7 @@ class MessageOrder:
 
     def register(self) -> None:
         """Observe the fields and buttons that were added since the last call."""
-        for widget in _descendants(self._root):
+        for widget in descendants(self._root):
             if isinstance(widget, Field) and widget.model_id not in self._edits:
                 self._edits[widget.model_id] = widget.edits
                 widget.observe(self._edit_arrived, "edits")
@@ -56,10 +57,3 @@ class MessageOrder:
             self._presses = [press for press in self._presses if press[0] > arrived]
         for action in due:
             action()
-
-
-def _descendants(widget: W.Widget) -> Iterable[W.Widget]:
-    """`widget` and all widgets below it."""
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from _descendants(child)

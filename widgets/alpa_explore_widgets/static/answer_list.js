@@ -21,4 +21,4 @@ function render({ model, el }) {
   return listen(model, { "change:items change:label": show });
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

@@ -32,4 +32,4 @@ function render({ model, el }) {
   return listen(model, { "change:choices": makeOptions, change: show });
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

@@ -442,4 +442,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

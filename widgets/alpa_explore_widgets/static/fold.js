@@ -16,4 +16,4 @@ function render({ model, el }) {
   return listen(model, { change: show });
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

@@ -1,5 +1,18 @@
 // Helpers of the small widgets. elements/static_files.py puts this text before each of their modules.
 
+// Called once, when the module of a widget is loaded. anywidget waits two seconds for that, and a widget that starts later
+// (the page is busy, or the machine is slow) never gets a message again. So messages go past that limit to the widget, and
+// one that started late asks Python for its state, for those of before are lost.
+function takeMessages({ model }) {
+  const whole = model.set({}); // the model itself: anywidget gives modules a part of it, whose methods are those of the whole
+  const limited = Object.getPrototypeOf(whole ?? {});
+  const handle = Object.getPrototypeOf(limited)?._handle_comm_msg;
+  if (!handle || !whole.comm?.on_msg) return; // a page of another kind, which has its own way
+  whole.comm.on_msg((message) => handle.call(whole, message));
+  const nothing = { content: { data: { method: "none" } } };
+  limited._handle_comm_msg.call(whole, nothing).catch(() => whole.comm.send({ method: "request_state" }));
+}
+
 // Adds handlers {event: function}; returns the function that removes them.
 function listen(model, handlers) {
   for (const [event, handler] of Object.entries(handlers)) model.on(event, handler);

@@ -108,4 +108,4 @@ function render({ model, el }) {
   return listen(model, { "change:value": () => field.refuse(""), change: show });
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

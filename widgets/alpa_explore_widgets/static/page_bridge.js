@@ -26,6 +26,9 @@ function guardKeys(event) {
 }
 
 function initialize({ model }) {
+  takeMessages({ model });
+  // Known here alone, before the first message: a page that was loaded got the widgets as they were at one moment.
+  model.set("loaded", model.get("begun"));
   // All views of the explorer on the page show the state of the kernel, also those that are made after its end.
   return watchKernel(model.widget_manager, () => model.get("address"), (state) => {
     const before = kernelState(model);
@@ -124,7 +127,7 @@ function render({ model, el }) {
     shown = !shown;
     const tab = sessionStorage.getItem(TAB) ?? Math.random().toString(36).slice(2);
     sessionStorage.setItem(TAB, tab);
-    model.send({ kind, tab, page: PAGE });
+    model.send({ kind, tab, page: PAGE, loaded: model.get("loaded") });
   };
   // The last message of a page may be lost; the first one of the next page in its tab corrects the count. A page that is
   // not left after all (the user cancelled) reports that it is shown.

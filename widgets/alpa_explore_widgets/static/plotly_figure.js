@@ -299,4 +299,4 @@ async function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

@@ -77,4 +77,4 @@ function render({ model, el }) {
   return listen(model, { "change:rows change:columns change:sorted_by change:label": show });
 }
 
-export default { render };
+export default { initialize: takeMessages, render };

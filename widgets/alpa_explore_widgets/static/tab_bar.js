@@ -144,4 +144,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { initialize: takeMessages, render };
