@@ -134,6 +134,7 @@ def test_each_stage_computes_again_what_its_own_layers_do_not_hold_and_gives_the
     assert most[0] > max(most[1:]) or schedule == "zb-h1"
 
 
+@pytest.mark.sweep(kept=6)
 @pytest.mark.parametrize("kind", ["norms", "attention", "mlp", "norms+attention", "half", "full"])
 @pytest.mark.parametrize("model", ["gpt-tiny", "llama-tiny"])
 def test_blocks_and_their_parts_are_computed_again_and_give_the_same(model, kind) -> None:

@@ -79,6 +79,7 @@ def decoder_plan() -> ax.Plan:
     return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", OF_LAYOUTS)
 def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: ax.Plan, title: str) -> None:
     explorer = explore(decoder_plan)

@@ -134,6 +134,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.sweep(kept=12)
 @pytest.mark.parametrize(
     ("name", "mesh"), [(n, m) for n in CHAINS for m in MESHES if m == (1, 2) or "anywhere" not in n], ids=str
 )

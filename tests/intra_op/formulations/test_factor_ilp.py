@@ -96,6 +96,7 @@ def test_a_time_limit_that_is_too_short_still_gives_every_node_a_strategy(tiny_b
     assert is_legal(problem, polished)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_three_equal_axes_are_solved_too(chains, seed):

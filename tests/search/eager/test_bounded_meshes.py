@@ -31,6 +31,7 @@ def planned(
     return plan_model(model, cluster, num_microbatches=b, **options)
 
 
+@pytest.mark.sweep(kept=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "options", "memory"), CASES, ids=["roomy", "tight", "recomputed", "experts"])
 def test_the_plan_is_that_of_composing_every_mesh_and_no_bound_is_above_a_choice(
@@ -69,6 +70,7 @@ def test_the_same_plan_again_composes_and_bounds_nothing(monkeypatch: pytest.Mon
     assert again.statistics.cached_solves == again.statistics.distinct_solves
 
 
+@pytest.mark.sweep(kept=0)
 @pytest.mark.slow
 def test_b_auto_composes_every_mesh_also_where_the_cache_has_bounds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
