@@ -51,6 +51,17 @@ def test_another_batch_is_found_once_and_then_shown_at_once() -> None:
     assert find.found == [77]
 
 
+def test_an_answer_that_failed_is_shown_but_found_again() -> None:
+    find, shown = Finder(), list[str]()
+    answers = AnswersByBatch(find, "test", lambda answer: answer == "batch 77")
+    answers.keep(ASKED, "first")
+    for batch in (77, 78, 77, 78):
+        answers.follow(SETTINGS, ASKED, with_batch(batch), shown.append)
+        assert answers.worker.wait(5)
+    assert shown == ["batch 77", "batch 78", "batch 77", "batch 78"]
+    assert find.found == [77, 78, 77]
+
+
 def test_asking_again_while_it_is_being_found_does_not_start_anew() -> None:
     find, shown = Finder(), list[str]()
     answers = AnswersByBatch(find, "test")

@@ -22,10 +22,13 @@ Answer = TypeVar("Answer")
 class AnswersByBatch(Generic[Question, Answer]):
     """Keeps the last answers, and finds those for other batches in the background."""
 
-    def __init__(self, find: Callable[..., Answer | None], name: str) -> None:
+    def __init__(
+        self, find: Callable[..., Answer | None], name: str, failed: Callable[[Answer], bool] = lambda _answer: False
+    ) -> None:
         """`find(settings, question, known_alone=…)` answers a question and reports errors in its answer; None where
-        that would take what is not `known_alone`. `name` is that of the thread."""
-        self._find = find
+        that would take what is not `known_alone`. `name` is that of the thread. An answer that has `failed` is shown
+        but not kept: asked again, it is found again."""
+        self._find, self._failed = find, failed
         self._kept: dict[Question, Answer] = {}
         self._lock = threading.Lock()
         self.found = 0
@@ -72,7 +75,7 @@ class AnswersByBatch(Generic[Question, Answer]):
         answer = self._kept.get(question)
         if answer is None:
             answer = self._find(settings, question, known_alone=known_alone)
-            if answer is not None:
+            if answer is not None and not self._failed(answer):
                 self.keep(question, answer)
         return answer
 

@@ -67,10 +67,10 @@ class LayoutQuestions:
         self.layouts: NewestWins[Settings] = NewestWins(self._run_layouts, "alpa-explore layouts")
         self.scaling: NewestWins[tuple[Settings, ScalingQuestion]] = NewestWins(self._run_scaling, "alpa-explore scale")
         self.layouts_by_batch: AnswersByBatch[LayoutQuestion, LayoutsAnswer] = AnswersByBatch(
-            self._find_layouts, "alpa-explore layouts of a batch"
+            self._find_layouts, "alpa-explore layouts of a batch", _failed
         )
         self.scaling_by_batch: AnswersByBatch[ScalingQuestion, ScalingAnswer] = AnswersByBatch(
-            self._find_scaling, "alpa-explore scale of a batch"
+            self._find_scaling, "alpa-explore scale of a batch", _failed
         )
         self._prices: Mapping[str, float] = {}
         """Dollars for an hour of a device, as given last: also while its clusters are being priced."""
@@ -230,6 +230,10 @@ class LayoutQuestions:
         if found is None or dict(found.prices) == dict(self._prices):
             return answer
         return replace(answer, scaling=with_prices(found, self._prices))
+
+
+def _failed(answer: LayoutsAnswer | ScalingAnswer) -> bool:
+    return answer.fault is not None
 
 
 def _paced(say: Callable[[Progress], None]) -> Callable[[Progress], None]:
