@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import (
     PLAN_SECONDS,
@@ -162,21 +161,12 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
         for _ in range(3):
             slider(explorer, "B, microbatches").press("ArrowRight")
         lab.wait_until(lambda: shown.inner_html() != before, f"{name} is drawn", seconds=2)  # noqa: B023
-        early = settled(lab, shown)  # the third B, where a slow page draws the first ones, too
+        early = lab.settled(shown)  # the third B, where a slow page draws the first ones, too
         assert explorer.locator(".alpa-tile").first.inner_text() == headline
         lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "the kernel answers")  # noqa: B023
         lab.wait_idle()
         lab.page.wait_for_timeout(300)
         assert shown.inner_html() == early
-
-
-def settled(lab: LabPage, part: Locator) -> str:
-    """The HTML of a part of the page, once it has stayed the same for half a second."""
-    before = ""
-    while (html := part.inner_html()) != before:
-        before = html
-        lab.page.wait_for_timeout(500)
-    return html
 
 
 def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_library_once(lab: LabPage) -> None:

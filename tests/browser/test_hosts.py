@@ -21,7 +21,7 @@ CELL = """from alpa_explore_widgets import explore
 explore("mlp-tiny", cluster="1x2:cpu", num_microbatches=4, num_layers=2, delta=1.0, precision="float32")"""
 STEPS, EVERY = 60, 5
 """Few: after some hundred steps of this model in float32 any two plans differ by more, as rounding has grown."""
-RATE = "10mbit"
+RATE = "5mbit"
 """So that the steps last until the link is cut."""
 SECONDS = 60.0
 REASON_SECONDS = 15.0

@@ -70,6 +70,7 @@ def test_a_page_shows_what_changed_while_it_was_loaded(lab: LabPage) -> None:
     explorer = first_explorer(lab)
     headline, b = explorer.locator(".alpa-tile").first.inner_text(), slider(explorer, "B, microbatches")
     assert b.get_attribute("aria-valuetext") == "8"
+    assert lab.ask("explorer.bridge.loads") == "0", "the page was there before the explorer"
     lab.save()
     lab.wait_idle()
     lab.page.wait_for_timeout(500)
@@ -78,3 +79,4 @@ def test_a_page_shows_what_changed_while_it_was_loaded(lab: LabPage) -> None:
     explorer.locator(".alpa-tile").first.wait_for()
     lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "4", "the page shows the B of now")
     lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "and its headline")
+    assert lab.ask("explorer.bridge.loads") == "1"

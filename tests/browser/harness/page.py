@@ -60,6 +60,16 @@ class GuardedPage:
         figure: dict[str, Any] = plot.evaluate(_FIGURE)
         return figure
 
+    def settled(self, part: Locator) -> str:
+        """The HTML of a part of the page, once it has stayed the same for half a second."""
+        html = part.inner_html()
+        for _ in range(10):
+            self.page.wait_for_timeout(500)
+            before, html = html, part.inner_html()
+            if html == before:
+                return html
+        raise AssertionError("still changes after 5 s")
+
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
         """Poll until `holds()`; AssertionError with `what` on a timeout."""
         deadline = time.monotonic() + seconds

@@ -8,7 +8,7 @@
 - dataflow_graph: the operators of a stage as a graph, laid out and drawn by the page.
 - timeline_player: an iteration played on the page, over the figure of the timeline.
 - tables: rows as HTML, whose rows can be selected, and as CSV.
-- widget_tree: all widgets below one, and their states once more for a page that was loaded meanwhile.
+- widget_tree: all widgets below one; sends their states once more to a page that was loaded meanwhile.
 - message_order: a press takes effect after the values that were typed before it.
 
 A selection is a key such as `stage:2/layer:3` (alpa_explore.figures.keys); the browser fades marks that disagree with

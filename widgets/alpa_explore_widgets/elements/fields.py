@@ -189,9 +189,9 @@ class PageBridge(anywidget.AnyWidget):
     address = traitlets.Unicode().tag(sync=True)
     """The id of this widget, by which the page finds it in its kernel."""
     begun = traitlets.Bool(False).tag(sync=True)
-    """True but in the message that creates the widget, so that a page knows whether it was loaded afterwards."""
+    """False only in the message that creates the widget, so that a page knows whether it was loaded afterwards."""
     loads = traitlets.Int(0)
-    """Number of pages that were loaded after the explorer was made, and have started its widgets."""
+    """Number of pages that were loaded after the explorer was made, and show it."""
     theme = traitlets.Unicode("light").tag(sync=True)
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)

@@ -2,7 +2,7 @@
 
 A page that is loaded while the kernel has widgets asks for all states at once and then creates the widgets one by one,
 which may take seconds. It misses what changes in between, such as "Planned in 3 s" in place of "Planning". Therefore
-the states are sent once more when such a page has begun (`PageBridge.loads`).
+the states are sent once more when such a page shows the explorer (`PageBridge.loads`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def descendants(widget: W.Widget) -> Iterator[W.Widget]:
 
 
 def send_states(root: W.Widget) -> None:
-    """Send the state of `root` and of all widgets below it to the pages, with their layouts; what a page has already
-    changes nothing there."""
+    """Send the states of `root`, of all widgets below it and of their layouts to the pages. A state that a page has
+    already changes nothing there."""
     for widget in descendants(root):
         for part in (widget.layout, widget):
             part.send_state([name for name in part.keys if not name.startswith(_FIXED)])

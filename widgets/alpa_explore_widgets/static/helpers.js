@@ -1,16 +1,16 @@
 // Helpers of the small widgets. elements/static_files.py puts this text before each of their modules.
 
-// Called once, when the module of a widget is loaded. anywidget waits two seconds for that, and a widget that starts later
-// (the page is busy, or the machine is slow) never gets a message again. So messages go past that limit to the widget, and
-// one that started late asks Python for its state, for those of before are lost.
+// Called once, when the module of a widget is loaded. anywidget refuses all messages to a widget whose module took more than
+// two seconds (the page is busy, or the machine is slow). So they are given to the widget directly, and a widget that was
+// late asks Python for its state, because earlier messages were refused.
 function takeMessages({ model }) {
-  const whole = model.set({}); // the model itself: anywidget gives modules a part of it, whose methods are those of the whole
-  const limited = Object.getPrototypeOf(whole ?? {});
-  const handle = Object.getPrototypeOf(limited)?._handle_comm_msg;
-  if (!handle || !whole.comm?.on_msg) return; // a page of another kind, which has its own way
-  whole.comm.on_msg((message) => handle.call(whole, message));
-  const nothing = { content: { data: { method: "none" } } };
-  limited._handle_comm_msg.call(whole, nothing).catch(() => whole.comm.send({ method: "request_state" }));
+  const widget = model.set({}); // the model of ipywidgets, of which anywidget shows its modules only some methods
+  const anyModel = Object.getPrototypeOf(widget ?? {});
+  const handle = Object.getPrototypeOf(anyModel)?._handle_comm_msg;
+  if (!handle || !widget.comm?.on_msg) return; // not a page of JupyterLab, Notebook or voila
+  widget.comm.on_msg((message) => handle.call(widget, message));
+  const empty = { content: { data: { method: "none" } } }; // does nothing, but is refused where the widget was late
+  anyModel._handle_comm_msg.call(widget, empty).catch(() => widget.comm?.send({ method: "request_state" }));
 }
 
 // Adds handlers {event: function}; returns the function that removes them.

@@ -1,6 +1,7 @@
 // Whether the kernel of this page's widgets is there. With their kernel the widgets end; a lost connection may come back.
 
 const LOST_MS = 1_000; // a connection that is back this soon was not missed
+const ANSWER_MS = 1_000; // an answer that was under way when the connection came back is there by then
 
 // The states in their order: none is followed by an earlier one, but "lost" by "live".
 const KERNEL_STATES = ["live", "lost", "restarted", "died", "ended"];
@@ -12,7 +13,9 @@ const kernelState = (model) => model.get("kernel_state") ?? "live";
 // never comes: without this, the widget would keep all later edits back.
 async function sendEditsKeptBack(manager, addresses) {
   const models = await Promise.all(addresses.filter((id) => manager.has_model(id)).map((id) => manager.get_model(id)));
-  for (const model of models) {
+  const waiting = models.filter((model) => model._pending_msgs > 0);
+  if (waiting.length) await new Promise((resolve) => setTimeout(resolve, ANSWER_MS));
+  for (const model of waiting) {
     if (!(model._pending_msgs > 0)) continue;
     model._pending_msgs = 1;
     model._handle_status({ content: { execution_state: "idle" } });

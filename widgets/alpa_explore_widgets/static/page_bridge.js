@@ -27,7 +27,7 @@ function guardKeys(event) {
 
 function initialize({ model }) {
   takeMessages({ model });
-  // Known here alone, before the first message: a page that was loaded got the widgets as they were at one moment.
+  // Read before the first update arrives: true only on a page that was loaded after the explorer was made.
   model.set("loaded", model.get("begun"));
   // All views of the explorer on the page show the state of the kernel, also those that are made after its end.
   return watchKernel(model.widget_manager, () => model.get("address"), (state) => {
