@@ -24,6 +24,7 @@ _READY = """() => {
   return Boolean(app?.shell?.currentWidget?.context?.isReady) && !document.querySelector('#jupyterlab-splash');
 }"""
 _KERNEL = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status ?? 'none'"
+_CONNECTION = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.connectionStatus ?? 'none'"
 _RUN_ALL = """async (limit) => {
   const late = new Promise((_, refuse) => setTimeout(refuse, limit, new Error(`cells still run after ${limit} ms`)));
   await Promise.race([window.jupyterapp.commands.execute('notebook:run-all-cells'), late]);
@@ -89,10 +90,15 @@ class LabPage(GuardedPage):
         self.server = server
 
     def open(self, notebook: str) -> None:
-        """Open a notebook in `server.root` and wait until its kernel is idle."""
+        """Open a notebook in `server.root` and wait until its kernel is idle; else AssertionError with its state."""
         self.page.goto(self.server.address.page(self.place.format(notebook)))
         self.page.wait_for_function(_READY, timeout=1000 * START_SECONDS)
-        self.wait_idle(START_SECONDS)
+        try:
+            self.wait_idle(START_SECONDS)
+        except AssertionError as late:
+            status, connection = self.page.evaluate(_KERNEL), self.page.evaluate(_CONNECTION)
+            log = self.server.log.read_text()[-2000:]
+            raise AssertionError(f"{late}: it is {status}, its connection {connection}; the server:\n{log}") from late
 
     def run_all(self, seconds: float = RUN_SECONDS) -> None:
         """Run all cells; AssertionError with the error of a cell that fails."""
