@@ -6,9 +6,9 @@
     python tests/tiers.py --no-skips      a tier or a test that would be skipped is a failure (CI)
 
 Tiers are apart because they want different things of a machine: a processor, processes that find each other, network
-namespaces, a browser. Tests that start processes of their own or wait for a browser use about one core, so as many run
-at once as there are cores, file by file, for tests of a file share what they started; emulated hosts mostly wait, so
-more of those run at once.
+namespaces, a browser. Tests with a browser use about one core, so as many run at once as there are cores, file by file,
+for tests of a file share what they started; tests that start ranks, and emulated hosts, wait in part, so more of those
+run at once.
 
 A test that starts processes may fail by an accident of the machine. In the tiers of such tests one that fails is run
 once more, alone, after its tier: one that passes then is reported with its first failure and fails nothing, one that
@@ -34,8 +34,11 @@ ROOT = Path(__file__).resolve().parent.parent
 CORES = os.cpu_count() or 1
 HOSTS_AT_ONCE = CORES + 1
 """A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
+RANKS_AT_ONCE = min(CORES + 1, 4)
+"""Tests that start ranks compute for about two thirds of their time on a core: the others wait for processes to start
+and to end. Each takes up to 2 GB."""
 TOGETHER = min(CORES, 4)
-"""A test that starts ranks or a browser takes about a core and 2 GB."""
+"""A test with a browser takes about a core and 2 GB."""
 NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
 TESTS_FAILED = 1
@@ -143,7 +146,7 @@ TIERS = (
     Tier(
         name="distributed",
         markers="distributed and not hosts and not browser",
-        workers=TOGETHER,
+        workers=RANKS_AT_ONCE,
         share="loadfile",
         marked="distributed",
         repeats=REPEATS,
