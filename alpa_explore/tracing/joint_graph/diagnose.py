@@ -46,7 +46,10 @@ _BY_MESSAGE = (
         "Check the dtypes: token inputs must be int64, others floating-point; precision=None keeps the model's dtypes.",
     ),
     (("allocate", "out of memory"), _OUT_OF_MEMORY),
-    (("device", "CUDA enabled"), "Create tensors on the device of the input (device=x.device), not on a fixed one."),
+    (
+        ("device", "CUDA enabled", "NVIDIA driver"),
+        "Create tensors on the device of the input (device=x.device), not on a fixed one.",
+    ),
 )
 
 
