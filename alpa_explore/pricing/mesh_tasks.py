@@ -103,6 +103,16 @@ def bound_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:
 
 def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range, Frontier]:
     """The fastest choices of a range that fit, with bounds (runs on a Dask worker)."""
+    return _within_memory(layered, task, combining=True)
+
+
+def bound_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range, Frontier]:
+    """The bounds of `compose_within_memory`, and some choices that fit, in a small part of the time (runs on a Dask
+    worker)."""
+    return _within_memory(layered, task, combining=False)
+
+
+def _within_memory(layered: LayeredGraph, task: MemoryTask, *, combining: bool) -> dict[Range, Frontier]:
     record_discoveries(task.discoveries)
     results = fastest_within_memory(
         _composer(layered, task),
@@ -111,6 +121,7 @@ def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range
         limit=task.device.memory_bytes,
         inverse_b=task.inverse_b,
         gap=tuning.COMPOSED_GAP,
+        combining=combining,
     )
     fitting = [result.best for result in results.values() if result.best is not None]
     points = {

@@ -37,6 +37,8 @@ class Search(enum.Enum):
     """Leaner choices, for devices that the fastest overflows."""
     FASTEST = "proof"
     """The fastest choice, proven."""
+    BOUNDED_WITHIN_MEMORY = "bounds within memory"
+    """For a composed stage: lower bounds on the choices that fit, and some of them."""
     COMPOSED_WITHIN_MEMORY = "memory of composed stages"
     """For a composed stage: the fastest choices that fit, with lower bounds."""
     SOLVED_WITHIN_MEMORY = "proof within memory"

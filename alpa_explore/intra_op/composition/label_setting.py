@@ -255,12 +255,14 @@ def _extended(
     label, option = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     reaching = labels.seconds + price.memory_price * (labels.bytes - room)
     largest = max(float(np.abs(reaching).max()), float(np.abs(remaining[order]).max()), abs(bound))
-    left = int(max(labels.state.max(), options.left.max())) + 1
+    by_cost = np.lexsort((reaching, labels.state))
+    every_state = np.arange(int(max(labels.state.max(), options.left.max())) + 2)
     extend_labels(
-        labels.state,
-        labels.seconds,
-        labels.bytes,
-        np.searchsorted(options.left[order], np.arange(left + 1)),
+        np.searchsorted(labels.state[by_cost], every_state),
+        labels.seconds[by_cost],
+        labels.bytes[by_cost],
+        reaching[by_cost],
+        np.searchsorted(options.left[order], every_state),
         end,
         option_seconds[order],
         option_bytes[order],
@@ -277,7 +279,7 @@ def _extended(
     )
     row, bucket = _undominated(seconds)
     at = row, bucket
-    return _Labels(states[row], seconds[at], held_bytes[at], label[at], order[option[at]])
+    return _Labels(states[row], seconds[at], held_bytes[at], by_cost[label[at]], order[option[at]])
 
 
 def _undominated(seconds: Floats) -> tuple[Ints, Ints]:

@@ -189,11 +189,14 @@ def fastest_within_memory(
     inverse_b: float,
     gap: float,
     near_tables: BlockTables | None = None,
+    combining: bool = True,
 ) -> dict[int, MemoryLimitedChoice]:
     """For each number of microbatches held in `counts` a choice within a relative `gap` of the fastest that fits in
     `limit` bytes, workspace included, or the best that was found; empty where the range cannot be composed.
 
-    `near_tables` are tables at prices where the bounds may be highest; they may be shared by several ranges.
+    Where `combining` is false, the bounds are the same, and the choices those that are optimal at some price: label
+    setting, which finds the others, takes most of the time. `near_tables` are tables at prices where the bounds may be
+    highest; they may be shared by several ranges.
     """
     if (blocks := composer.cutter.of_range(*layers)) is None:
         return {}
@@ -208,6 +211,6 @@ def fastest_within_memory(
         return {}
     search.bracket_room(gap)
     search.raise_bounds(gap)
-    for tables in () if has_shared_nodes else (near_tables, None):
+    for tables in (near_tables, None) if combining and not has_shared_nodes else ():
         search.combine(gap, tables)
     return {dual.held: result for dual, result in search.results().items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +23,40 @@ class OpenQuestion(NamedTuple):
     """Lower bound on the seconds of every choice."""
     search: Search
     """The kind of task that would close the gap."""
+
+
+WITHIN_MEMORY = (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY, Search.SOLVED_WITHIN_MEMORY)
+"""The searches for choices that fit, quickest first."""
+
+
+def next_searches(
+    asked: Sequence[tuple[int, Sequence[OpenQuestion]]], tasks: Mapping[str, StageTask]
+) -> dict[Search, list[tuple[str, int]]]:
+    """Which searches to run now, for which (problem, microbatches held). `asked` has for every open stage the
+    microbatches held and its open questions, lowest bound first.
+
+    Where memory is short these are the questions of the quickest search alone, whose bounds and choices often make the
+    slower ones needless. Choices are composed for the logical mesh with the lowest bound first.
+    """
+    todo: dict[Search, list[tuple[str, int]]] = {}
+    searches = {question.search for _, questions in asked for question in questions}
+    within_memory = next((search for search in WITHIN_MEMORY if search in searches), None)
+    later: list[tuple[str, int]] = []
+    for held, questions in asked:
+        for search in (Search.FASTEST, within_memory):
+            of_search = [
+                (question.key, held if search is Search.SOLVED_WITHIN_MEMORY else tasks[question.key].held)
+                for question in questions
+                if question.search is search
+            ]
+            now = 1 if search is Search.COMPOSED_WITHIN_MEMORY else len(of_search)
+            later += of_search[now:]
+            if search is not None and of_search:
+                todo.setdefault(search, []).extend(of_search[:now])
+    todo = {search: list(dict.fromkeys(keys)) for search, keys in todo.items()}
+    if later and len(todo[Search.COMPOSED_WITHIN_MEMORY]) == 1:  # a second task runs beside the first
+        todo[Search.COMPOSED_WITHIN_MEMORY].append(later[0])
+    return todo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +92,8 @@ class Convergence:
         self._states: dict[str, _State] = {}
         self._closed: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches."""
+        self._bounded: set[str] = set()
+        """Problems for which BOUNDED_WITHIN_MEMORY has run."""
 
     def add(self, key: str, frontier: Frontier) -> None:
         """Record the result of a task."""
@@ -65,7 +101,10 @@ class Convergence:
 
     def close(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
         """Record that a search has run for these (problem, microbatches held), so that it is not run again."""
-        self._closed |= {(key, held if search is Search.SOLVED_WITHIN_MEMORY else 0) for key, held in keys}
+        if search is Search.BOUNDED_WITHIN_MEMORY:
+            self._bounded |= {key for key, _ in keys}
+        else:
+            self._closed |= {(key, held if search is Search.SOLVED_WITHIN_MEMORY else 0) for key, held in keys}
 
     @property
     def budget_spent(self) -> bool:
@@ -157,8 +196,9 @@ class Convergence:
         variables = self.frontiers[key][0].variables
         if variables > EASY_ILP_VARIABLES and self._seconds_within(key, held) <= bound * (1 + TOLERANCE):
             return None
-        if key in self.composed and held not in state.bounds and not searched:
-            return OpenQuestion(key, bound, Search.COMPOSED_WITHIN_MEMORY)
+        if key in self.composed and not searched:
+            bounded = key in self._bounded
+            return OpenQuestion(key, bound, Search.COMPOSED_WITHIN_MEMORY if bounded else Search.BOUNDED_WITHIN_MEMORY)
         closed = (key, held) in self._closed or self.budget_spent
         return None if closed else OpenQuestion(key, bound, Search.SOLVED_WITHIN_MEMORY)
 

@@ -12,8 +12,8 @@ The solves run in rounds, each through the cache and the executor:
    another B only the fastest choices at this one are missing: its leaner choices are the same, and those for other B.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
-4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are composed or
-   solved for; all other problems are solved to optimality.
+4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are bounded, then
+   composed, then solved for; all other problems are solved to optimality.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from alpa_explore.pricing.mesh_tasks import (
     MemoryTask,
     MeshTask,
     bound_mesh,
+    bound_within_memory,
     compose_mesh,
     compose_within_memory,
     fastest_at_b,
@@ -45,7 +46,7 @@ from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.eager.convergence import Convergence, OpenQuestion
+from alpa_explore.search.eager.convergence import Convergence, OpenQuestion, next_searches
 from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b
 from alpa_explore.search.eager.task_runner import TaskRunner, entry_names
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
@@ -58,6 +59,10 @@ from alpa_explore.sharding.splits import discover_all
 from alpa_explore.store.cache import Store
 
 _BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
+_COMPOSITION_WITHIN_MEMORY = {
+    Search.BOUNDED_WITHIN_MEMORY: bound_within_memory,
+    Search.COMPOSED_WITHIN_MEMORY: compose_within_memory,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,8 +264,8 @@ class EagerPricing:
         if tight := wanted - loose:
             self._screened = {cell: bound for cell, bound in self._screened.items() if cell[2] not in tight}
             self._price_submeshes(tight)
-        todo: dict[Search, dict[tuple[str, int], None]] = {}
         meshes: dict[str, None] = {}
+        asked: list[tuple[int, list[OpenQuestion]]] = []
         for cell, held in open_stages:
             questions = self._questions.get(cell, {}).get(held, [])
             questions = sorted(questions, key=lambda question: question.bound_seconds)
@@ -268,16 +273,12 @@ class EagerPricing:
                 # By bounds without regard to memory the first rarely closes the question: the next one beside it.
                 names = [self._deferred[q.key] for q in questions if q.search is Search.COMPOSED]
                 meshes |= dict.fromkeys(names[: 2 if names[0] in self._bounded else 1])
-                continue
-            for question in questions:
-                if question.search is Search.COMPOSED:
-                    continue
-                most = held if question.search is Search.SOLVED_WITHIN_MEMORY else self._tasks[question.key].held
-                todo.setdefault(question.search, {})[question.key, most] = None
+            else:
+                asked.append((held, questions))
         if meshes:
             with no_collection():
                 self._compose(list(meshes))
-        for search, keys in todo.items():
+        for search, keys in next_searches(asked, self._tasks).items():
             self._search(search, keys)
             self._convergence.close(search, keys)
 
@@ -325,8 +326,8 @@ class EagerPricing:
 
     def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
         """Run one kind of task for these (problem, microbatches held) and record the frontiers."""
-        if search is Search.COMPOSED_WITHIN_MEMORY:
-            for key, frontier in self._compose_within_memory([key for key, _ in keys]).items():
+        if search in _COMPOSITION_WITHIN_MEMORY:
+            for key, frontier in self._on_meshes_within_memory(search, [key for key, _ in keys]).items():
                 self._convergence.add(key, frontier)
             return
         tasks = {
@@ -434,7 +435,7 @@ class EagerPricing:
         prices = price_key(task.mesh, replace(task.device, memory_bytes=0), "auto", 0, task.discoveries)
         return {layers: problem_key(self._problems.stage(*layers), prices) for layers, _ in task.ranges}
 
-    def _compose_within_memory(self, keys: Sequence[str]) -> dict[str, Frontier]:
+    def _on_meshes_within_memory(self, search: Search, keys: Sequence[str]) -> dict[str, Frontier]:
         """Choices of composed problems that fit, for each number of microbatches held at which memory is short."""
         todo: dict[str, MemoryTask] = {}
         for key in keys:
@@ -450,7 +451,7 @@ class EagerPricing:
                 inverse_b=task.inverse_b,
                 discoveries=task.discoveries,
             )
-        results = self._runner.on_meshes(compose_within_memory, todo, Search.COMPOSED_WITHIN_MEMORY.value)
+        results = self._runner.on_meshes(_COMPOSITION_WITHIN_MEMORY[search], todo, search.value)
         return {name.split("-")[0]: frontier for name, result in results.items() for frontier in result.values()}
 
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page
 from tests.browser.harness.guard import Guard
 from tests.browser.harness.server import AppServer, LabServer
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 RUN_SECONDS = 240.0
 FIGURE_SECONDS = 120.0
 WAIT_SECONDS = 60.0

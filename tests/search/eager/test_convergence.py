@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from alpa_explore.intra_op.stage.stage_problem import StageTotals
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search
-from alpa_explore.search.eager.convergence import Convergence
+from alpa_explore.search.eager.convergence import Convergence, OpenQuestion, next_searches
 
 MEMORY, INVERSE_B, COUNTS = 10.0, 0.25, range(1, 7)
 
@@ -83,3 +83,51 @@ def test_a_problem_that_a_time_limit_left_unproven_is_still_searched_within_memo
     assert convergence.open_questions(["a"], [1]) == {}, "beside one microbatch the choice fits"
     convergence.close(Search.SOLVED_WITHIN_MEMORY, [("a", 3)])
     assert convergence.open_questions(["a"], [3]) == {}
+
+
+def test_a_composed_problem_that_is_short_of_memory_is_bounded_then_composed_then_solved():
+    totals = StageTotals(
+        microbatch_seconds=2.0, iteration_seconds=0.0, weight_bytes=4.0, activation_bytes=4.0, workspace_bytes=0.0
+    )
+    frontiers = {"a": [Frontier((StageChoice((0,), totals),), 1, 10, 10, True, 2.0, proven=True, least_peaks=(1.0,))]}
+    task = SimpleNamespace(device=SimpleNamespace(memory_bytes=MEMORY), least_held=1, held=6)
+    convergence = Convergence({"a": task}, frontiers, inverse_b=INVERSE_B, composed={"a"})
+    seen = []
+    for bound in (3.0, 3.5):
+        ((question,),) = convergence.open_questions(["a"], [3]).values()
+        seen.append((question.search, question.bound_seconds))
+        convergence.add("a", Frontier((), 1, 10, 10, True, 0.0, proven=False, bounds_within=((3, bound),)))
+        convergence.close(question.search, [("a", 6)])
+    ((question,),) = convergence.open_questions(["a"], [3]).values()
+    assert [*seen, (question.search, question.bound_seconds)] == [
+        (Search.BOUNDED_WITHIN_MEMORY, 2.0),
+        (Search.COMPOSED_WITHIN_MEMORY, 3.0),
+        (Search.SOLVED_WITHIN_MEMORY, 3.5),
+    ]
+    empty = Convergence({"a": task}, {"a": frontiers["a"][:1]}, inverse_b=INVERSE_B, composed={"a"})
+    empty.close(Search.BOUNDED_WITHIN_MEMORY, [("a", 6)])
+    ((question,),) = empty.open_questions(["a"], [3]).values()
+    assert question.search is Search.COMPOSED_WITHIN_MEMORY, "a search that found no bound is not run again"
+
+
+def test_the_quickest_search_is_run_alone_and_choices_are_composed_for_the_lowest_bound_first():
+    bounded, composed, solved = (
+        Search.BOUNDED_WITHIN_MEMORY,
+        Search.COMPOSED_WITHIN_MEMORY,
+        Search.SOLVED_WITHIN_MEMORY,
+    )
+    tasks = dict.fromkeys("abcdef", SimpleNamespace(held=6))
+
+    def questions(*searches):
+        return [OpenQuestion(key, 1.0 + i, search) for i, (key, search) in enumerate(searches)]
+
+    first = questions(("a", composed), ("b", composed), ("c", solved))
+    second = questions(("d", bounded), ("e", bounded), ("f", Search.FASTEST))
+    assert next_searches([(2, first), (1, second)], tasks) == {
+        bounded: [("d", 6), ("e", 6)],
+        Search.FASTEST: [("f", 6)],
+    }
+    assert next_searches([(2, first), (1, questions(("d", composed)))], tasks) == {composed: [("a", 6), ("d", 6)]}
+    assert next_searches([(2, first)], tasks) == {composed: [("a", 6), ("b", 6)]}, "a second one beside it"
+    assert next_searches([(2, questions(("c", solved), ("a", solved)))], tasks) == {solved: [("c", 2), ("a", 2)]}
+    assert next_searches([(2, [])], tasks) == {}
