@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 # transformers asks its hub before it looks at what is installed.
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would all programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline measures the machine, not the code: shared cores miss it now and then.
 hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
