@@ -20,7 +20,7 @@ for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # transformers asks its hub before it looks at what is installed.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-# A shell has what it starts in the background ignore Ctrl-C, and so would all programs that tests start and interrupt.
+# Programs that a shell starts in the background ignore Ctrl-C, and pass that on to the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

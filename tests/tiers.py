@@ -35,8 +35,7 @@ CORES = os.cpu_count() or 1
 HOSTS_AT_ONCE = CORES + 1
 """A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
 RANKS_AT_ONCE = min(CORES + 1, 4)
-"""Tests that start ranks compute for about two thirds of their time on a core: the others wait for processes to start
-and to end. Each takes up to 2 GB."""
+"""A test that starts ranks computes for about two thirds of its time on one core, and takes up to 2 GB."""
 TOGETHER = min(CORES, 4)
 """A test with a browser takes about a core and 2 GB."""
 NO_TESTS = 5

@@ -91,7 +91,8 @@ class Convergence:
         self.inverse_b = inverse_b
         self._states: dict[str, _State] = {}
         self._closed: set[tuple[str, int]] = set()
-        """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches."""
+        """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches
+        but BOUNDED_WITHIN_MEMORY."""
         self._bounded: set[str] = set()
         """Problems for which BOUNDED_WITHIN_MEMORY has run."""
 
