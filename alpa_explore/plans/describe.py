@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore import units
+from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage.edge import Edge
@@ -32,8 +33,10 @@ def describe_stage(
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
     weight_half = _weight_half(problem)
     halves = dict.fromkeys(weight_half, "weight") | _recomputed(problem, weight_half)
+    # Arrays of single specs, which describing makes, are not used again.
+    model = problem.model.without_memo_of_pairs()
     return tuple(
-        _described_operator(problem, choices, index, incoming.get(index, []), held, halves)
+        _described_operator(problem, model, choices, index, incoming.get(index, []), held, halves)
         for index, node in enumerate(problem.nodes)
         if node.priced is not None and (kinds is None or _kind(problem, node) in kinds)
     )
@@ -46,6 +49,7 @@ def _kind(problem: StageProblem, node: Node) -> str:
 
 def _described_operator(
     problem: StageProblem,
+    model: CostModel,
     choices: tuple[int, ...],
     index: int,
     incoming: list[Edge],
@@ -61,7 +65,7 @@ def _described_operator(
     strategy = node.priced.strategies[choice]
     outputs = [graph.tensors[t] for t in operator.outputs]
     rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-    collectives, axis_seconds, stored_seconds = _communication(problem, incoming, choices)
+    collectives, axis_seconds, stored_seconds = _communication(problem, model, incoming, choices)
     copies = problem.model.copies if update else 1
     if copies > 1:
         gradient, places = graph.tensors[graph.parameters[node.subject].gradient], node.priced.input_specs[1]
@@ -186,7 +190,7 @@ class _Collective(NamedTuple):
 
 
 def _communication(
-    problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]
+    problem: StageProblem, model: CostModel, edges: list[Edge], choices: tuple[int, ...]
 ) -> tuple[list[_Collective], list[float], tuple[float, ...]]:
     """Every resharding, the seconds in each microbatch by mesh axis, and those of stored weights and their gradients
     (exposed, hidden; empty where there are none)."""
@@ -194,8 +198,6 @@ def _communication(
     stored = [0.0, 0.0]
     mesh = problem.model.mesh
     axis_seconds = [0.0] * len(mesh.shape)
-    # The arrays of single specs below are not used again.
-    model = problem.model.without_memo_of_pairs() if edges else problem.model
     for edge in edges:
         seconds = edge.exposed.at(choices[edge.a], choices[edge.b])
         tensor = problem.stage.layered.graph.tensors[edge.tensor]

@@ -114,15 +114,16 @@ def bound_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range, 
 
 def _within_memory(layered: LayeredGraph, task: MemoryTask, *, combining: bool) -> dict[Range, Frontier]:
     record_discoveries(task.discoveries)
-    results = fastest_within_memory(
-        _composer(layered, task),
-        task.range,
-        counts=task.counts,
-        limit=task.device.memory_bytes,
-        inverse_b=task.inverse_b,
-        gap=tuning.COMPOSED_GAP,
-        combining=combining,
-    )
+    with no_collection():
+        results = fastest_within_memory(
+            _composer(layered, task),
+            task.range,
+            counts=task.counts,
+            limit=task.device.memory_bytes,
+            inverse_b=task.inverse_b,
+            gap=tuning.COMPOSED_GAP,
+            combining=combining,
+        )
     fitting = [result.best for result in results.values() if result.best is not None]
     points = {
         best.block_choices: StageChoice((), best.totals, Provenance.FITTING, best.block_choices) for best in fitting
@@ -195,8 +196,14 @@ def chain(layered: LayeredGraph) -> Chain:
 
 _chain_lock = threading.Lock()
 """Two threads that begin together would both cut the graph into blocks."""
-_chain = lru_cache(maxsize=1)(chain_of)
+_chain = lru_cache(maxsize=tuning.KEPT_GRAPHS)(chain_of)
 
 
 def _composer(layered: LayeredGraph, task: MeshTask | MemoryTask) -> Composer:
-    return Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))
+    return _composer_on(layered, task.device, task.mesh.squeezed())
+
+
+@lru_cache(maxsize=tuning.KEPT_MESHES)
+def _composer_on(layered: LayeredGraph, device: Device, mesh: LogicalMesh) -> Composer:
+    """The composer of a graph on a mesh, whose block subproblems serve all the tasks that one worker gets for it."""
+    return Composer(chain(layered), slicer(layered), cost_model(device, mesh))

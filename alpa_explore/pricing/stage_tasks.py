@@ -16,6 +16,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageSlicer, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.pricing import tuning
 from alpa_explore.pricing.envelope import envelope, fastest
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.memory_frontiers import fastest_fitting, memory_frontier
@@ -96,10 +97,10 @@ def slicer(layered: LayeredGraph) -> StageSlicer:
 
 _slicer_lock = threading.Lock()
 """Two threads that begin together would both look through the graph."""
-_slicer = lru_cache(maxsize=1)(slice_stages)
+_slicer = lru_cache(maxsize=tuning.KEPT_GRAPHS)(slice_stages)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=tuning.KEPT_MESHES)
 def cost_model(device: Device, mesh: LogicalMesh) -> CostModel:
     """Costs on one mesh, shared by the tasks that one worker gets for it."""
     return CostModel(device, mesh)

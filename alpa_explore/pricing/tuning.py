@@ -34,6 +34,12 @@ COMPOSED_GAP = 0.8 * TOLERANCE
 """Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Set by hand; halved or
 doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
+KEPT_GRAPHS = 4
+"""Layered graphs whose chains and stages a worker keeps: a plan has at most four versions of rematerialisation."""
+KEPT_MESHES = 24
+"""Meshes whose costs and block subproblems a worker keeps, because stages are bounded, composed and made to fit on the
+same mesh: 6 MB each for Llama-3-70B, 20 MB for DeepSeek-V3. A cluster of 8x8 has 21."""
+
 KERNELS_WAIT_SECONDS = 10.0
 """How long a worker waits for kernels that another process compiles (5 s), before it compiles them itself."""
 KERNELS_LOOK_SECONDS = 0.05

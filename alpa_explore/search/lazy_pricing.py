@@ -201,7 +201,7 @@ class LazyPricing:
         unfitted = {cell for key, _ in self._unfitted for cell in self._stages_of[key]}
         return StageProfile(
             costs=costs,
-            choices=Choices(self._candidates.points, self.layered, self._problems.problem),
+            choices=Choices(self._candidates.points, self.layered, self._problems.equal_problem),
             problem_of=self._problems.problem,
             solves=sum(f.solves for f in frontiers),
             distinct_solves=len(self._frontiers),

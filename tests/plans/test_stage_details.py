@@ -10,8 +10,12 @@ import alpa_explore as ax
 from alpa_explore.search.stages import stage_problems
 
 
-def test_a_stage_is_described_from_one_sharding_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was built four times for a report: for operators and tensors, and for the choices of each."""
+@pytest.mark.parametrize(("model", "cluster", "layers"), [("mlp-tiny", "1x2:v100", 2), ("gpt-tiny", "4x1:v100", 8)])
+def test_a_stage_is_described_from_one_sharding_problem(
+    model: str, cluster: str, layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was built four times for a report: for operators and tensors, and for the choices of each. Of equal stages,
+    as GPT has them, the choices are put together from any problem with the same nodes."""
     builds: Counter[tuple[int, int]] = Counter()
     build = stage_problems.build_stage_problem
 
@@ -20,7 +24,7 @@ def test_a_stage_is_described_from_one_sharding_problem(monkeypatch: pytest.Monk
         return build(stage, model)
 
     monkeypatch.setattr(stage_problems, "build_stage_problem", counted)
-    plan = ax.plan("mlp-tiny", "1x2:v100", num_microbatches=4, num_layers=2, cache=False, scheduler="serial")
+    plan = ax.plan(model, cluster, num_microbatches=32, num_layers=layers, cache=False, scheduler="serial")
     builds.clear()
     for _ in range(2):
         for stage in plan.stages:

@@ -155,15 +155,27 @@ class Chain:
             return self._workspaces[stage.structure_key]
 
     def _find_workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
-        order = sorted(stage.operators, key=lambda o: (self.block_of_operator(o), o))
-        outputs = [tensor for o in order for tensor in self.layered.graph.operators[o].outputs]
-        position = {tensor: i for i, tensor in enumerate(outputs)}
         intervals = workspace_intervals(stage)
-        inside = [i for i, tensor in enumerate(intervals.tensors) if tensor in position]
+        block_of, begins, made = self._outputs
+        operators = np.array(stage.operators, dtype=np.int64)
+        operators = operators[np.lexsort((operators, block_of[operators]))]
+        counts = begins[operators + 1] - begins[operators]
+        outputs = made[np.repeat(begins[operators] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
+        position = np.full(len(self.layered.graph.tensors), -1)
+        position[outputs] = np.arange(len(outputs))
+        places = position[list(intervals.tensors)]
+        inside = places >= 0
+        return intervals.starts[inside], intervals.ends[inside], places[inside]
+
+    @cached_property
+    def _outputs(self) -> tuple[Ints, Ints, Ints]:
+        """(for each operator its block, where its outputs begin, and the outputs of all operators)"""
+        operators = self.layered.graph.operators
+        blocks = np.append(self.block_of, -1)  # the last one is of UPDATE_LAYER
         return (
-            intervals.starts[inside],
-            intervals.ends[inside],
-            np.array([position[intervals.tensors[i]] for i in inside], dtype=np.int64),
+            blocks[list(self.fragments.layer_of)],
+            np.cumsum([0, *(len(operator.outputs) for operator in operators)]),
+            np.array([tensor for operator in operators for tensor in operator.outputs], dtype=np.int64),
         )
 
 

@@ -106,7 +106,11 @@ class Composer:
         if blocks is None:
             return None
         workspace, constants = self.least_workspace(first, last), self.least_constant_bytes(first, last)
-        return tuple(sum(b.least_held(held) for b in blocks) + held * constants + workspace for held in counts)
+        equal = Counter(blocks)
+        return tuple(
+            sum(times * block.least_held(held) for block, times in equal.items()) + held * constants + workspace
+            for held in counts
+        )
 
     def least_constant_bytes(self, first: int, last: int) -> float:
         """Lower bound on the bytes of the constants that a range holds for each microbatch, for any sharding."""

@@ -72,39 +72,60 @@ class LowerBounds:
         self._least: dict[tuple[int, int, int, int], float] = {}
         self._divides: dict[int, Flags] = {}
         """For each size of a mesh axis, of each distinct operator whether it divides some loop."""
-        ends, other_ends = _ends(layered), _ends(other)
+        self._ends, self._other_ends = _ends(layered), _ends(other)
         # With overlap, recomputation may be faster, because collectives hide behind it.
         overlaps = any(device.hidden_collectives or device.hidden_gradient_sums for device in devices)
         comparable = not overlaps or layered.recomputed == other.recomputed
-        fastest = known.fastest(num_microbatches) if comparable else {}
-        leaving, entering = _leaving(layered, other_ends), EnteringSums(other)
-        # For every layer: the first layer of the other layering that starts at or after its start, and the last that
-        # ends at or before its end.
-        begin = [bisect_left(other_ends, at) for at in ends[:-1]]
-        end = [bisect_right(other_ends, at) - 1 for at in ends[1:]]
+        self._fastest = known.fastest(num_microbatches) if comparable else {}
         self._seconds: dict[tuple[int, LogicalMesh], Floats] = {}
         """[first layer, last layer]"""
-        for index, mesh in ((index, mesh) for index, of_submesh in enumerate(meshes) for mesh in of_submesh):
+
+    def _seconds_on_mesh(self, submesh: int, mesh: LogicalMesh) -> Floats:
+        """Lower bounds for all ranges of layers, [first layer, last layer]."""
+        if (submesh, mesh) not in self._seconds:
+            ends, other_ends = self._ends, self._other_ends
             share, once = self._shares(mesh)
-            self._seconds[index, mesh] = share[ends[1:]][None, :] - share[ends[:-1]][:, None]
-            if (index, mesh) not in fastest:
-                continue
-            apart, twice = (sums[other_ends][None, :] - sums[other_ends][:, None] for sums in (share, once))
-            up, down = (np.array([sum(_completion(t, mesh) for t in tensors) for tensors in side]) for side in leaving)
-            inside = entering.seconds(mesh)
-            priced = np.isfinite(fastest[index, mesh])
-            seconds = np.where(priced, fastest[index, mesh], 0.0)
-            least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - inside - apart[:-1, 1:]
-            least = np.where(twice[:-1, 1:] == 0, least, (least - twice[:-1, 1:]) / 2)
-            gain = np.zeros(apart.shape)
-            gain[:-1, 1:] = np.where(priced, least, 0.0)
-            # The largest gain of any run of whole layers inside: over later beginnings and earlier ends.
-            gain = np.maximum.accumulate(np.maximum.accumulate(gain, axis=1)[::-1], axis=0)[::-1]
-            self._seconds[index, mesh] += np.maximum(gain[begin][:, end], 0.0)
+            seconds = share[ends[1:]][None, :] - share[ends[:-1]][:, None]
+            if (submesh, mesh) in self._fastest:
+                # For every layer: the first layer of the other layering that starts at or after its start, and the
+                # last that ends at or before its end.
+                begin = [bisect_left(other_ends, at) for at in ends[:-1]]
+                end = [bisect_right(other_ends, at) - 1 for at in ends[1:]]
+                gain = self._gain(self._fastest[submesh, mesh], mesh, share, once)
+                seconds += np.maximum(gain[begin][:, end], 0.0)
+            self._seconds[submesh, mesh] = seconds
+        return self._seconds[submesh, mesh]
+
+    def _gain(self, fastest: Floats, mesh: LogicalMesh, share: Floats, once: Floats) -> Floats:
+        """The most by which the costs of stages of the other layering, of layers inside a range of its layers, raise
+        the bound of that range above its share."""
+        other_ends = self._other_ends
+        apart, twice = (sums[other_ends][None, :] - sums[other_ends][:, None] for sums in (share, once))
+        up, down = (
+            np.array([sum(_completion(t, mesh) for t in tensors) for tensors in side]) for side in self._leaving
+        )
+        priced = np.isfinite(fastest)
+        seconds = np.where(priced, fastest, 0.0)
+        inside = self._entering.seconds(mesh)
+        least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - inside - apart[:-1, 1:]
+        least = np.where(twice[:-1, 1:] == 0, least, (least - twice[:-1, 1:]) / 2)
+        gain = np.zeros(apart.shape)
+        gain[:-1, 1:] = np.where(priced, least, 0.0)
+        # The largest gain of any run of whole layers inside: over later beginnings and earlier ends.
+        return np.asarray(np.maximum.accumulate(np.maximum.accumulate(gain, axis=1)[::-1], axis=0)[::-1])
+
+    @cached_property
+    def _leaving(self) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
+        """The tensors that cross each end of a layer of the other layering."""
+        return _leaving(self.layered, self._other_ends)
+
+    @cached_property
+    def _entering(self) -> EnteringSums:
+        return EnteringSums(self.other)
 
     def seconds(self, first: int, last: int, submesh: int, mesh: LogicalMesh) -> float:
         """A lower bound on the seconds of every choice for layers first..last."""
-        return float(self._seconds[submesh, mesh][first, last])
+        return float(self._seconds_on_mesh(submesh, mesh)[first, last])
 
     def most_held(self, first: int, last: int, submesh: int) -> float:
         """An upper bound on the microbatches that layers first..last can hold, in any sharding; below 0 where their

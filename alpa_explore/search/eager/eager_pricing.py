@@ -48,7 +48,7 @@ from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.eager.convergence import Convergence, OpenQuestion, next_searches
 from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b
-from alpa_explore.search.eager.task_runner import TaskRunner, entry_names
+from alpa_explore.search.eager.task_runner import Job, TaskRunner, entry_names
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
 from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
@@ -275,10 +275,18 @@ class EagerPricing:
                 meshes |= dict.fromkeys(names[: 2 if names[0] in self._bounded else 1])
             else:
                 asked.append((held, questions))
-        if meshes:
-            with no_collection():
-                self._compose(list(meshes))
-        for search, keys in next_searches(asked, self._tasks).items():
+        searches = next_searches(asked, self._tasks)
+        jobs: dict[str, Job] = {}
+        for search in searches.keys() & _COMPOSITION_WITHIN_MEMORY.keys():
+            keys = searches.pop(search)
+            jobs |= self._jobs_within_memory(search, [key for key, _ in keys])
+            self._convergence.close(search, keys)
+        with no_collection():
+            if meshes:
+                self._compose(list(meshes), beside=jobs)
+            else:
+                self._record_within_memory(self._runner.run_on_meshes(jobs))
+        for search, keys in searches.items():
             self._search(search, keys)
             self._convergence.close(search, keys)
 
@@ -311,7 +319,7 @@ class EagerPricing:
         frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
         return StageProfile(
             costs=costs,
-            choices=Choices(self._candidates.points, self.layered, self._problems.problem),
+            choices=Choices(self._candidates.points, self.layered, self._problems.equal_problem),
             problem_of=self._problems.problem,
             solves=sum(f.solves for f in frontiers),
             distinct_solves=len(frontiers),
@@ -326,10 +334,6 @@ class EagerPricing:
 
     def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
         """Run one kind of task for these (problem, microbatches held) and record the frontiers."""
-        if search in _COMPOSITION_WITHIN_MEMORY:
-            for key, frontier in self._on_meshes_within_memory(search, [key for key, _ in keys]).items():
-                self._convergence.add(key, frontier)
-            return
         tasks = {
             f"{key}|{held}": replace(
                 self._tasks[key], search=search, held=held, bound_seconds=self._convergence.device_bound(key)
@@ -379,7 +383,9 @@ class EagerPricing:
     def _bound(self, names: Collection[str]) -> None:
         """Find the fastest choices on these meshes, and defer those where all ranges have some."""
         todo = {name: self._mesh_tasks[name][0] for name in names}
-        run = self._runner.run_on_meshes(fastest_on_mesh, todo, Search.BOUNDED_WITH_CHOICES.value)
+        run = self._runner.run_on_meshes(
+            {name: Job(fastest_on_mesh, task, Search.BOUNDED_WITH_CHOICES.value) for name, task in todo.items()}
+        )
         entries = entry_names(run, Search.BOUNDED_WITH_CHOICES.value)
         for name, found in run.items():
             task = todo[name]
@@ -390,19 +396,25 @@ class EagerPricing:
                 self._defer_with(name, known)
                 self._bounded[name] = found
 
-    def _compose(self, names: Collection[str], stored: Mapping[str, Mapping[Range, Frontier]] | None = None) -> None:
+    def _compose(
+        self,
+        names: Collection[str],
+        stored: Mapping[str, Mapping[Range, Frontier]] | None = None,
+        beside: Mapping[str, Job] | None = None,
+    ) -> None:
         """Compose all ranges on these meshes, or take what is in the cache, and solve all problems that cannot be
-        composed; those that overflow the device get leaner choices."""
-        stored = stored or {}
+        composed; those that overflow the device get leaner choices. The jobs `beside` are of problems that are composed
+        already, within memory."""
+        stored, beside = stored or {}, beside or {}
         todo = {name: self._mesh_tasks[name][0] for name in names if name not in stored}
-        anew = {
-            name: replace(task, bounds=self._bounded.get(name, {}))
+        jobs = {
+            name: Job(fastest_at_b, task, Search.COMPOSED.value)
+            if name in self._composed_elsewhere
+            else Job(compose_mesh, replace(task, bounds=self._bounded.get(name, {})), Search.COMPOSED.value)
             for name, task in todo.items()
-            if name not in self._composed_elsewhere
         }
-        again = {name: task for name, task in todo.items() if name in self._composed_elsewhere}
-        run = self._runner.run_on_meshes(compose_mesh, anew, Search.COMPOSED.value)
-        run |= self._runner.run_on_meshes(fastest_at_b, again, Search.COMPOSED.value, known=self._composed_elsewhere)
+        run = self._runner.run_on_meshes({**jobs, **beside}, known=self._composed_elsewhere)
+        self._record_within_memory({name: run.pop(name) for name in beside})
         for name, frontiers in (*stored.items(), *run.items()):
             keys = self._mesh_tasks[name][1]
             for key in keys.values():
@@ -435,8 +447,9 @@ class EagerPricing:
         prices = price_key(task.mesh, replace(task.device, memory_bytes=0), "auto", 0, task.discoveries)
         return {layers: problem_key(self._problems.stage(*layers), prices) for layers, _ in task.ranges}
 
-    def _on_meshes_within_memory(self, search: Search, keys: Sequence[str]) -> dict[str, Frontier]:
-        """Choices of composed problems that fit, for each number of microbatches held at which memory is short."""
+    def _jobs_within_memory(self, search: Search, keys: Sequence[str]) -> dict[str, Job]:
+        """Choices of composed problems that fit, for each number of microbatches held at which memory is short: what is
+        in the cache is recorded, the jobs are those that it has not."""
         todo: dict[str, MemoryTask] = {}
         for key in keys:
             task = self._tasks[key]
@@ -451,8 +464,15 @@ class EagerPricing:
                 inverse_b=task.inverse_b,
                 discoveries=task.discoveries,
             )
-        results = self._runner.on_meshes(_COMPOSITION_WITHIN_MEMORY[search], todo, search.value)
-        return {name.split("-")[0]: frontier for name, result in results.items() for frontier in result.values()}
+        stored = self._runner.stored_on_meshes(todo, search.value)
+        self._record_within_memory(stored)
+        function = _COMPOSITION_WITHIN_MEMORY[search]
+        return {name: Job(function, task, search.value) for name, task in todo.items() if name not in stored}
+
+    def _record_within_memory(self, found: Mapping[str, Mapping[Range, Frontier]]) -> None:
+        for name, of_ranges in found.items():
+            for frontier in of_ranges.values():
+                self._convergence.add(name.partition("-")[0], frontier)
 
 
 def _digest(body: tuple[object, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
@@ -49,7 +49,8 @@ class TaskRunner:
     ) -> dict[str, dict[Range, Frontier]]:
         """The frontiers of the ranges of every task; those that cannot be composed are left out."""
         done = self.stored_on_meshes(tasks, name)
-        return done | self.run_on_meshes(function, {k: task for k, task in tasks.items() if k not in done}, name)
+        jobs = {key: Job(function, task, name) for key, task in tasks.items() if key not in done}
+        return done | self.run_on_meshes(jobs)
 
     def stored_on_meshes(self, tasks: Collection[str], name: str) -> dict[str, dict[Range, Frontier]]:
         """The results of these tasks that are in the cache."""
@@ -58,23 +59,19 @@ class TaskRunner:
         return done
 
     def run_on_meshes(
-        self,
-        function: Callable[..., Any],
-        tasks: Mapping[str, MeshTask | MemoryTask],
-        name: str,
-        *,
-        known: Mapping[str, Mapping[Range, Frontier]] | None = None,
+        self, jobs: Mapping[str, Job], *, known: Mapping[str, Mapping[Range, Frontier]] | None = None
     ) -> dict[str, dict[Range, Frontier]]:
         """The results of tasks that are not in the cache; those of tasks in `known` add to what is known."""
-        names, done = entry_names(tasks, name), {}
+        done: dict[str, dict[Range, Frontier]] = {}
         # Meshes of two axes have the larger tables.
-        todo = sorted(tasks, key=lambda k: -len(tasks[k].mesh.shape))
+        todo = sorted(jobs, key=lambda k: -len(jobs[k].task.mesh.shape))
+        name = next((job.name for job in jobs.values()), "")
         # One task per batch: each runs long enough, and none waits in a batch while another worker is idle.
-        for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1, compiled=True):
+        for key, frontiers in self._map(run_job, {k: jobs[k] for k in todo}, name, batch_size=1, compiled=True):
             if known is not None and key in known:
                 frontiers = {r: added(known[key][r], frontier) for r, frontier in frontiers.items()}
             done[key] = frontiers
-            self._keep(names[key], cache_entries.dump(frontiers))
+            self._keep(entry_name(key, jobs[key].name), cache_entries.dump(frontiers))
         return done
 
     def _stored(self, names: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -108,6 +105,25 @@ class TaskRunner:
             )
 
 
+class Job(NamedTuple):
+    """A task on a mesh, and what is done with it."""
+
+    function: Callable[[LayeredGraph, Any], dict[Range, Frontier]]
+    task: MeshTask | MemoryTask
+    name: str
+    """Of the pass."""
+
+
+def run_job(layered: LayeredGraph, job: Job) -> dict[Range, Frontier]:
+    """The frontiers of the ranges of a task (runs on a Dask worker)."""
+    return job.function(layered, job.task)
+
+
 def entry_names(keys: Collection[str], name: str) -> dict[str, str]:
     """For each task on a mesh the key of its result in the cache; `name` is that of the pass."""
-    return {key: f"{key}-{name.replace(' ', '-')}" for key in keys}
+    return {key: entry_name(key, name) for key in keys}
+
+
+def entry_name(key: str, name: str) -> str:
+    """The same for one task."""
+    return f"{key}-{name.replace(' ', '-')}"

@@ -87,6 +87,7 @@ class Choices(Mapping[str, tuple[int, ...]]):
         layered: LayeredGraph,
         problem_of: Callable[[int, int, LogicalMesh], StageProblem],
     ) -> None:
+        """`problem_of` gives a problem with the nodes of that of these layers on this mesh."""
         self._points, self._layered, self._problem_of = points, layered, problem_of
 
     def __getitem__(self, name: str) -> tuple[int, ...]:

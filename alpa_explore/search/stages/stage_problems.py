@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes
@@ -18,6 +20,8 @@ class StageProblems:
     def __init__(self, layered: LayeredGraph, cluster: Cluster) -> None:
         self._stage_of, self._cluster = slicer(layered), cluster
         self._last: tuple[tuple[int, int, LogicalMesh], StageProblem] | None = None
+        self._built: WeakValueDictionary[tuple[str, LogicalMesh], StageProblem] = WeakValueDictionary()
+        """(structure key, mesh) -> a problem with that structure, while somebody keeps it."""
 
     def stage(self, first: int, last: int) -> StageGraph:
         """The stage of layers first..last."""
@@ -29,7 +33,13 @@ class StageProblems:
         if last_built is None or last_built[0] != key:
             model = cost_model(self._cluster.kinds[mesh.kind].device, mesh.squeezed())
             last_built = self._last = key, build_stage_problem(self.stage(first, last), model)
+            self._built[self.stage(first, last).structure_key, mesh] = last_built[1]
         return last_built[1]
+
+    def equal_problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
+        """The problem, or that of other layers whose nodes and costs are the same, where somebody keeps one."""
+        equal = self._built.get((self.stage(first, last).structure_key, mesh))
+        return self.problem(first, last, mesh) if equal is None else equal
 
 
 def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tuple[int, ...]) -> StageCosts:
