@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from alpa_explore.execution import tuning
 from alpa_explore.execution.executors import available_cores
-from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS, warm_up, warm_up_products
+from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS, warm_up, warm_up_others
 
 _COMPILE = "from alpa_explore.pricing.mesh_tasks import warm_up_contraction; warm_up_contraction()"
 
@@ -71,7 +71,7 @@ class _Compiling:
         """Compile the other kernels here, and wait until the process ends; end it once `cancel` is set or it takes too
         long."""
         if self._process is not None and not (cancel is not None and cancel.is_set()):
-            warm_up_products()
+            warm_up_others()
         end = time.monotonic() + tuning.COMPILING_SECONDS
         while self._process is not None and self._process.poll() is None:
             if time.monotonic() > end or (cancel is not None and cancel.is_set()):
