@@ -48,13 +48,13 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
     begins = (makes == ANEW) | ((makes > READ) & (made_before == 0))
     firsts = np.flatnonzero(begins)
     # Reads before the first interval are of a tensor from outside the stage.
-    next_ones = np.minimum(np.append(firsts[1:], len(tensors)), np.append(of_tensor[1:], len(tensors))[group[firsts]])
+    behind = np.minimum(np.append(firsts[1:], len(tensors)), np.append(of_tensor[1:], len(tensors))[group[firsts]])
     # First those that are made again, in the order in which that ends them; then the others, in which they begin.
     again = np.append(tensors[firsts][:-1] == tensors[firsts][1:], False)
-    ended_by = positions[np.minimum(next_ones, len(positions) - 1)]
+    ended_by = positions[np.minimum(behind, len(positions) - 1)]
     order = np.lexsort((np.where(again, ended_by, positions[firsts]), ~again))
     return Intervals(
-        tensors=tuple(tensors[firsts][order].tolist()), starts=steps[firsts][order], ends=steps[next_ones - 1][order]
+        tensors=tuple(tensors[firsts][order].tolist()), starts=steps[firsts][order], ends=steps[behind - 1][order]
     )
 
 

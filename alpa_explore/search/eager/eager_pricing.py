@@ -13,7 +13,7 @@ The solves run in rounds, each through the cache and the executor:
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are bounded, then
-   composed, then solved for; all other problems are solved to optimality.
+   composed (both beside the meshes of 1.), then solved for; all other problems are solved to optimality.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class EagerPricing:
                 asked.append((held, questions))
         searches = next_searches(asked, self._tasks)
         jobs: dict[str, Job] = {}
-        for search in searches.keys() & _COMPOSITION_WITHIN_MEMORY.keys():
+        for search in [search for search in searches if search in _COMPOSITION_WITHIN_MEMORY]:
             keys = searches.pop(search)
             jobs |= self._jobs_within_memory(search, [key for key, _ in keys])
             self._convergence.close(search, keys)
