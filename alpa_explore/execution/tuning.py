@@ -15,7 +15,7 @@ graph from the disk takes a fifth of it."""
 KERNELS_SECONDS = 0.15
 """When capturing a model takes longer, kernels are compiled meanwhile. Reading a captured graph is faster."""
 COMPILING_SECONDS = 120.0
-"""Time limit for the process that compiles them, which takes 5 s. Set by hand."""
+"""Time limit for the process that compiles them, which takes 5 to 9 s. Set by hand."""
 KERNEL_POLL_SECONDS = 0.01
 """How often its end is looked for."""
 

@@ -41,6 +41,6 @@ KEPT_MESHES = 24
 same mesh: 6 MB each for Llama-3-70B, 20 MB for DeepSeek-V3. A cluster of 8x8 has 21."""
 
 KERNELS_WAIT_SECONDS = 10.0
-"""How long a worker waits for kernels that another process compiles (5 s), before it compiles them itself."""
+"""How long a worker waits for kernels that other processes compile (5 to 9 s), before it compiles them itself."""
 KERNELS_LOOK_SECONDS = 0.05
 """How often it looks for them."""

@@ -39,22 +39,19 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
     positions = np.flatnonzero(counted[tensors])
     positions = positions[np.argsort(tensors[positions], kind="stable")]
     tensors, makes, steps = tensors[positions], makes[positions], steps[positions]
-    if not len(tensors):
-        return Intervals(tensors=(), starts=np.zeros(0, dtype=np.int64), ends=np.zeros(0, dtype=np.int64))
-    of_tensor = np.concatenate([[0], np.flatnonzero(np.diff(tensors)) + 1])
-    group = np.repeat(np.arange(len(of_tensor)), np.diff([*of_tensor, len(tensors)]))
-    made = np.cumsum(makes > READ)
-    made_before = (made - (makes > READ)) - (made[of_tensor] - (makes[of_tensor] > READ))[group]
-    begins = (makes == ANEW) | ((makes > READ) & (made_before == 0))
+    made = np.flatnonzero(makes > READ)
+    begins = makes == ANEW
+    begins[made[np.unique(tensors[made], return_index=True)[1]]] = True
     firsts = np.flatnonzero(begins)
     # Reads before the first interval are of a tensor from outside the stage.
-    behind = np.minimum(np.append(firsts[1:], len(tensors)), np.append(of_tensor[1:], len(tensors))[group[firsts]])
+    last_events = np.searchsorted(tensors, tensors[firsts], side="right") - 1
+    ends = np.minimum(last_events, np.append(firsts[1:], len(tensors)) - 1)
     # First those that are made again, in the order in which that ends them; then the others, in which they begin.
-    again = np.append(tensors[firsts][:-1] == tensors[firsts][1:], False)
-    ended_by = positions[np.minimum(behind, len(positions) - 1)]
+    again = ends < last_events
+    ended_by = positions[np.minimum(ends + 1, len(positions) - 1)]
     order = np.lexsort((np.where(again, ended_by, positions[firsts]), ~again))
     return Intervals(
-        tensors=tuple(tensors[firsts][order].tolist()), starts=steps[firsts][order], ends=steps[behind - 1][order]
+        tensors=tuple(tensors[firsts][order].tolist()), starts=steps[firsts][order], ends=steps[ends][order]
     )
 
 
@@ -90,7 +87,7 @@ def _execution_order(stage: StageGraph) -> Sequence[int]:
     return order
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=4)  # a plan has at most four versions of a graph
 def _touched(layered: LayeredGraph) -> tuple[Ints, Ints, Ints]:
     """For all operators, one after the other: (where each begins, storage tensors, what it does with them)."""
     begins, tensors, makes = [0], [], []

@@ -13,7 +13,7 @@ The solves run in rounds, each through the cache and the executor:
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are bounded, then
-   composed (both beside the meshes of 1.), then solved for; all other problems are solved to optimality.
+   composed (both together with the meshes of 1.), then solved for; all other problems are solved to optimality.
 """
 
 from __future__ import annotations
@@ -403,8 +403,8 @@ class EagerPricing:
         beside: Mapping[str, Job] | None = None,
     ) -> None:
         """Compose all ranges on these meshes, or take what is in the cache, and solve all problems that cannot be
-        composed; those that overflow the device get leaner choices. The jobs `beside` are of problems that are composed
-        already, within memory."""
+        composed; those that overflow the device get leaner choices. The jobs `beside` find choices within memory for
+        problems that are composed already; they run together with the composition."""
         stored, beside = stored or {}, beside or {}
         todo = {name: self._mesh_tasks[name][0] for name in names if name not in stored}
         jobs = {
@@ -448,8 +448,8 @@ class EagerPricing:
         return {layers: problem_key(self._problems.stage(*layers), prices) for layers, _ in task.ranges}
 
     def _jobs_within_memory(self, search: Search, keys: Sequence[str]) -> dict[str, Job]:
-        """Choices of composed problems that fit, for each number of microbatches held at which memory is short: what is
-        in the cache is recorded, the jobs are those that it has not."""
+        """The jobs that find choices that fit for these composed problems, for each number of microbatches held at
+        which memory is short. Results that are in the cache are recorded, and need no job."""
         todo: dict[str, MemoryTask] = {}
         for key in keys:
             task = self._tasks[key]

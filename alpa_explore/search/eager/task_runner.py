@@ -61,7 +61,8 @@ class TaskRunner:
     def run_on_meshes(
         self, jobs: Mapping[str, Job], *, known: Mapping[str, Mapping[Range, Frontier]] | None = None
     ) -> dict[str, dict[Range, Frontier]]:
-        """The results of tasks that are not in the cache; those of tasks in `known` add to what is known."""
+        """The results of tasks that are not in the cache; those of tasks in `known` add to what is known. The progress
+        counts them all as those of the first."""
         done: dict[str, dict[Range, Frontier]] = {}
         # Meshes of two axes have the larger tables.
         todo = sorted(jobs, key=lambda k: -len(jobs[k].task.mesh.shape))
@@ -111,7 +112,7 @@ class Job(NamedTuple):
     function: Callable[[LayeredGraph, Any], dict[Range, Frontier]]
     task: MeshTask | MemoryTask
     name: str
-    """Of the pass."""
+    """Of its pass, in the progress and in the cache."""
 
 
 def run_job(layered: LayeredGraph, job: Job) -> dict[Range, Frontier]:
