@@ -38,7 +38,7 @@ KEPT_GRAPHS = 4
 """Layered graphs whose chains and stages a worker keeps: a plan has at most four versions of rematerialisation."""
 KEPT_MESHES = 24
 """Meshes whose costs and block subproblems a worker keeps, because stages are bounded, composed and made to fit on the
-same mesh: 6 MB each for Llama-3-70B, 20 MB for DeepSeek-V3. A cluster of 8x8 has 21."""
+same mesh: 6 MB each for Llama-3-70B. A cluster of 8x8 has 21."""
 
 KERNELS_WAIT_SECONDS = 10.0
 """How long a worker waits for kernels that other processes compile (5 to 9 s), before it compiles them itself."""
