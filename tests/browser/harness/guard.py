@@ -67,6 +67,8 @@ class Guard:
             self.console_errors.append(error)
 
     def check(self) -> None:
-        """AssertionError if anything was recorded."""
-        assert not self.foreign_requests, f"requests to other machines: {self.foreign_requests}"
-        assert not self.console_errors, f"errors on the browser's console: {self.console_errors}"
+        """AssertionError if anything was recorded since the last check: of tests that share a page, one fails."""
+        foreign, self.foreign_requests = self.foreign_requests, []
+        errors, self.console_errors = self.console_errors, []
+        assert not foreign, f"requests to other machines: {foreign}"
+        assert not errors, f"errors on the browser's console: {errors}"

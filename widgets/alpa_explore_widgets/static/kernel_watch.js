@@ -1,7 +1,6 @@
 // Whether the kernel of this page's widgets is there. With their kernel the widgets end; a lost connection may come back.
 
 const LOST_MS = 1_000; // a connection that is back this soon was not missed
-const ANSWER_MS = 1_000; // an answer that was under way when the connection came back is there by then
 
 // The states in their order: none is followed by an earlier one, but "lost" by "live".
 const KERNEL_STATES = ["live", "lost", "restarted", "died", "ended"];
@@ -10,15 +9,18 @@ const hasEnded = (state) => KERNEL_STATES.indexOf(state) >= KERNEL_STATES.indexO
 const kernelState = (model) => model.get("kernel_state") ?? "live";
 
 // A widget keeps an edit back until the kernel has answered the one before. An answer that was lost with the connection
-// never comes: without this, the widget would keep all later edits back.
+// never comes: without this, the widget would keep all later edits back. An answer that comes nevertheless is not counted
+// a second time: its edit was sent before the connection came back (both times are the page's).
 async function sendEditsKeptBack(manager, addresses) {
   const models = await Promise.all(addresses.filter((id) => manager.has_model(id)).map((id) => manager.get_model(id)));
-  const waiting = models.filter((model) => model._pending_msgs > 0);
-  if (waiting.length) await new Promise((resolve) => setTimeout(resolve, ANSWER_MS));
-  for (const model of waiting) {
-    if (!(model._pending_msgs > 0)) continue;
+  const back = Date.now();
+  for (const model of models.filter((each) => each._pending_msgs > 0)) {
+    model._handle_status = (message) => {
+      const isLate = Date.parse(message.parent_header.date) < back;
+      if (!isLate) model.constructor.prototype._handle_status.call(model, message);
+    };
     model._pending_msgs = 1;
-    model._handle_status({ content: { execution_state: "idle" } });
+    model.constructor.prototype._handle_status.call(model, { content: { execution_state: "idle" } });
   }
 }
 
