@@ -31,7 +31,13 @@ PROBLEMS = Path(__file__).parents[1] / "tests" / "problems"
 UNLIMITED = ("block_16x8", "gpt2_8x8", "llama2_8x8", "t36r", "r200x8", "r1000x12")
 LIMITED = ("iopddl_b", "iopddl_g")
 SOLVER_ROOMS = ("intra_op", "intra_op.bounds", "intra_op.elimination", "intra_op.memory", "intra_op.reduction")
-PLANNER_ROOMS = ("intra_op.composition", "intra_op.composition.contraction", "pricing", "search")
+PLANNER_ROOMS = (
+    "intra_op.composition",
+    "intra_op.composition.contraction",
+    "intra_op.composition.within_memory",
+    "pricing",
+    "search",
+)
 FACTORS = (0.5, 2.0)
 MEMORY_BYTES = 6 * 2**30
 """Of a device: the fastest choices of the long stages do not fit."""

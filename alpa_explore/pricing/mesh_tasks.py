@@ -19,7 +19,7 @@ from alpa_explore.intra_op.composition.contraction.contract import contract
 from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
 from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
+from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.elimination import order_kernels
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.collection import no_collection

@@ -22,7 +22,7 @@ from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
+from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.mesh_tasks import chain

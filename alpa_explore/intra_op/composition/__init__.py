@@ -7,14 +7,13 @@ Read in this order:
 
 - `chain`, `chain_blocks`: a layered graph as a chain of blocks, and where it is cut into blocks.
 - `cut_blocks`, `block_subproblem`: a block cut out at its separators, as a problem of its own.
+- `end_blocks`: the first or the last block of a stage, from the same block inside one.
 - `contraction/`: the inside of a block minimised out, at several prices at once.
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
-- `block_slopes`: the bytes of those choices without the choices, from how the least costs change with the prices.
 - `block_order`: what the blocks of a range choose, summed from one end of the range to the other.
 - `min_plus_products`: products of tables, and backtracking to the best states.
 - `compose`: `Composer`, which puts these together; its docstring has the formula.
-- `lagrangian_memory`: the fastest choices that fit in a device, with dual bounds, by prices for memory.
-- `label_setting`, `label_kernels`: choices that fit, combined from what blocks choose at different prices.
+- `within_memory/`: the fastest choices that fit in a device.
 - `tuning`: limits and thresholds.
 
 Ranges that are not chains, and blocks that are too wide to contract, are left to `intra_op.solve`. The room imports

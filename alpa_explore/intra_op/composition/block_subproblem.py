@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,9 +57,8 @@ class BlockSubproblem:
     def at(self, prices: Sequence[Price]) -> PricedProblem:
         """The problem at several prices, each as `StageProblem.at` has it."""
         form, common_costs, nodes, edges = self._cost_arrays
-        inverse_b, memory_price, held = np.array(prices).T[:, :, None]
-        node_costs = nodes[0] + inverse_b * nodes[1] + memory_price * (nodes[2] + held * nodes[3])
-        priced_costs = np.concatenate([node_costs, inverse_b * edges], axis=1)
+        inverse_b = np.array([[price.inverse_b] for price in prices])
+        priced_costs = np.concatenate([priced_figures(nodes, prices), inverse_b * edges], axis=1)
         return PricedProblem(form=form, common_costs=common_costs, priced_costs=priced_costs)
 
     @cached_property
@@ -90,6 +90,15 @@ class BlockSubproblem:
             without_forbidden(flat.nodes[:, priced.repeat(node_lengths)]),
             without_forbidden(seconds[flat.each_iteration.repeat(edge_lengths)]),
         )
+
+    def states(self, nodes: Sequence[int]) -> Ints:
+        """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
+        sizes = [len(self.problem.nodes[v].microbatch_seconds) for v in nodes]
+        left = np.arange(math.prod(sizes), dtype=np.int64)
+        strategies = np.empty((len(sizes), len(left)), dtype=np.int64)
+        for place in reversed(range(len(sizes))):  # np.unravel_index takes no more than 64 nodes
+            left, strategies[place] = np.divmod(left, sizes[place])
+        return strategies
 
     @cached_property
     def least_bytes(self) -> Floats:
@@ -184,7 +193,7 @@ class BlockSubproblem:
         sizes = [size for _, size in self._outputs]
         return _FlatArrays(
             node_starts=_starts([n.microbatch_seconds for n in nodes]),
-            nodes=np.array([_concatenated(figure) for figure in zip(*map(_figures, nodes), strict=True)]),
+            nodes=np.concatenate([np.zeros((4, 0)), *map(node_figures, nodes)], axis=1),
             a=np.array([e.a for e in edges], dtype=np.int64),
             b=np.array([e.b for e in edges], dtype=np.int64),
             edge_starts=_starts([e.seconds for e in edges]),
@@ -202,7 +211,7 @@ class _FlatArrays(NamedTuple):
 
     node_starts: Ints
     nodes: Floats
-    """[4, entries], the figures of `_figures`."""
+    """[4, entries], the figures of `node_figures`."""
     a: Ints
     b: Ints
     edge_starts: Ints
@@ -221,8 +230,16 @@ class _FlatArrays(NamedTuple):
         return nodes, np.diff(self.edge_starts, append=len(self.seconds))
 
 
-def _figures(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
-    return node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes
+def node_figures(node: Node) -> Floats:
+    """Microbatch and iteration seconds, weight and activation bytes of the strategies of a node, [4, strategies]."""
+    return np.array([node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes])
+
+
+def priced_figures(figures: Floats, prices: Sequence[Price]) -> Floats:
+    """Figures [4, entries] of nodes as costs, [prices, entries], as `StageProblem.at` has them."""
+    inverse_b, memory_price, held = np.array(prices).T[:, :, None]
+    costs: Floats = figures[0] + inverse_b * figures[1] + memory_price * (figures[2] + held * figures[3])
+    return costs
 
 
 def _concatenated(arrays: Sequence[Floats]) -> Floats:

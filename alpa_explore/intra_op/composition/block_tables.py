@@ -5,7 +5,6 @@ A *state* of a separator is one combination of strategies of its nodes, numbered
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from alpa_explore.intra_op.composition.chain import BlockPart
 from alpa_explore.intra_op.composition.contraction.contract import Contraction, contract
 from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
+from alpa_explore.intra_op.composition.end_blocks import EndBlock
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -59,10 +59,10 @@ class DirectedTable:
 class BlockTable:
     """A block at some prices: its least cost for every state."""
 
-    def __init__(self, block: BlockSubproblem, contraction: Contraction) -> None:
+    def __init__(self, block: BlockSubproblem, contraction: Contraction | EndContraction) -> None:
         self.block, self.contraction = block, contraction
         sides = (block.shared, block.left, block.right)
-        self._states = [_states(block, nodes) for nodes in sides]
+        self._states = [block.states(nodes) for nodes in sides]
         shape = tuple(states.shape[1] for states in self._states)
         table = contraction.table
         if len(contraction.keep) < sum(map(len, sides)):
@@ -93,16 +93,16 @@ class BlockTable:
         """The best choices at some entries of `shared_costs`, given by their places in C order; equal choices are one
         value in `interned`."""
         prices, *states = np.unravel_index(codes, self.shared_costs.shape)
-        choices = self._complete(np.asarray(prices, dtype=np.int64), np.column_stack(states))
+        choices = self.complete(np.asarray(prices, dtype=np.int64), np.column_stack(states))
         totals, sizes = self.block.totals(choices)
         owned = [tuple(row) for row in choices[:, list(self.block.owned)].tolist()]
         return BlockChoices(choices=[interned.setdefault(row, row) for row in owned], totals=totals, output_bytes=sizes)
 
     def choices(self, prices: Ints, left: Ints, right: Ints) -> list[BlockChoice]:
         """The best choice of a block without shared nodes in each of some states."""
-        return self._block_choices(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))
+        return self._block_choices(self.complete(prices, np.column_stack([np.zeros_like(left), left, right])))
 
-    def _complete(self, prices: Ints, states: Ints) -> Ints:
+    def complete(self, prices: Ints, states: Ints) -> Ints:
         """For each row of `states` [rows, (shared, left, right)] the best choice of all nodes, [rows, nodes]."""
         strategies: dict[int, Ints] = {}
         for axis, nodes in enumerate((self.block.shared, self.block.left, self.block.right)):
@@ -115,6 +115,42 @@ class BlockTable:
         totals, sizes = self.block.totals(choices)
         owned = choices[:, list(self.block.owned)].tolist()
         return [BlockChoice(tuple(owned[i]), totals[i], sizes[i]) for i in range(len(choices))]
+
+
+class EndContraction:
+    """The contraction of a block at an end of a stage, from the table of the same block inside one."""
+
+    def __init__(self, block: BlockSubproblem, end: EndBlock, inner: BlockTable, prices: Sequence[Price]) -> None:
+        self._end, self._inner, self._at_end = end, inner, end.costs(prices)
+        """[prices, `end.states`]"""
+        self.keep = block.right if end.is_first else block.left
+        self._sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in self.keep]
+        self.table: Floats = np.stack([self._joined(p).min(axis=0) for p in range(len(prices))])
+        """As that of a `Contraction`."""
+
+    def _joined(self, price: int) -> Floats:
+        """[`end.states`, states of the other separator]"""
+        costs = self._inner.costs[price]
+        inside = costs[self._end.states] if self._end.is_first else costs[:, self._end.states].T
+        joined: Floats = inside + self._at_end[price][:, None]
+        return joined
+
+    def complete(self, prices: Ints, kept: Ints) -> Ints:
+        """As that of a `Contraction`."""
+        others = np.zeros(len(kept), dtype=np.int64)
+        for of_node, size in zip(kept.T, self._sizes, strict=True):
+            others = others * size + of_node
+        places = np.empty(len(kept), dtype=np.int64)
+        for price in np.unique(prices).tolist():
+            rows = np.flatnonzero(prices == price)
+            places[rows] = self._joined(price)[:, others[rows]].argmin(axis=0)
+        sides = (self._end.states[places], others)
+        left, right = sides if self._end.is_first else sides[::-1]
+        inside = self._inner.complete(prices, np.column_stack([np.zeros_like(left), left, right]))
+        choices = inside[:, self._end.inner_node]
+        for v, strategies in self._end.received.items():
+            choices[:, v] = strategies[places]
+        return choices
 
 
 class BlockTables:
@@ -136,26 +172,32 @@ class BlockTables:
 
     def of_blocks(self, blocks: Sequence[BlockSubproblem] | None) -> tuple[BlockTable, ...] | None:
         """The tables of blocks; None where one is too wide, and where there are no blocks."""
-        tables = [self._table(block) for block in blocks or ()]
+        blocks = blocks or ()
+        for block in blocks:
+            if block.left and block.right:  # the blocks at the ends may follow from these
+                self._table(block)
+        tables = [self._table(block) for block in blocks]
         contracted = tuple(table for table in tables if table is not None)
         return contracted if contracted and len(contracted) == len(tables) else None
 
     def _table(self, block: BlockSubproblem) -> BlockTable | None:
         if block not in self._tables:
-            keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
-            contraction = contract(block.at(self.prices), keep, self.limits, completing=self.completing)
+            contraction = self._from_inner_block(block) or self._contract(block)
             self._tables[block] = None if contraction is None else BlockTable(block, contraction)
         return self._tables[block]
 
+    def _contract(self, block: BlockSubproblem) -> Contraction | None:
+        keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
+        return contract(block.at(self.prices), keep, self.limits, completing=self.completing)
 
-def _states(block: BlockSubproblem, nodes: Sequence[int]) -> Ints:
-    """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
-    sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in nodes]
-    left = np.arange(math.prod(sizes), dtype=np.int64)
-    strategies = np.empty((len(sizes), len(left)), dtype=np.int64)
-    for place in reversed(range(len(sizes))):  # np.unravel_index takes no more than 64 nodes
-        left, strategies[place] = np.divmod(left, sizes[place])
-    return strategies
+    def _from_inner_block(self, block: BlockSubproblem) -> EndContraction | None:
+        """The contraction of a block at an end of a stage where that of the same block inside one is known."""
+        if block.left and block.right:
+            return None
+        for inner, table in self._tables.items():
+            if table is not None and (end := self.cutter.end_block(block, inner)) is not None:
+                return EndContraction(block, end, table, self.prices)
+        return None
 
 
 def _with_repeated_nodes(

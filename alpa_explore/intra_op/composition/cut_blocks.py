@@ -18,6 +18,7 @@ import numpy as np
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
 from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
+from alpa_explore.intra_op.composition.end_blocks import EndBlock, end_block
 from alpa_explore.intra_op.stage.edge import Edge, Pairs
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem, zeros
@@ -46,6 +47,7 @@ class BlockCutter:
         self._cuts: dict[tuple[object, ...], tuple[tuple[int, BlockSubproblem], ...] | None] = {}
         """Of ranges with shared nodes, the blocks that are cut together: (number, counted from the first, block)."""
         self._by_content: dict[tuple[object, ...], BlockSubproblem] = {}
+        self._ends: dict[tuple[BlockSubproblem, BlockSubproblem], EndBlock | None] = {}
 
     def of_range(self, first: int, last: int) -> tuple[BlockSubproblem, ...] | None:
         """The blocks of a range of layers, from left to right, equal ones as one value; None where more breaks the
@@ -80,6 +82,12 @@ class BlockCutter:
             blocks = self._built[key]
             self._blocks[triple] = None if blocks is None else blocks[0]
         return self._blocks[triple]
+
+    def end_block(self, end: BlockSubproblem, inner: BlockSubproblem) -> EndBlock | None:
+        """`end_blocks.end_block`, once for two blocks."""
+        if (end, inner) not in self._ends:
+            self._ends[end, inner] = end_block(end, inner)
+        return self._ends[end, inner]
 
     def _with_shared_nodes(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
         """The blocks of a range in which parameters, and the accumulators of their gradients, are shared by distant

@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.intra_op.composition import tuning
-from alpa_explore.intra_op.composition.block_slopes import BlockSlopes, block_slopes
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.label_kernels import extend_labels
+from alpa_explore.intra_op.composition.within_memory import tuning
+from alpa_explore.intra_op.composition.within_memory.block_slopes import BlockSlopes, block_slopes
+from alpa_explore.intra_op.composition.within_memory.label_kernels import extend_labels
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 

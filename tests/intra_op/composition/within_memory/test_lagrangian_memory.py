@@ -10,7 +10,7 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
+from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem

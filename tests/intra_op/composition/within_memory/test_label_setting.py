@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.composition import tuning
-from alpa_explore.intra_op.composition.block_slopes import block_slopes
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer
-from alpa_explore.intra_op.composition.label_setting import _extended, _Labels, _Options, _undominated
+from alpa_explore.intra_op.composition.within_memory import tuning
+from alpa_explore.intra_op.composition.within_memory.block_slopes import block_slopes
+from alpa_explore.intra_op.composition.within_memory.label_setting import _extended, _Labels, _Options, _undominated
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from tests.intra_op.composition.test_compose import CHAINS, on
 

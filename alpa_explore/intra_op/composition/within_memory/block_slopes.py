@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem, Price
 from alpa_explore.intra_op.composition.block_tables import BlockTable, BlockTables
+from alpa_explore.intra_op.composition.within_memory import tuning
 from alpa_explore.numerics.arrays import Floats
 
 

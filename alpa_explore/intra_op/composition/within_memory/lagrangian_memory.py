@@ -24,12 +24,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.label_setting import Request, combine_block_choices
+from alpa_explore.intra_op.composition.within_memory import tuning
+from alpa_explore.intra_op.composition.within_memory.label_setting import Request, combine_block_choices
 from alpa_explore.numerics.lower_envelope import highest_crossing
 
 
