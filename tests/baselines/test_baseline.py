@@ -51,7 +51,7 @@ def test_the_automatic_plan_is_at_least_as_fast_as_a_baseline_cut_at_the_same_la
     assert plan.predicted.iteration_seconds >= least * (1 - 1e-9)
 
 
-@pytest.mark.sweep(kept=5)
+@pytest.mark.sweep(kept=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["1x4:v100", "2x2:v100"])
 @pytest.mark.parametrize("kind", SAME_CUTS)
@@ -177,6 +177,7 @@ def test_equal_layers_and_single_devices_are_pipelines_of_that_kind() -> None:
     assert len(plan_of("intra-only").stages) == 1
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_single_devices_has_optimal_cuts() -> None:
     plan = ax.baseline(graph(), "1x2:v100", "inter-only", num_microbatches=B, num_layers=LAYERS)
     whole = ax.plan(graph(), "1x2:v100", num_microbatches=B, num_layers=LAYERS, scheduler="serial")

@@ -56,6 +56,7 @@ def test_megatron_divides_optimizer_state_over_data_and_context(graph):
     )
 
 
+@pytest.mark.slow
 def test_without_a_degree_those_with_and_without_are_tried(graph):
     given = [planned(graph, "fsdp+tp+pp", tp=tp, cp=cp, pp=1) for tp, cp in ((1, 4), (2, 2), (4, 1))]
     found = planned(graph, "fsdp+tp+pp", pp=1).predicted.iteration_seconds

@@ -25,6 +25,7 @@ def strategies(plan):
     return {o.strategy for stage in plan.stages for o in stage.operators if "attention" in o.op}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exchange", "said"),
     [("ring", "ring"), ("ring-zigzag", "ring, zig-zag"), ("all-gather", "all-gather"), ("ulysses", "Ulysses")],

@@ -33,6 +33,7 @@ def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
     return capture(make_module(config, "meta", 0), inputs, name="llama", precision="bfloat16")
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(kept=3)
 @pytest.mark.parametrize(
     ("cluster", "tp", "pp", "dp", "microbatches"),
@@ -78,6 +79,7 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
         assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("cp", "tp", "dp"), [(2, 1, 4), (4, 2, 1), (8, 1, 1)])
 def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int, tp: int, dp: int) -> None:
@@ -98,6 +100,7 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
     assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "precision", "tp", "pp", "dp"),
@@ -141,6 +144,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
     assert whole - low == pytest.approx(layouts[0] - layouts[1], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(kept=2)
 @pytest.mark.parametrize("cluster", ["1x8:h100@fsdp", "2x8:h100@fsdp"])
 @pytest.mark.parametrize("samples", [1, 4])

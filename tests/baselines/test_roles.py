@@ -42,6 +42,8 @@ def collectives(program, action):
     return Counter(i.kind for i in instructions if isinstance(i, Collective))
 
 
+@pytest.mark.sweep(kept=10)
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
@@ -125,6 +127,7 @@ def test_with_data_parallelism_on_the_other_axis(role) -> None:
     case.assert_equal(program)
 
 
+@pytest.mark.slow
 def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
     """Two products in, two out, attention: beside them all-gather and reduce-scatter in turn, each of one activation,
     and what the backward pass needs divided by the devices."""

@@ -119,6 +119,7 @@ def test_noise_of_a_twentieth_leaves_the_shares() -> None:
     assert found.kernels.attention_share == pytest.approx(0.55, rel=0.15)
 
 
+@pytest.mark.slow
 def test_the_file_of_a_gpu_has_its_figures_and_can_be_fitted_again(tmp_path: Path) -> None:
     body = device_file(measured(), name="mine", like=LIKE)
     path = tmp_path / "mine.json"

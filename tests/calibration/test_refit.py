@@ -76,6 +76,7 @@ def other(launch: float, products: float, memory: float, latency: float, bandwid
 worse, any_ = st.floats(0.2, 1.0), st.floats(0.3, 5.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(any_, worse, worse, any_, any_)
 def test_a_made_up_device_is_found_again_and_tasks_that_were_not_fitted_are_predicted(

@@ -11,6 +11,7 @@ ASK = ("baselines", "gpt-tiny", "--cluster", "1x2:v100", "--layers", "2")
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.mark.slow
 def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> None:
     assert cli.main([*ASK, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -34,6 +35,7 @@ def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> Non
         assert row["iteration_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_what_has_no_plan_is_told_below_the_table(capsys: Capture) -> None:
     assert cli.main([*ASK, "--kind", "megatron", "--kind", "intra-only", "--tp", "3"]) == 0
     captured = capsys.readouterr()
@@ -44,6 +46,7 @@ def test_what_has_no_plan_is_told_below_the_table(capsys: Capture) -> None:
     assert "pricing megatron" in captured.err
 
 
+@pytest.mark.slow
 def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> None:
     page = tmp_path / "a.html"
     assert cli.main([*ASK, "--kind", "intra-only", "--html", str(page)]) == 0
@@ -61,6 +64,7 @@ def test_bad_input_is_exit_2_before_anything_is_planned(more: tuple[str, ...], c
     assert "planning" not in captured.err
 
 
+@pytest.mark.slow
 def test_another_precision_is_asked_of_the_plan_and_of_its_baselines(capsys: Capture) -> None:
     found = {}
     for precision in ("float16", "float32"):

@@ -141,6 +141,7 @@ class TestPlan:
         assert found["predicted"]["iteration_seconds"] == example.predicted.iteration_seconds
         assert found["statistics"]["seconds"]["sharding"] == 31.25
 
+    @pytest.mark.slow
     def test_files_are_written(self, asked: dict[str, Any], tmp_path: Path, example: Plan, capsys: Capture) -> None:
         plan_file, page = tmp_path / "a.plan.json", tmp_path / "a.html"
         assert cli.main([*PLAN, "-o", str(plan_file), "--html", str(page)]) == 0
@@ -294,6 +295,7 @@ class TestShow:
         assert cli.main(["show", file, "--stage", "4"]) == 2
         assert "0 to 3" in capsys.readouterr().err
 
+    @pytest.mark.slow
     def test_html(self, file: str, tmp_path: Path) -> None:
         assert cli.main(["show", file, "--html", str(tmp_path / "a.html")]) == 0
         assert (tmp_path / "a.html").stat().st_size > 4e6

@@ -15,6 +15,7 @@ Capture = pytest.CaptureFixture[str]
 TINY = ("compare-solvers", "mlp-tiny", "--mesh", "4x2")
 
 
+@pytest.mark.slow
 def test_the_table_names_every_formulation_and_explains_the_bias(capsys: Capture) -> None:
     assert cli.main(TINY) == 0
     captured = capsys.readouterr()

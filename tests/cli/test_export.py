@@ -44,6 +44,7 @@ def test_an_unknown_target_or_a_missing_folder_is_bad_input(plan_file: Path, tmp
     assert "there is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_report_of_two_plans_is_one_page(plan_file: Path, tmp_path: Path, capsys) -> None:
     page = tmp_path / "report.html"
     assert main(["report", str(plan_file), str(plan_file), "-o", str(page), "--chosen", "1"]) == 0

@@ -62,6 +62,7 @@ def test_the_second_answer_is_the_first_and_nothing_is_planned(
     ]
 
 
+@pytest.mark.slow
 def test_files_are_written_again_once_they_are_known(
     planner: Planner, example: Plan, capsys: Capture, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ SCALE = ("scale", "llama-tiny", "--devices", "h100", "--nodes", "1", "--global-b
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.mark.slow
 def test_layouts_are_ranked_and_json_has_all(capsys: Capture, tmp_path: Path) -> None:
     page = tmp_path / "layouts.html"
     assert cli.main([*LAYOUTS, "--json", "--html", str(page)]) == 0
@@ -26,6 +27,7 @@ def test_layouts_are_ranked_and_json_has_all(capsys: Capture, tmp_path: Path) ->
     assert "Plotly" in page.read_text()
 
 
+@pytest.mark.slow
 def test_the_table_has_the_fastest_that_fit(capsys: Capture) -> None:
     assert cli.main([*LAYOUTS, "--top", "3"]) == 0
     out = capsys.readouterr().out

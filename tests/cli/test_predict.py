@@ -77,6 +77,7 @@ def test_vtrains_columns_are_read(capsys: Capture) -> None:
     assert {(row["device"], row["software"]) for row in rows} == {("a100-80gb", "megatron-v2")}
 
 
+@pytest.mark.slow
 def test_the_two_sides_of_the_split_are_all_rows(capsys: Capture) -> None:
     lines = {}
     for side in ("fit", "held-out", "all"):

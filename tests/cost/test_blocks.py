@@ -38,6 +38,7 @@ def moved(work: PassWork) -> float:
     return sum(kernel.bytes_accessed for kernel in work.kernels if not kernel.matrix)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tensor", [1, 2])
 def test_a_dense_block_is_that_of_a_captured_graph(tensor: int) -> None:
     config = LlamaConfig(

@@ -61,6 +61,7 @@ def test_a_layer_is_fused_apart_from_the_next(graph) -> None:
     assert all(o.stored for o in apart.operators)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["gpt-tiny", "llama-tiny"])
 def test_no_group_depends_on_itself_through_an_operator_outside(module) -> None:
     """Contracting every group must leave an acyclic graph: otherwise its kernel could not run."""

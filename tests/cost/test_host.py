@@ -39,6 +39,7 @@ def totals(software: Software):
     return problem.totals(choices), host.forward + host.backward
 
 
+@pytest.mark.slow
 def test_a_slow_host_sets_the_pace_and_a_fast_one_does_not() -> None:
     slow, host = totals(Software(forward_launch_seconds=1e-3, backward_launch_seconds=1e-3))
     assert slow.paced_seconds == pytest.approx(host, rel=1e-3)
@@ -48,12 +49,14 @@ def test_a_slow_host_sets_the_pace_and_a_fast_one_does_not() -> None:
     assert ideal.paced_seconds == ideal.microbatch_seconds == pytest.approx(slow.microbatch_seconds)
 
 
+@pytest.mark.slow
 def test_the_reserve_is_part_of_the_peak() -> None:
     without, _ = totals(Software())
     reserved, _ = totals(Software(reserve_bytes=2**30))
     assert reserved.peak_bytes(1) - without.peak_bytes(1) == pytest.approx(2**30)
 
 
+@pytest.mark.slow
 def test_fusing_saves_bytes_and_launches() -> None:
     plain, fused = (
         totals(replace(Software(forward_launch_seconds=1e-5), fuses_pointwise=fuses)) for fuses in (False, True)
@@ -62,6 +65,7 @@ def test_fusing_saves_bytes_and_launches() -> None:
     assert fused[1] < plain[1]
 
 
+@pytest.mark.slow
 def test_the_softwares_traffic_and_gradients_are_in_a_plans_costs() -> None:
     """Wider gradients are kept and added by every device; more traffic is more time, of the microbatch alone."""
     graph = microbatch_graph("gpt-tiny", 8, precision="bfloat16")

@@ -93,6 +93,7 @@ def test_experts_cast_the_inputs_of_both_products() -> None:
     assert two.seconds[place] > 1.4 * even.seconds[place]
 
 
+@pytest.mark.slow
 def test_without_a_recipe_nothing_changes() -> None:
     graph = microbatch_graph("llama-tiny", 8)
     model = CostModel(DEVICE, mesh(2))

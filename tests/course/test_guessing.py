@@ -42,6 +42,7 @@ def test_a_guess_has_a_price_a_rank_and_what_would_have_been_best() -> None:
     assert "✗" in of(worst)
 
 
+@pytest.mark.slow
 def test_what_a_guess_leaves_open_is_what_is_fastest() -> None:
     asked = _layouts(MODEL, CLUSTER, BATCH, None, None)
     fastest = asked.where({"tensor": 2, "pipeline": 1, "data": 2, "context": 1, "expert": 1})[0]

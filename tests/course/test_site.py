@@ -117,6 +117,7 @@ def test_outputs_have_a_form_without_a_kernel() -> None:
     assert "no" not in re.findall(r">(\w+)<", html)
 
 
+@pytest.mark.slow
 def test_an_explorer_becomes_its_plan(tmp_path: Path) -> None:
     plan = example_plan()
 
@@ -141,6 +142,7 @@ def test_an_explorer_becomes_its_plan(tmp_path: Path) -> None:
     assert not (tmp_path / "other.json").exists(), "what is no explorer has no plan"
 
 
+@pytest.mark.slow
 def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> None:
     lesson, run = example_run(tmp_path)
     cell = Cell(kind="code", source="explore(plan)", metadata={})

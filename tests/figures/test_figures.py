@@ -50,6 +50,7 @@ def title_of(figure: go.Figure) -> str:
     return str(figure.layout.title.text).replace("<br>", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", FIGURES)
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_a_title_is_one_sentence_about_this_plan(draw: Callable[..., go.Figure], cluster: str) -> None:
@@ -216,6 +217,7 @@ def test_text_on_the_colour_of_a_stage_has_the_better_contrast() -> None:
     assert [ink_on(color) for color in OKABE_ITO] == ["#ffffff"] + ["#000000"] * 7
 
 
+@pytest.mark.slow
 def test_the_boxes_of_layers_have_the_labels_that_fit() -> None:
     plan = example_plan("2x8:v100", num_layers=12, num_microbatches=512)
     labels = [label for stage in plan.stages for label in traces(layers_figure(plan), f"stage {stage.index}")[0].text]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ PARTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(PARTS)
 def test_a_key_is_read_back_as_it_was_written(parts: dict[str, int | str]) -> None:
     assert read_key(key(**parts)) == {kind: str(value) for kind, value in parts.items()}

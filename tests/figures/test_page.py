@@ -73,6 +73,7 @@ def test_the_page_has_each_figure_in_both_themes(page: str, plan: Plan) -> None:
     assert data["config"]["displaylogo"] is data["config"]["showSendToCloud"] is False
 
 
+@pytest.mark.slow
 def test_names_of_a_stranger_add_no_element(hostile_plan: Plan, page: str) -> None:
     hostile = page_html(hostile_plan)
     assert [tag for tag, _ in Elements(hostile).tags] == [tag for tag, _ in Elements(page).tags]

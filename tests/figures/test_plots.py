@@ -43,6 +43,7 @@ def test_plots_and_titles_are_where_plotly_puts_them(rows: list[float], columns:
         assert (made.text, made.x, made.y) == (other.text, pytest.approx(other.x), pytest.approx(other.y))
 
 
+@pytest.mark.slow
 def test_rounding_carries_no_plot_beyond_the_figure() -> None:
     for stages in range(1, 65):
         for bars in range(3, 9):

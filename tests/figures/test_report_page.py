@@ -72,6 +72,7 @@ def test_the_chosen_plan_is_compared_with_the_others_the_fastest_first(page: str
     assert 'id="compare-2"' not in page
 
 
+@pytest.mark.slow
 def test_a_single_plan_has_nothing_to_compare_with_and_none_is_refused(plan: Plan) -> None:
     assert 'id="compare-' not in report_html([Tried(plan=plan)])
     with pytest.raises(OptionError, match="nothing to report"):

@@ -25,6 +25,8 @@ def place(graph: TrainingGraph, index: int) -> str:
     return ".".join(parts[2:] if len(parts) > 1 and parts[1].isdecimal() else parts)
 
 
+@pytest.mark.sweep(kept=4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "blocks", "routers"),
     [
@@ -54,6 +56,7 @@ def test_linear_layers_are_those_of_blocks_the_head_and_routers(name: str, block
             assert (o.low is None) == (low.operators[o.forward].low is None)
 
 
+@pytest.mark.slow
 def test_a_tensor_is_cast_once_for_all_that_read_it() -> None:
     """q, k and v read one tensor, gate and up another; both backward products of a layer read one gradient."""
     graph = microbatch_graph("llama-tiny", 8)
@@ -73,6 +76,7 @@ def test_a_tensor_is_cast_once_for_all_that_read_it() -> None:
             assert made is o.phase
 
 
+@pytest.mark.slow
 def test_the_head_is_lowered_where_the_software_says_so() -> None:
     graph = microbatch_graph("llama-tiny", 8)
     kept, lowered = (in_low_precision(graph, "mxfp8", heads=heads) for heads in (False, True))
@@ -80,6 +84,7 @@ def test_the_head_is_lowered_where_the_software_says_so() -> None:
     assert marks[1] == marks[0] + 3
 
 
+@pytest.mark.slow
 def test_a_weight_that_kernels_do_not_take_keeps_its_dtype() -> None:
     """The key projection of deepseek-tiny has 16 + 8 columns."""
     graph = microbatch_graph("deepseek-tiny", 8)
@@ -89,6 +94,7 @@ def test_a_weight_that_kernels_do_not_take_keeps_its_dtype() -> None:
     assert any(o.low for o in low.operators if o.module.endswith("attention.kv_up"))
 
 
+@pytest.mark.slow
 def test_nothing_else_of_the_graph_changes() -> None:
     graph = microbatch_graph("mixtral-tiny", 8)
     low = in_low_precision(graph, "nvfp4", heads=False)

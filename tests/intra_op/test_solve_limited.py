@@ -51,6 +51,7 @@ def held_at(items, choices, time):
     return sum(item.usage[choices[item.node]] for item in items if item.start <= time < item.end)
 
 
+@pytest.mark.slow
 def test_every_limit_gives_the_optimum_of_brute_force():
     rng = np.random.default_rng(11)
     infeasible = tightened = 0
@@ -125,6 +126,7 @@ def test_the_problems_of_the_contest(name, optimum):
         assert sum(nodes["usages"][v][s[v]] for v in alive) <= problem["usage_limit"]
 
 
+@pytest.mark.slow
 def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
     # Every problem counts as too large for an ILP.
     monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", -1)

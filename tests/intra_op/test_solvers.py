@@ -147,6 +147,7 @@ def test_the_steps_for_wide_problems_equal_brute_force_too(solver: str, monkeypa
         assert_like_brute_force(random_problem(seed), solver)
 
 
+@pytest.mark.slow
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.eliminate.Limits.allow", lambda self, order: False)
@@ -172,6 +173,7 @@ def test_elimination_refuses_a_clique_that_is_too_wide_for_it() -> None:
         solve(clique(nodes=16, strategies=10), "elimination")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["auto", "highs-direct", "highs", "ilp", "cbc"])
 def test_at_the_time_limit_the_best_choice_so_far_comes_with_a_bound(solver: str) -> None:
     problem = clique(nodes=24, strategies=8)

@@ -47,6 +47,7 @@ def test_the_softmax_gate_is_mixtrals():
     torch.testing.assert_close(weights, best / best.sum(1, keepdim=True))
 
 
+@pytest.mark.slow
 def test_the_sigmoid_gate_is_that_of_deepseek_v3():
     modeling = pytest.importorskip("transformers.models.deepseek_v3.modeling_deepseek_v3")
     configuration = pytest.importorskip("transformers.models.deepseek_v3.configuration_deepseek_v3")

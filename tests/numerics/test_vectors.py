@@ -23,6 +23,7 @@ def test_minima_of_sums_are_those_of_numpy(width, count, tables, by):
     assert row.tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_extending_leaves_out_no_state_that_attains_a_minimum(seed):
     rng = np.random.default_rng(seed)

@@ -31,6 +31,7 @@ def graph_of(blocks: int) -> ax.TrainingGraph:
     return ax.capture(Tabled(blocks), (torch.zeros(4, 8, dtype=torch.int64),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("blocks", "layers"), [(9, 9), (12, 12), (16, 16), (24, 12), (32, 16), (23, 16)])
 def test_the_default_number_of_layers_follows_from_the_blocks(blocks, layers) -> None:
     graph = graph_of(blocks)

@@ -38,6 +38,7 @@ def peak_on_one_device(name):
     return planned(request).predicted.peak_bytes_per_device
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), [("mlp-tiny", 0.3), ("gpt-tiny", 0.7), ("moe-tiny", 0.7)])
 def test_the_planner_finds_a_plan_on_it_and_none_on_smaller_ones(name, share):
@@ -54,6 +55,7 @@ def test_the_planner_finds_a_plan_on_it_and_none_on_smaller_ones(name, share):
                     planned(replace(request, cluster=smaller))
 
 
+@pytest.mark.slow
 def test_where_it_fits_already_it_is_said_so_and_where_nothing_can_fit_it_is_proven():
     graph, request = request_for("mlp-tiny", 2**40)
     assert fits(graph, request) is True

@@ -41,6 +41,7 @@ def test_with_the_global_batch_fixed_each_b_is_the_plan_of_its_own_microbatch():
     assert batches.captures <= 4, "one at the first size, two that serve all others, one at a size of 1"
 
 
+@pytest.mark.slow
 def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch():
     auto = planned(b="auto", global_batch=16)
     alone = {b: planned(b=b, global_batch=16) for b in (1, 2, 4, 8, 16)}
@@ -147,6 +148,7 @@ def test_where_microbatches_of_one_size_never_fit_the_error_says_what_one_lacks(
         planned(graph, "auto", tiny_cluster(memory_bytes=140_000))
 
 
+@pytest.mark.slow
 def test_more_microbatches_of_one_size_hold_more_up_to_the_depth_of_the_pipeline():
     plan = planned("gpt-tiny", 8, tiny_cluster(devices=4))
     rows = microbatches_table(plan)
@@ -189,6 +191,7 @@ def test_sizes_that_do_not_fit_each_other_are_explained(model, options, advice):
         planned(given[model]() if model in given else model, **options)
 
 
+@pytest.mark.slow
 def test_a_plan_that_exists_against_the_bound_on_weights_is_returned_all_the_same(monkeypatch):
     """Fault of 0.1.0: AssertionError for the user where the bound said that no plan could exist, and one did."""
     monkeypatch.setattr(choose, "weights_too_large", lambda _graph, _cluster: "too large, wrongly")

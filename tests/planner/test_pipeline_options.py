@@ -129,6 +129,7 @@ def test_the_sum_of_a_tied_weight_is_paid_by_its_second_stage_once_an_iteration(
     assert "share a weight" not in plan_report(alone)
 
 
+@pytest.mark.slow
 def test_what_hides_is_the_clusters_and_makes_a_plan_no_slower(plan, tmp_path):
     shares = {"collective_overlap": 0.8, "gradient_overlap": 0.5}
     hiding = tiny(ax.Cluster.parse("2x2:v100", **shares))
@@ -142,6 +143,7 @@ def test_what_hides_is_the_clusters_and_makes_a_plan_no_slower(plan, tmp_path):
     assert ax.load_plan(tmp_path / "p").cluster == hiding.cluster
 
 
+@pytest.mark.slow
 def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
@@ -167,6 +169,7 @@ def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
     assert checked == 9
 
 
+@pytest.mark.slow
 def test_a_schedule_that_holds_more_is_planned_within_memory_or_refused_with_a_way_out():
     free = tiny("1x4:v100", schedule="gpipe", num_stages=2)
     need = max(s.peak_bytes for s in free.stages)
@@ -212,6 +215,7 @@ def test_where_constraints_leave_too_little_memory_the_error_says_which_stage_la
     assert max(stage.peak_bytes for stage in planned(memory + lacks, **asked).stages) == memory + lacks
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_the_options(capsys):
     words = "plan gpt-tiny --cluster 2x2:v100 -B 8 --layers 4 --scheduler serial --json --stages 2 --cut 1"
     code = main([*words.split(), "--schedule", "gpipe", "--communication", "--stage-submesh=-1=1x2"])

@@ -291,6 +291,7 @@ def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits():
     assert found.stages[0].latency_seconds == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_when_nothing_fits_the_error_names_the_stage_the_bytes_and_a_change_that_fits():
     with pytest.raises(InfeasiblePlanError) as caught:
         tiny_plan(cluster=tiny_cluster(memory_bytes=200_000))
@@ -307,6 +308,7 @@ def test_one_device_alone_works():
     assert all(not o.communication for o in plan.stages[0].operators)
 
 
+@pytest.mark.slow
 def test_boundaries_set_by_hand_are_kept():
     plan = tiny_plan(boundaries=("h.1", "h.2"))
     assert len(plan.layers) == 3
@@ -352,6 +354,7 @@ def test_bad_input_is_explained(options, error, advice):
         tiny_plan(**options)
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_says_so_and_keeps_what_was_solved():
     cancel = threading.Event()
 

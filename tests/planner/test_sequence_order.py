@@ -33,6 +33,7 @@ def plan(zigzag: int | None) -> ax.Plan:
 ONE_STAGE = ax.PipelineOptions(num_stages=1)
 
 
+@pytest.mark.slow
 def test_the_faster_order_is_taken() -> None:
     natural, ordered, chosen = plan(1), plan(2), plan(None)
     assert (natural.model.zigzag, ordered.model.zigzag, chosen.model.zigzag) == (1, 2, 2)

@@ -86,6 +86,7 @@ def test_what_needs_like_nodes_is_refused_with_the_reason(plan: ax.Plan) -> None
         ax.baseline("mlp-tiny", cluster, "data-parallel", num_microbatches=2, num_layers=2)
 
 
+@pytest.mark.slow
 def test_another_delta_gives_the_plan_that_planning_anew_gives() -> None:
     options = {"num_microbatches": 4, "num_layers": 4, "global_batch": 64}
     cluster = "1x1:a100+1x1:v100"
@@ -137,6 +138,7 @@ def test_reports_name_the_kind_of_every_stage(plan: ax.Plan) -> None:
     assert plan.flops_utilization == pytest.approx(plan.flops_per_second_per_device * 2 / sum(peaks))
 
 
+@pytest.mark.slow
 def test_figures_name_the_kind_of_nodes_and_stages(plan: ax.Plan) -> None:
     figure = cluster_figure(plan)
     assert list(figure.layout.yaxis.ticktext) == ["node 1<br>v100", "node 0<br>a100-80gb"]

@@ -128,6 +128,7 @@ def test_a_model_made_in_a_notebook_is_asked_for(read) -> None:
         lower(unknown)
 
 
+@pytest.mark.slow
 def test_an_import_path_is_followed_only_where_that_is_allowed(plan, read, tmp_path, monkeypatch) -> None:
     source = f"""
 from alpa_explore.models.catalog import build

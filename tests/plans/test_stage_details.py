@@ -10,6 +10,7 @@ import alpa_explore as ax
 from alpa_explore.search.stages import stage_problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "cluster", "layers"), [("mlp-tiny", "1x2:v100", 2), ("gpt-tiny", "4x1:v100", 8)])
 def test_a_stage_is_described_from_one_sharding_problem(
     model: str, cluster: str, layers: int, monkeypatch: pytest.MonkeyPatch

@@ -236,6 +236,7 @@ def fsdp_plan(**software: object) -> Plan:
     return ax.baseline(graph, cluster, "fsdp", num_microbatches=4, num_layers=2, delta=1.0)
 
 
+@pytest.mark.slow
 def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> None:
     """As much faster as a microbatch is than without overlap, so much is hidden; hidden and exposed are all of it."""
     plan, without = fsdp_plan(gradient_sync="overlapped"), fsdp_plan(gradient_sync="exposed")

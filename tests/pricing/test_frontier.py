@@ -49,6 +49,7 @@ def peak(point, held=HELD):
     return point.totals.weight_bytes + held * point.totals.activation_bytes + point.totals.workspace_bytes
 
 
+@pytest.mark.slow
 def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(problem):
     found = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
     assert found.proven

@@ -29,6 +29,7 @@ def task():
     return MeshTask(ranges=ranges, least_held=1, mesh=mesh, device=CLUSTER.device, inverse_b=1 / 8)
 
 
+@pytest.mark.slow
 def test_the_second_task_on_a_mesh_builds_no_block(layered, task, monkeypatch) -> None:
     builds = []
     build = cut_blocks.build_stage_problem
@@ -44,6 +45,7 @@ def test_the_second_task_on_a_mesh_builds_no_block(layered, task, monkeypatch) -
     assert compose_mesh(layered, task) == composed
 
 
+@pytest.mark.slow
 def test_tasks_that_run_together_on_a_mesh_find_what_they_find_alone(layered, task) -> None:
     with ThreadPoolExecutor(3) as pool:
         together = list(pool.map(lambda _: compose_mesh(layered, task), range(3)))

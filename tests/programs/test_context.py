@@ -23,6 +23,7 @@ def used(case, mesh, choose):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 4])
 @pytest.mark.parametrize("factor", sorted(CONTEXT))
 def test_a_divided_sequence_equals_the_whole(factor, devices) -> None:
@@ -36,6 +37,7 @@ def test_a_divided_sequence_equals_the_whole(factor, devices) -> None:
     assert used(case, (devices,), choose) == {("queries" if factor == "queries-zigzag" else factor,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "roles",
     [
@@ -60,6 +62,7 @@ def test_random_strategies_among_them_equal_the_whole(seed) -> None:
     case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "devices"), [("ring", 2), ("ring", 4), ("ulysses", 4)])
 def test_windows_and_sinks_over_a_divided_sequence_equal_the_whole(factor, devices) -> None:
     case = Case("with-sinks", samples=1, context=factor)
@@ -75,6 +78,7 @@ def test_windows_and_sinks_beside_tensor_parallelism() -> None:
     case.assert_equal(case.program([((0, 3), (2, 2))], following(Role.CONTEXT, Role.TENSOR_SEQUENCE)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_random_strategies_with_windows_and_sinks_equal_the_whole(seed) -> None:
     case = Case("with-sinks", samples=2, context=" ".join(sorted(CONTEXT)))

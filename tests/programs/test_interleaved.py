@@ -35,6 +35,7 @@ def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
     assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "stages"), [("zb-v", 2), ("v-half", 4), ("v-min", 2), ("dualpipe-v", 2)])
 def test_a_v_shape_goes_down_and_back_up_and_so_does_its_file(schedule, stages) -> None:
     case = Case("gpt-tiny", num_microbatches=4)
@@ -51,6 +52,7 @@ def test_a_v_shape_goes_down_and_back_up_and_so_does_its_file(schedule, stages) 
     assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 4])
 def test_dual_pipe_runs_two_copies_whose_gradients_are_summed_and_so_does_its_file(stages) -> None:
     case = Case("gpt-tiny", num_microbatches=8)

@@ -26,6 +26,7 @@ def test_a_stage_with_its_best_strategies_equals_the_whole(model, mesh) -> None:
     case.assert_equal(case.program([(ONE_STAGE, mesh)], optimal))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stage_with_random_strategies_equals_the_whole(model, seed) -> None:
@@ -43,6 +44,7 @@ PIPELINES = {
 """Layers and logical mesh of each stage."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("stages", PIPELINES)
 def test_a_pipeline_of_any_submeshes_equals_the_whole(model, stages) -> None:
@@ -58,6 +60,8 @@ def test_a_pipeline_with_random_strategies_equals_the_whole(model, seed) -> None
     case.assert_equal(case.program(stages, at_random(seed)))
 
 
+@pytest.mark.sweep(kept=8)
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["recurrent-lstm", "recurrent-gru", "recurrent-rnn", "linear-scans", "scans"])
 @pytest.mark.parametrize("choose", [optimal, at_random(0), at_random(1)], ids=["optimal", "random", "other"])
 def test_recurrent_layers_equal_the_whole(model, choose) -> None:
@@ -73,6 +77,7 @@ def test_any_schedule_and_number_of_microbatches_gives_the_same(schedule, microb
     case.assert_equal(case.program(PIPELINES["1+2+1"], optimal, schedule))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("rematerialization", [False, True])
 def test_a_backward_pass_in_two_halves_gives_the_same(model, rematerialization) -> None:
@@ -122,6 +127,7 @@ def test_what_is_not_held_is_computed_again_and_gives_the_same(model) -> None:
     assert most[1] < 0.8 * most[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_each_stage_computes_again_what_its_own_layers_do_not_hold_and_gives_the_same(schedule) -> None:
     case = Case("gpt-tiny", num_microbatches=2)
@@ -134,6 +140,7 @@ def test_each_stage_computes_again_what_its_own_layers_do_not_hold_and_gives_the
     assert most[0] > max(most[1:]) or schedule == "zb-h1"
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(kept=6)
 @pytest.mark.parametrize("kind", ["norms", "attention", "mlp", "norms+attention", "half", "full"])
 @pytest.mark.parametrize("model", ["gpt-tiny", "llama-tiny"])

@@ -9,6 +9,7 @@ from alpa_explore.programs.execution.rehearsal import CollectiveCall, rehearse
 from tests.programs.cases import Case, at_random, random_plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_every_collective_is_foreseen_with_its_bytes(seed, monkeypatch) -> None:
     options, stages, schedule = random_plan(seed)

@@ -19,6 +19,7 @@ from tests.programs.cases import Case, at_random, following
 MODEL = "tied llama of 1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ordered"), [(MODEL, 4), ("with-sinks", 4), ("mixtral-tiny", 4)])
 def test_inputs_and_tables_of_positions_are_ordered_once(name, ordered) -> None:
     case = Case(name, samples=2, parts=2)

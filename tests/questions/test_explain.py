@@ -45,6 +45,7 @@ def experts() -> Plan:
     return ax.baseline("mixtral-tiny", "1x4:v100", "megatron", num_microbatches=2, num_layers=1, **degrees)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["real", "experts"])
 def test_computing_and_priced_collectives_are_the_time_of_a_microbatch(
     kind: str, request: pytest.FixtureRequest

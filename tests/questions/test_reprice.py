@@ -25,6 +25,7 @@ def plan(request: pytest.FixtureRequest) -> ax.Plan:
     return ax.plan("gpt-tiny", "1x2:v100", num_microbatches=4, num_layers=4, delta=1.0, pipeline=options)
 
 
+@pytest.mark.slow
 def test_with_the_same_figures_it_takes_the_same_from_memory_and_from_a_file(plan: ax.Plan) -> None:
     for known in (plan, from_document(to_document(plan), ax.Plan)):
         again = reprice(known, plan.cluster)
@@ -38,6 +39,7 @@ def test_with_the_same_figures_it_takes_the_same_from_memory_and_from_a_file(pla
         assert own == others
 
 
+@pytest.mark.slow
 def test_composed_stages_count_the_launches_of_collectives_as_stages_priced_alone_do() -> None:
     """Megatron's host takes a time to launch a collective, and sets the pace of so small a model."""
     composed = ax.plan(

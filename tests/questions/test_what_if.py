@@ -67,6 +67,7 @@ def candidate(plan):
     return next(c for found in plan.costs.candidates.values() for c in found if c.solution_key == key)
 
 
+@pytest.mark.slow
 def test_collectives_that_come_and_go_are_named(plan):
     communicating = next(o for o in products(plan) if len(ax.regrets(plan, 0, o.name)) > 2)
     other = max(

@@ -47,6 +47,7 @@ def test_a_weight_is_trained_where_a_cut_parts_its_transpose_from_the_product(sc
     assert verdict.passed, verdict
 
 
+@pytest.mark.slow
 def test_every_use_of_a_shared_weight_adds_to_its_gradient_wherever_the_cuts_are() -> None:
     workshop = shared_workshop()
     operators = len(workshop.family("tied_mlp").graph.forward_operators)

@@ -33,6 +33,7 @@ FIRST = tuple(OPTIMIZER_OF)[:11]
 QUICK = ("mlp", "tied_mlp", "scores", "small_net")
 
 
+@pytest.mark.slow
 def test_ten_plans_of_a_fixed_seed_equal_one_process(tmp_path) -> None:
     campaign = ax.verify_random(10, seed=3, workers=1, families=(*QUICK, "llama"), folder=tmp_path)
     assert campaign.passed, campaign.failures
@@ -42,6 +43,7 @@ def test_ten_plans_of_a_fixed_seed_equal_one_process(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sweep(kept=7)
 @pytest.mark.slow
 @pytest.mark.parametrize("family", OPTIMIZER_OF)
 def test_plans_of_every_family_equal_one_process(family, tmp_path) -> None:

@@ -130,6 +130,7 @@ def test_latency_and_bandwidth_follow_from_collectives_of_two_sizes(plan, run_fo
     assert drift.lines == ("link east – west takes 19 times the predicted",)
 
 
+@pytest.mark.slow
 def test_a_better_plan_is_found_for_a_slow_link_and_none_for_the_planned_one() -> None:
     shape = {"num_microbatches": 4, "num_layers": 4, "precision": "float32"}
     fast = ax.baseline("gpt-tiny", "2x1:cpu", "data-parallel", **shape)

@@ -56,6 +56,7 @@ def test_the_environment_of_a_worker_wins_over_the_chosen_interface(monkeypatch)
     assert environment()["GLOO_SOCKET_IFNAME"] == "lo"
 
 
+@pytest.mark.slow
 def test_functions_of_the_users_own_modules_are_sent_as_code(tmp_path, monkeypatch) -> None:
     (tmp_path / "users_own.py").write_text("import threading\nfactor = 3\n\ndef times(x):\n    return factor * x\n")
     (tmp_path / "users_lock.py").write_text(

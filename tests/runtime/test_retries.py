@@ -68,6 +68,7 @@ def test_only_a_fault_that_may_pass_is_retried_and_not_more_often_than_asked() -
         check_again(RunError("The loss is not a number", found="nan", remedy="Look."), 1, 2)
 
 
+@pytest.mark.slow
 def test_a_plan_for_what_is_left_has_the_same_microbatches_and_another_pipeline() -> None:
     old = two_machines()
     new = plan_again(replace(old, details=None), cluster_left(old, 1, 1), None, allow_import=False)

@@ -62,6 +62,7 @@ def test_the_scripts_are_clean(tmp_path, device) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_ports_of_a_range(tmp_path) -> None:
     """All machines take the same port: the first, or that of the job."""
     job = checked(written(two_machines(), "kubernetes", tmp_path / "k", image=IMAGE, ports="29500-29600")[1])
@@ -151,6 +152,7 @@ def checked(text):
     return job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("cleanPodPolicy", "cleanPodPolice"), ("replicas: 1", "replicas: '1'"), ("pytorchReplicaSpecs", "replicaSpecs")],
@@ -193,6 +195,7 @@ def test_pods_with_several_gpus_have_them_and_memory_to_share(tmp_path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_folder_of_the_run_is_in_a_claim_or_on_the_machines(tmp_path) -> None:
     def volume(name, **more):
         text = written(two_machines(), "kubernetes", tmp_path / name, image=IMAGE, **more)[1]
@@ -228,6 +231,7 @@ def test_the_command_of_a_pod_trains(tmp_path, losses) -> None:
     assert [e["loss"] for e in events if e["event"] == "step"] == pytest.approx(losses, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "name"),
     [
@@ -241,6 +245,7 @@ def test_the_name_of_a_job_is_one_that_kubernetes_takes(tmp_path, folder, name) 
     assert checked(written(small_plan(), "kubernetes", tmp_path / folder, image=IMAGE)[1])["metadata"]["name"] == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
@@ -267,6 +272,7 @@ def test_options_that_a_target_cannot_use_are_refused_before_anything_is_written
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_weights_that_would_be_lost_with_the_pod_are_refused(tmp_path) -> None:
     run = launch(small_plan(), "kubernetes", folder=tmp_path / "a", save=tmp_path / "w", device="cpu", image=IMAGE)
     with pytest.raises(OptionError, match="weights saved elsewhere would be lost"):
@@ -288,6 +294,7 @@ def test_a_checkpoint_that_the_pods_cannot_see_is_refused(tmp_path, monkeypatch)
         run.result(60)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_how_to_start_the_job(tmp_path, capsys) -> None:
     small_plan().save(tmp_path / "a.plan.json")
     arguments = ["launch", str(tmp_path / "a.plan.json"), "--target", "kubernetes", "--device", "cpu"]

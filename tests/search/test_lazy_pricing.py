@@ -39,6 +39,7 @@ def gpt():
     return microbatch_graph("gpt-tiny", B)
 
 
+@pytest.mark.sweep(kept=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rematerialization", "overlap", "text"),
@@ -84,6 +85,7 @@ def test_a_choice_never_holds_less_than_is_said_where_memory_is_short(gpt):
     assert useful > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rematerialization", "memory_bytes"), [(False, None), (True, None), (True, 2_100_000), (False, 2_900_000)]
 )
@@ -131,6 +133,7 @@ def test_delta_moves_on_from_the_costs_that_are_complete(gpt):
     assert back.stages == before.stages
 
 
+@pytest.mark.slow
 def test_delta_of_a_plan_from_a_file_is_found_with_the_model_captured_again(gpt, tmp_path):
     before = planned(gpt, cluster(), 4)
     before.save(tmp_path / "a.plan.json")
@@ -138,6 +141,7 @@ def test_delta_of_a_plan_from_a_file_is_found_with_the_model_captured_again(gpt,
     assert ax.replan(read, delta=0.2).predicted == ax.replan(before, delta=0.2).predicted
 
 
+@pytest.mark.slow
 def test_the_other_options_count_too(gpt):
     before = planned(gpt, cluster(), 4)
     options = ax.PipelineOptions(schedule="gpipe", communication=True)
@@ -182,6 +186,7 @@ def test_the_whole_planner_is_asked_with_the_scheduler_and_the_cache_that_replan
     assert {name: asked[name] for name in how} == how
 
 
+@pytest.mark.slow
 def test_errors_say_what_stands_in_the_way(gpt):
     before = planned(gpt, cluster(), 4)
     with pytest.raises(LayeringError, match="smallest delta that works"):
@@ -208,6 +213,7 @@ def lazy_pricing(graph, memory_bytes, plan):
     return LazyPricing(layered, query, other=layered, known=known, cancel=None, layer_flops=())
 
 
+@pytest.mark.slow
 def test_a_stage_may_get_its_answer_from_another_with_the_same_problem(gpt):
     """Fault of 0.1.0: min() of nothing, where two stages share a problem and one asks what the other has priced."""
     plan = planned(gpt, cluster(), 4, delta=2.0)

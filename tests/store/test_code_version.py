@@ -125,6 +125,7 @@ def reached(name):
     return {path.relative_to(ROOT / "alpa_explore").parts[0] for path in seen}, libraries - sys.stdlib_module_names
 
 
+@pytest.mark.slow
 def test_the_digest_of_solves_covers_everything_that_a_solve_imports():
     parts, libraries = reached("alpa_explore.search.profile_stages")
     assert parts == set(SOLVED_BY)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import pytest
+
 from alpa_explore.models.catalog import entry
 from alpa_explore.tracing.catalogue import catalogue_graph
 
 
+@pytest.mark.slow
 def test_captures_at_once_give_the_same_graph() -> None:
     together = Barrier(2)
 

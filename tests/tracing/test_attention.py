@@ -112,6 +112,7 @@ def test_no_tensor_holds_all_scores():
     assert {t.shape for t in graph.tensors if len(t.shape) == 4} == {(2, 4, 6, 4), (2, 4, 7, 4)}
 
 
+@pytest.mark.slow
 def test_the_backward_operator_knows_its_forward_operator(gpt):
     model, inputs = gpt
     graph = capture(model, inputs)

@@ -54,6 +54,7 @@ def test_flops_of_a_window_are_those_of_the_keys_that_queries_see(window):
     assert attention_backward_flops(query, value, causal=True, window=window) == 10 * 2 * 8 * pairs
 
 
+@pytest.mark.slow
 def test_the_catalogues_gpt_oss_has_no_tensor_of_all_scores():
     torch.manual_seed(0)
     model, inputs = build("gpt-oss-tiny", 2, device="cpu")

@@ -64,6 +64,7 @@ def test_a_rescaled_hugging_face_gpt2_equals_a_capture_at_that_batch():
     assert batches.captures == 4, "a batch of 1 is captured: torch treats it apart"
 
 
+@pytest.mark.slow
 def test_a_size_of_one_does_not_follow_from_larger_ones():
     low, high = captured("gpt-tiny", 4), captured("gpt-tiny", 8)
     with pytest.raises(BatchError, match="would be 1, which torch treats specially"):
@@ -144,6 +145,7 @@ def test_a_constant_that_depends_on_the_batch_is_an_error():
         rescale(line(module, 4), line(module, 8), 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [Squares(), FewerThanTen()])
 def test_where_sizes_are_not_affine_every_size_is_captured(module):
     batches = capture_batches(module, torch.empty(2, 6))

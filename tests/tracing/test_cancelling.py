@@ -43,6 +43,7 @@ def stopping_at(place):
     return Blocks(see), cancel, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [1, 5, -BLOCKS + 2])
 def test_no_block_is_traced_after_a_cancel(place):
     model, cancel, seen = stopping_at(place)

@@ -15,6 +15,7 @@ def named(graph, name):
     return next(o for o in graph.operators if o.name == name)
 
 
+@pytest.mark.slow
 def test_every_captured_graph_is_well_formed(case):
     graph = capture(case.build(), case.inputs(), loss=case.loss)
     assert verify(graph) is graph
@@ -123,6 +124,7 @@ def test_a_failed_capture_does_not_change_the_model():
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
+@pytest.mark.slow
 def test_meta_fake_and_real_parameters_give_the_same_graph(gpt):
     from torch._subclasses import FakeTensorMode
 
@@ -184,6 +186,7 @@ def test_a_model_written_for_a_gpu_is_captured_without_one():
     assert capture(OnGpu(), torch.randn(2, 4)).parameter_count == 20
 
 
+@pytest.mark.slow
 def test_capture_is_the_same_every_time(gpt):
     model, inputs = gpt
     assert capture(model, inputs) == capture(model, inputs)

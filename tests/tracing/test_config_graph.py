@@ -26,6 +26,7 @@ def test_blocks_of_a_config_are_unrolled_as_a_whole_capture_has_them(tmp_path, m
     assert sum(unrolled.tensors[p.tensor].elements for p in unrolled.parameters) == known.parameter_count
 
 
+@pytest.mark.slow
 def test_a_plan_holds_the_config_and_captures_the_same_model_again(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(

@@ -267,6 +267,7 @@ class KeepsTables(Stack):
         return super().forward(x * self.table + table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, BLOCKS])
 def test_what_a_forward_pass_keeps_in_attributes_does_not_reach_the_next(
     blocks: int, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +290,7 @@ class ReadsACachedTable(Stack):
         return super().forward(x * table())
 
 
+@pytest.mark.slow
 def test_a_tensor_that_is_kept_outside_the_modules_is_named_in_the_error() -> None:
     for blocks in (1, BLOCKS):
         table.cache_clear()

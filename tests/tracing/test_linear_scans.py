@@ -66,6 +66,7 @@ def of_scan(optional=True):
     return *steps[:2], a, drawn(SAMPLES, STATES, STEPS), drawn(SAMPLES, STATES, STEPS), *more, optional
 
 
+@pytest.mark.slow
 def test_the_time_mix_is_that_of_its_definition():
     arguments = of_time_mix()
     torch.testing.assert_close(OF.wkv(*arguments), time_mix(*arguments))
@@ -83,6 +84,7 @@ def test_keys_of_any_size_do_not_overflow():
     assert torch.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optional", [True, False])
 def test_the_selective_scan_is_that_of_its_definition(optional):
     arguments = of_scan(optional)

@@ -70,6 +70,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: " ".join(o) or "plain")
 def test_a_layer_and_direction_is_one_operator(kind, options):
@@ -110,6 +111,7 @@ def test_a_sequence_without_samples_and_one_step():
     compared(Model(nn.LSTM, layers=1), (torch.randn(STEPS, 5), torch.randn(STEPS, SIZE)))
 
 
+@pytest.mark.slow
 def test_dropout_lies_between_layers():
     model = Model(nn.LSTM, layers=3, dropout=0.3)
     inputs = torch.randn(STEPS, SAMPLES, 5), torch.randn(STEPS, SAMPLES, SIZE)
@@ -198,6 +200,7 @@ def test_its_price_is_that_of_its_steps_in_sequence(device):
     assert priced.seconds[0] == pytest.approx(10 * compute_seconds(cluster.device, product))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_a_scan_of_torch_in_any_direction_is_its_steps(reverse, dim):

@@ -42,6 +42,7 @@ def test_a_resized_graph_equals_a_capture_at_these_sizes(config: GPTConfig | Lla
         assert resized.operators == fresh.operators, "FLOPs and bytes included"
 
 
+@pytest.mark.slow
 def test_captures_of_another_structure_are_refused() -> None:
     # Spelled-out attention of one sample is captured in another order.
     captures = {size: at(GPT, size) for size in (of(1, 32, 256), of(2, 32, 256))}
@@ -49,6 +50,7 @@ def test_captures_of_another_structure_are_refused() -> None:
         resize_decoder(captures, of(4, 32, 256))
 
 
+@pytest.mark.slow
 def test_a_size_that_no_capture_shows_is_refused() -> None:
     captures = {size: at(LLAMA, size) for size in (of(1, 32, 256), of(2, 32, 256))}
     with pytest.raises(BatchError, match="no capture has other words"):

@@ -121,6 +121,7 @@ def scans(graph):
     return [o for o in graph.operators if o.kind == SCAN]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEP)
 def test_a_scan_is_one_operator_whatever_its_steps(name):
     model, inputs = of(name)
@@ -139,6 +140,7 @@ def test_a_scan_is_one_operator_whatever_its_steps(name):
     assert load_graph(dump_graph(graph)) == graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEP)
 def test_every_way_to_divide_it_computes_the_whole(name):
     model, inputs = of(name)
@@ -174,6 +176,7 @@ def test_its_work_is_that_of_its_steps():
     assert load_body(dump_body(body)) == body
 
 
+@pytest.mark.slow
 def test_a_graph_with_a_scan_has_other_sizes_without_another_capture():
     few, more = (capture(*of("gated", samples=samples)) for samples in (4, 6))
     assert rescale(few, more, 16) == capture(*of("gated", samples=16))
@@ -200,6 +203,7 @@ def widening(self, carry, now):
     return carry, carry.clone()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [drawing, literal, outside, widening])
 def test_a_step_that_can_be_no_body_is_written_out(step):
     begin = (lambda y: torch.zeros(y.shape, dtype=torch.int64)) if step is widening else torch.zeros_like
@@ -209,6 +213,7 @@ def test_a_step_that_can_be_no_body_is_written_out(step):
     assert len(more.operators) > len(few.operators)
 
 
+@pytest.mark.slow
 def test_a_scan_that_is_written_out_is_named_in_a_warning():
     model, (x, y) = Scans(literal).double(), of("gated")[1]
     _, warning = capture(model, (x.repeat(1, 16, 1), y)).warnings  # the first one names parameters that are not read
@@ -247,6 +252,7 @@ class Attending(nn.Module):
         return (last * y).sum() + made.sum()
 
 
+@pytest.mark.slow
 def test_a_step_may_have_attention_and_is_divided_by_samples():
     torch.manual_seed(0)
     model, inputs = Attending().double(), (torch.randn(4, STEPS, 4, 16).double(), torch.randn(4, 4, 16).double())

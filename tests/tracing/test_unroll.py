@@ -100,6 +100,7 @@ def test_a_model_with_one_different_block_is_captured_whole(monkeypatch):
     check_equal(catalogue_graph(model, 4), whole)
 
 
+@pytest.mark.slow
 def test_a_model_whose_blocks_do_not_all_read_the_one_before_is_not_unrolled():
     class Skips(nn.Module):
         """Every block reads the previous one, except the third, which reads the first."""

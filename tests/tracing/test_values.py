@@ -23,6 +23,7 @@ def autograd(model, inputs, loss=None):
     return value.detach(), {name: p.grad for name, p in model.named_parameters()}
 
 
+@pytest.mark.slow
 def test_a_captured_graph_gives_the_loss_and_every_gradient_of_autograd(case):
     model, inputs = case.build(), case.inputs()
     graph = capture(model, inputs, loss=case.loss)
@@ -34,6 +35,7 @@ def test_a_captured_graph_gives_the_loss_and_every_gradient_of_autograd(case):
         torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_catalogue_models_give_autograds_loss_and_gradients(name):
     model, inputs = models.build(name, 2, device="cpu")

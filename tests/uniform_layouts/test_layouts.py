@@ -199,6 +199,7 @@ def test_the_published_layout_is_near_the_top(
     assert best.seconds < (1 + within) * found.best.seconds
 
 
+@pytest.mark.slow
 def test_another_batch_in_the_same_process_is_priced_as_by_a_new_one() -> None:
     cluster = ax.Cluster.parse("1x4:a100-80gb")
     asked = Question.of("gpt-tiny", 16, None, None, cache=True)

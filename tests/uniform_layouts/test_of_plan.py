@@ -43,6 +43,7 @@ def made(layouts: Layouts, layout: UniformLayout) -> Plan:
     )
 
 
+@pytest.mark.sweep(kept=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
@@ -65,6 +66,7 @@ def test_a_layout_opened_as_a_plan_is_recognised_as_that_layout(layouts: Layouts
     assert layout.words in plan_sentence(beside)
 
 
+@pytest.mark.slow
 def test_a_plan_of_another_batch_or_cluster_is_not_compared(layouts: Layouts) -> None:
     plan = made(layouts, UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=3))
     other = replace(layouts, global_batch=32)
@@ -74,6 +76,7 @@ def test_a_plan_of_another_batch_or_cluster_is_not_compared(layouts: Layouts) ->
     assert "it is for 1x4:h100" in plan_sentence(plan_beside(elsewhere, plan))
 
 
+@pytest.mark.slow
 def test_where_a_layout_is_faster_with_other_microbatches_it_is_said(layouts: Layouts) -> None:
     plan = made(layouts, UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8))
     beside, best = plan_beside(layouts, plan), layouts.best
@@ -90,6 +93,7 @@ def test_where_a_layout_is_faster_with_other_microbatches_it_is_said(layouts: La
     assert plan_sentence(same).endswith("less.")
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_the_best_layout_is_not_slower_than_itself(layouts: Layouts) -> None:
     best = layouts.best
     assert best is not None

@@ -63,6 +63,7 @@ def test_a_cluster_where_the_model_fits_is_named_before_it_is_known_how_fast(sma
     assert "Nothing is known" not in sentence
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_says_what_it_lacks_and_is_not_priced_further() -> None:
     seen: list[Scaling] = []
     found = ax.scaling(

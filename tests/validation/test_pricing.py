@@ -25,6 +25,7 @@ def rows_of(name: str) -> list[MeasuredRow]:
     return list(read_rows([DATA / f"{name}.csv"]).measured)
 
 
+@pytest.mark.slow
 def test_a_run_of_each_software_takes_about_what_was_measured() -> None:
     rows = [
         next(row for row in rows_of("nanotron_playbook_h100") if row.scored and row.micro_batch > 1),
@@ -39,6 +40,7 @@ def test_a_run_of_each_software_takes_about_what_was_measured() -> None:
         assert prediction.fits, prediction.reason
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_says_which_stage_and_what_takes_the_bytes() -> None:
     row = next(row for row in rows_of("nanotron_playbook_h100") if row.model == "llama-like-80.0B")
     whole = replace(row, tensor=1, pipeline=1, data=row.devices, zero_stage=0, chunks=1)

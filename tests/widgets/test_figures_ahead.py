@@ -60,6 +60,7 @@ def text(packed: bytes) -> str:
     return gzip.decompress(packed).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", TABS)
 def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -> None:
     figures = ahead(explorer, title)
@@ -123,6 +124,7 @@ def test_where_they_take_long_those_near_the_slider_are_made(plan: ax.Plan, monk
     explorer.close()
 
 
+@pytest.mark.slow
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
     explorer.controls["schedule"].value = "gpipe"
@@ -133,6 +135,7 @@ def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> No
     assert text(after["16"]) == drawn_at(explorer, 16)
 
 
+@pytest.mark.slow
 def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
     panel = explorer.panels[explorer.tabs.selected]
@@ -145,6 +148,7 @@ def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     assert text(after["16"]) == drawn_at(explorer, 16)
 
 
+@pytest.mark.slow
 def test_none_are_on_the_page_while_another_model_waits_for_plan(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
     explorer.controls["model"].value = "gpt-tiny"
@@ -153,6 +157,7 @@ def test_none_are_on_the_page_while_another_model_waits_for_plan(explorer: Explo
     assert ahead(explorer, "Memory") == before
 
 
+@pytest.mark.slow
 def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected_again(explorer: Explorer) -> None:
     explorer.go_to_tab("t_max")
     t_max = explorer.panels[explorer.tabs.selected]
@@ -161,6 +166,7 @@ def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected
     assert ahead(explorer, "t_max")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", OF_THE_HISTORY)
 def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: Explorer, title: str) -> None:
     store, before = explorer.session.store, ahead(explorer, title)

@@ -331,6 +331,7 @@ def test_the_slider_of_t_max_has_the_optimum_of_the_planner_and_every_other_tabl
     assert f"= {units.seconds(best.total_seconds)} in {len(best.stages)} stage" in title(player)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_each_step_fills_one_more_cell_beside_those_it_reads(latency: np.ndarray, theme: str) -> None:
     player = stage_table_player(latency, DEVICES_OF, 4, 8, SHAPES)

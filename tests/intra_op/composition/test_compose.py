@@ -134,6 +134,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(kept=12)
 @pytest.mark.parametrize(
     ("name", "mesh"), [(n, m) for n in CHAINS for m in MESHES if m == (1, 2) or "anywhere" not in n], ids=str
@@ -197,6 +198,7 @@ def test_a_range_in_which_no_choice_is_legal_has_none_and_hinders_no_other() -> 
         assert [r for r in ranges if solved[r] is not None] == [(1, 1)]
 
 
+@pytest.mark.slow
 def test_where_a_layer_ends_inside_a_block_the_chain_is_still_cut_where_one_tensor_passes() -> None:
     graph: TrainingGraph = microbatch_graph("gpt-tiny", 4)
     inside = [i for i, operator in enumerate(graph.forward_operators) if "gelu" in operator.kind]
@@ -295,6 +297,7 @@ def test_a_mask_from_outside_belongs_to_no_layer() -> None:
     assert [chain.layered.graph.tensors[t].name for t in constants] == ["mask"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize(("name", "num_layers"), [("gpt-tiny", 3), ("moe-tiny", 2), ("wide-resnet-tiny", 4)])
 def test_a_block_cut_out_between_its_neighbours_equals_that_cut_out_of_the_whole_stage(

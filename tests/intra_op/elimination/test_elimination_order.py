@@ -66,6 +66,7 @@ def test_many_cheap_nodes_have_an_order_too(keep: frozenset[int]) -> None:
     assert tuning.JOINS_A_TRY < order.joined_entries < (nodes - 1 - len(keep)) * 22**3
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_best_order_of_small_graphs_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "CORE_JOINS", 0)
     greedy = searched = 0

@@ -40,6 +40,7 @@ def check(stage, shape, inverse_b, unpolished_gap=0.05, polished_gap=0.05):
     return answer, problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", MESH_SHAPES)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_stages_are_solved_legally_and_near_the_optimum(chains, seed, shape):

@@ -54,6 +54,7 @@ def brute_force(problem, node_bytes):
     return kept
 
 
+@pytest.mark.slow
 def test_the_frontier_is_that_of_brute_force():
     rng = np.random.default_rng(21)
     long = empty = 0
@@ -72,6 +73,7 @@ def test_the_frontier_is_that_of_brute_force():
     assert empty > 0
 
 
+@pytest.mark.slow
 def test_a_limit_on_seconds_cuts_the_frontier_there_and_nowhere_else():
     rng = np.random.default_rng(22)
     for _ in range(100):

@@ -22,6 +22,7 @@ def kinds(layered, tensors):
     return sorted(graph.operators[graph.tensors[t].producer].kind.split(".")[1] for t in tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_the_activation_inside_swiglu_is_not_held(blocks) -> None:
     """The backward pass of `silu(gate) * up` needs gate and up, and the product with `down` what enters it."""

@@ -80,6 +80,7 @@ def test_where_memory_is_expensive_weights_are_stored_in_pieces_and_gathered_whe
     assert any("reduce-scatter" in line for line in communication), "gradients are summed into their pieces"
 
 
+@pytest.mark.slow
 def test_attention_divides_the_batch_where_it_is_large_and_heads_where_weights_are():
     products, _, _ = best(Attention(256, 8), torch.empty(256, 64, 256, device="meta"))
     assert all(o.output.startswith("S0") for o in products), "the batch, in every product"

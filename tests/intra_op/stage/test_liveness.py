@@ -44,6 +44,7 @@ def walked(stage):
     return ended + [(tensor, *span) for tensor, span in alive.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recomputation", [None, "mlp", "norms+attention", "half", "full"])
 @pytest.mark.parametrize("name", ["gpt of 2", "tied llama of 2"])
 @pytest.mark.parametrize("cluster", ["1x1:h100", "1x1:v100"])

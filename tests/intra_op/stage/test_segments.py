@@ -111,6 +111,7 @@ def test_the_workspace_of_blocks_is_that_of_one_and_of_layers_that_of_all(llama)
     assert full.peak_bytes(4) < none.peak_bytes(4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "deepseek-tiny", "wide-resnet-tiny"])
 @pytest.mark.parametrize("kind", ["norms", "mlp", "half", "full"])
 def test_everything_that_is_read_backward_is_held_or_computed_again_from_what_is(name, kind):
@@ -142,6 +143,7 @@ def known(layered, tensor, there):
     return tensor in there or base.index in there or lasting
 
 
+@pytest.mark.slow
 def test_blocks_of_a_model_are_its_repeated_modules():
     numbers = blocks_of(microbatch_graph("moe-tiny", 4))
     assert set(numbers) == {OUTSIDE, 0, 1, 2, 3}

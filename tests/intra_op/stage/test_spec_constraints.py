@@ -205,6 +205,7 @@ def test_composed_ranges_satisfy_spec_constraints_of_one_of_several_equal_blocks
     assert constrained == "out of reach" or any(held[r] > free[r] * (1 + 1e-6) for r in with_it)
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_constrained() -> None:
     graph, model = microbatch_graph("gpt-tiny", 8), model_on((1, 2))
     places = cluster_operators(graph, 3, delta=1.0).layer_of_forward

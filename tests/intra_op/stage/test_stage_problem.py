@@ -157,6 +157,7 @@ def test_rematerialisation_holds_what_enters_a_layer_and_runs_its_forward_again(
     assert all(tiny_gpt.operators[o].phase is Phase.FORWARD for o in layered.recomputed)
 
 
+@pytest.mark.slow
 def test_without_rematerialisation_more_is_held_and_less_is_computed():
     module, inputs = build("gpt-tiny", 4)
     totals = {}
@@ -236,6 +237,7 @@ def test_no_pending_sum_leaves_a_stage_unpaid(tiny_gpt):
     assert checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "llama-tiny"])
 def test_a_residual_stream_sends_one_tensor_each_way(name):
     """Autograd adds the gradients of a tensor where it was made; the stage that computes both sends their sum."""

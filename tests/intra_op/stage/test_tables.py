@@ -71,6 +71,7 @@ def test_a_table_is_whole_on_every_device_in_every_stage_that_computes_it() -> N
             assert len(node.microbatch_seconds) == 1
 
 
+@pytest.mark.slow
 def test_tables_in_zigzag_order_break_no_chain() -> None:
     graph = in_zigzag_order(microbatch_graph("llama-tiny", 4), 4)
     ordered = assign_layers(graph, cluster_operators(graph, 2, delta=1.0).layer_of_forward)

@@ -16,6 +16,8 @@ def degrees_of(model: str, cluster: str, kind: str, **options: Any) -> PlanDegre
     return plan_degrees(ax.baseline(model, cluster, kind, num_microbatches=4, num_layers=4, **options))
 
 
+@pytest.mark.sweep(kept=5)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "kind", "options", "expected"),
     [
@@ -80,6 +82,7 @@ def test_unequal_stages_become_equal_ones_and_the_limit_says_so() -> None:
     assert "another layout" in limit.instead
 
 
+@pytest.mark.slow
 def test_devices_that_repeat_work_a_cut_block_and_unlike_stages_are_limits() -> None:
     plan = ax.baseline("llama-tiny", "1x4:h100", "megatron", num_microbatches=4, num_layers=4, tp=2, pp=2)
     first, second = plan.stages
@@ -96,6 +99,7 @@ def test_devices_that_repeat_work_a_cut_block_and_unlike_stages_are_limits() -> 
     assert any("A cut inside block 3" in str(limit) for limit in cut.limits)
 
 
+@pytest.mark.slow
 def test_recomputation_that_differs_between_stages_is_a_limit() -> None:
     plan = ax.baseline("llama-tiny", "1x2:h100", "megatron", num_microbatches=4, num_layers=4, tp=1, pp=2)
     first, second = plan.stages
@@ -112,6 +116,7 @@ def test_unlike_nodes_are_a_limit() -> None:
     assert any("Unlike nodes" in limit.what for limit in plan_degrees(plan).limits)
 
 
+@pytest.mark.slow
 def test_tensor_parallelism_on_the_outer_axis_is_a_limit_since_frameworks_number_it_first() -> None:
     plan = ax.baseline("llama-tiny", "2x2:h100", "megatron", num_microbatches=4, num_layers=4, tp=2, pp=1)
     assert not any("neighbours" in str(limit) for limit in plan_degrees(plan).limits)

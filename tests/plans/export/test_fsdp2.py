@@ -32,6 +32,7 @@ def namespace(source: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_modules_are_divided_as_the_specs_of_their_weights_say() -> None:
     exported = fsdp2(plan_of("llama-tiny", "1x4:h100", "megatron", tp=2, pp=2))
     code = namespace(exported.text)
@@ -55,6 +56,7 @@ def test_modules_are_divided_as_the_specs_of_their_weights_say() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_divided_stays_whole_and_is_a_limit() -> None:
     exported = fsdp2(plan_of("gpt-tiny", "1x2:v100", "megatron", tp=2, pp=1))
     code = namespace(exported.text)

@@ -57,6 +57,7 @@ def plan_of(name: str) -> Plan:
 every_plan = pytest.mark.parametrize("name", [*_TINY, *(pytest.param(n, marks=pytest.mark.slow) for n in _LARGE)])
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(kept=7)
 @every_plan
 def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:
@@ -81,6 +82,8 @@ def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:
         assert number("--num-layers", pipeline) % (pipeline * exported.degrees.chunks) == 0
 
 
+@pytest.mark.sweep(kept=5)
+@pytest.mark.slow
 @every_plan
 def test_megatron_bridge_knows_every_field(name: str) -> None:
     exported = export(plan_of(name), "nemo")

@@ -86,6 +86,7 @@ def strict_validator() -> Any:
     return jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=integers)(plan_schema())
 
 
+@pytest.mark.slow
 @pytest.mark.sweep(kept=3)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_damaged_document_is_refused_exactly_when_the_schema_refuses_it(seed: int, document: dict[str, Any]) -> None:

@@ -60,6 +60,7 @@ def test_levels_that_do_not_multiply_are_refused_in_a_file(tmp_path: Path) -> No
         load_plan(path)
 
 
+@pytest.mark.slow
 def test_a_plan_on_nodes_of_three_trains_as_one_process_does() -> None:
     plan = ax.plan("mlp-tiny", "2x3:cpu", num_microbatches=2, num_layers=2, delta=1.0, global_batch=48)
     assert {d for stage in plan.stages for d in stage.devices} == set(range(6))

@@ -9,7 +9,7 @@ from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.summary import plan_report
 
 
-@pytest.mark.sweep(kept=9)
+@pytest.mark.sweep(kept=6)
 @pytest.mark.parametrize("model", ["gpt-tiny", pytest.param("llama-tiny", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("kind", "degrees", "cluster", "said"),
@@ -37,6 +37,7 @@ def test_the_axes_of_a_baseline_are_named_as_what_it_is(
     assert parallelism_lines(plan) == (said,)
 
 
+@pytest.mark.slow
 def test_one_device_has_no_axes_and_the_summary_says_what_several_do() -> None:
     assert parallelism_lines(ax.plan("gpt-tiny", "1x1:v100", num_microbatches=8, num_layers=2)) == ()
     plan = ax.baseline("gpt-tiny", "1x2:v100", "data-parallel", num_microbatches=8, num_layers=2)

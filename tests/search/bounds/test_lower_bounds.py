@@ -83,6 +83,7 @@ def test_a_sum_that_another_layer_adds_to_while_it_is_pending_need_not_be_comple
     check_bounds(plan, other, graph)
 
 
+@pytest.mark.slow
 def test_sums_may_be_pending_across_layers_only_where_all_that_is_added_may_be():
     where = ax.Cluster.parse("1x2:v100")
     mesh = logical_meshes(where, submeshes(where)[-1])[0]

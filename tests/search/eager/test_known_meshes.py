@@ -60,6 +60,7 @@ def test_a_chord_is_below_every_rising_concave_function_and_unknown_below_its_po
     assert chord((), 0.5) is None
 
 
+@pytest.mark.sweep(kept=3)
 @pytest.mark.parametrize(
     ("memory", "count"),
     [(2_600_000, 8), *(pytest.param(m, b, marks=pytest.mark.slow) for m in (1_700_000, 2**34) for b in (1, 2**20))],

@@ -86,6 +86,7 @@ def test_bounds_in_the_cache_are_those_of_the_same_layers(tmp_path: Path, monkey
         assert known.predicted == alone.predicted
 
 
+@pytest.mark.slow
 def test_a_submesh_that_every_pipeline_needs_is_priced() -> None:
     plan = planned("gpt-tiny", "3x1:v100", pipeline=ax.PipelineOptions(num_stages=1))
     assert [s.submesh for s in plan.stages] == [(3, 1)]
@@ -104,6 +105,7 @@ def test_another_b_warns_where_bounds_no_longer_exclude_what_was_not_priced() ->
     assert not any("Plan anew" in warning for warning in certain.warnings)
 
 
+@pytest.mark.slow
 def test_options_that_only_stages_without_a_price_can_meet_are_planned_anew() -> None:
     plan = planned("gpt-tiny", "3x1:v100")
     one_stage = ax.PipelineOptions(num_stages=1)

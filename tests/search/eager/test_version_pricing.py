@@ -51,6 +51,7 @@ def plans():
     return {memory: planned(memory, "auto") for memory in MEMORIES}
 
 
+@pytest.mark.slow
 def test_only_layers_that_are_asked_for_compute_again_and_all_of_them_is_what_the_model_says():
     graph = microbatch_graph("gpt-tiny", 4)
     layers = cluster_operators(graph, 3, delta=2.0).layer_of_forward
@@ -158,6 +159,7 @@ def test_a_file_written_before_versions_says_that_all_layers_compute_again_where
     assert old.costs.versions == whole.costs.versions
 
 
+@pytest.mark.slow
 def test_tied_weights_are_those_whose_gradient_is_made_in_several_layers():
     graph = microbatch_graph("gpt-tiny", 4)
     layered = assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward)
@@ -187,6 +189,7 @@ def test_kinds_of_recomputation_are_known_or_refused(capsys):
     assert "norms+attention" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_model_without_a_part_says_so_and_chooses_without_it():
     graph = microbatch_graph("wide-resnet-tiny", 4)
     layers = cluster_operators(graph, 2, delta=2.0).layer_of_forward

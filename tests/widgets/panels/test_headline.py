@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
@@ -86,6 +87,7 @@ def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> Non
     assert "<em" not in headline.tiles_html(plan)
 
 
+@pytest.mark.slow
 def test_the_sends_are_the_same_number_in_tile_timeline_report_file_and_page() -> None:
     plan = example_plan(num_layers=8, num_microbatches=64)
     time = iteration_time(plan)

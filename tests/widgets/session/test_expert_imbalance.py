@@ -9,6 +9,7 @@ import alpa_explore as ax
 from alpa_explore.questions.reprice import reprice
 
 
+@pytest.mark.slow
 def test_the_plan_is_priced_again_at_once_beside_other_changes() -> None:
     balanced = ax.baseline("mixtral-tiny", "1x4:h100", "megatron", num_microbatches=2, num_layers=2, dp=4, ep=4)
     explorer = explore(balanced)

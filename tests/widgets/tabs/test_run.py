@@ -143,6 +143,7 @@ def tab(tab_of: Callable[..., Tab]) -> Tab:
     return tab_of()
 
 
+@pytest.mark.slow
 def test_a_run_is_started_watched_and_stopped_without_blocking(tab: Tab) -> None:
     panel = tab.panel
     tab.says("Ready", "4 ranks")
@@ -241,6 +242,7 @@ def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> N
     assert tab.handle.stops > 0
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_explorer_is_removed_but_not_when_the_cell_is_moved(
     tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,6 +378,7 @@ def slow_link(ratio: float) -> Drift:
     return Drift(steps=5, iteration_seconds=2.0, stages=(), links=(link,), cluster=Cluster.parse("1x4:v100"))
 
 
+@pytest.mark.slow
 def test_drift_is_said_and_the_run_goes_on_under_the_better_plan(
     tab_of: Callable[..., Tab], monkeypatch: pytest.MonkeyPatch
 ) -> None:

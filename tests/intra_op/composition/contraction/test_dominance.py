@@ -56,6 +56,7 @@ def test_a_pair_that_is_forbidden_only_for_the_cheaper_one_keeps_the_other() -> 
     assert left(np.zeros((1, 3)), edge) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_node_that_would_take_too_long_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "DOMINANCE_STEPS", 3 * 3 * 2 - 1)
     assert left(np.array([[1.0, 1.0, 1.0]])) == [0, 1, 2]

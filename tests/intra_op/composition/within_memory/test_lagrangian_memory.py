@@ -77,6 +77,7 @@ def test_without_combining_the_bounds_are_the_same_and_the_choices_fit() -> None
     assert differ, "label setting finds better choices"
 
 
+@pytest.mark.sweep(kept=4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share", "most_ranges"), CASES, ids=str)
 def test_the_optimum_within_memory_lies_between_the_bound_and_the_choice(
