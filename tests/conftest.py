@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,26 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("ALPA_EXPLORE_CACHE", folder)
         patch.setenv("ALPA_EXPLORE_CALIBRATIONS", str(tmp_path_factory.mktemp("calibrations")))
         patch.setenv("ALPA_EXPLORE_COURSE", str(tmp_path_factory.mktemp("course")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _captured_once(_private_cache: None) -> Iterator[None]:
+    """A catalogue model is captured once in a run, and read from there by other tests: capture would take half of the
+    time of the default tier. Those of capture itself, in tests/tracing, capture every time."""
+    from alpa_explore.store.cache import SolveCache
+    from alpa_explore.tracing import catalogue
+
+    store = SolveCache(Path(os.environ["ALPA_EXPLORE_CACHE"]) / "captured")
+    capture = catalogue.catalogue_graph
+
+    @wraps(capture)
+    def kept(*request: Any, **options: Any) -> Any:
+        return capture(*request, **{**options, "store": options.get("store") or store})
+
+    with pytest.MonkeyPatch.context() as patch:
+        for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
+            patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept)
         yield
 
 
