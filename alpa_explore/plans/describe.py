@@ -199,9 +199,11 @@ def _communication(
     mesh = problem.model.mesh
     axis_seconds = [0.0] * len(mesh.shape)
     for edge in edges:
+        source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
+        if source == target:  # as on most edges
+            continue
         seconds = edge.exposed.at(choices[edge.a], choices[edge.b])
         tensor = problem.stage.layered.graph.tensors[edge.tensor]
-        source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
         priced = model.stored_resharding if edge.stored else model.resharding
         whole = float(priced(tensor, source[None], target[None])[0, 0])
         if whole == 0.0:

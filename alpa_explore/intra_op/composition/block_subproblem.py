@@ -108,8 +108,11 @@ class BlockSubproblem:
     def least_held(self, microbatches: int) -> float:
         """Lower bound on the bytes of weights and of the activations of so many microbatches."""
         if microbatches not in self._least_held:
-            least = (float((weight + microbatches * activation).min()) for weight, activation in self._holding)
-            self._least_held[microbatches] = sum(least)
+            weights, activations, starts = self._holding
+            bytes_held = (
+                np.minimum.reduceat(weights + microbatches * activations, starts) if len(starts) else np.zeros(0)
+            )
+            self._least_held[microbatches] = float(bytes_held.sum())
         return self._least_held[microbatches]
 
     @cached_property
@@ -118,10 +121,13 @@ class BlockSubproblem:
         return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.owned)
 
     @cached_property
-    def _holding(self) -> list[tuple[Floats, Floats]]:
-        """Weight and activation bytes of the nodes of the block that hold any."""
+    def _holding(self) -> tuple[Floats, Floats, Ints]:
+        """Weight and activation bytes of the nodes of the block that hold any, one after the other, and where each node
+        begins."""
         both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.owned)
-        return [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
+        holding = [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
+        weights, activations = ([of_node[i] for of_node in holding] for i in (0, 1))
+        return _concatenated(weights), _concatenated(activations), _starts(weights)
 
     @cached_property
     def _least_held(self) -> dict[int, float]:
