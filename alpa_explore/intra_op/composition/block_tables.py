@@ -142,8 +142,8 @@ class EndContraction:
             others = others * size + of_node
         places = np.empty(len(kept), dtype=np.int64)
         for price in np.unique(prices).tolist():
-            rows = np.flatnonzero(prices == price)
-            places[rows] = self._joined(price)[:, others[rows]].argmin(axis=0)
+            at_price = prices == price
+            places[at_price] = self._joined(price).argmin(axis=0)[others[at_price]]
         sides = (self._end.states[places], others)
         left, right = sides if self._end.is_first else sides[::-1]
         inside = self._inner.complete(prices, np.column_stack([np.zeros_like(left), left, right]))

@@ -49,7 +49,7 @@ def end_block(end: BlockSubproblem, inner: BlockSubproblem) -> EndBlock | None:
         return None
     is_first = not end.left
     missing = inner.left if is_first else inner.right
-    inner_node = _nodes_at_same_places(end, inner, missing)
+    inner_node = _nodes_at_same_places(end, inner, is_first=is_first)
     received = None if inner_node is None else _strategies_received(end, inner, inner_node)
     if inner_node is None or received is None:
         return None
@@ -78,14 +78,14 @@ def end_block(end: BlockSubproblem, inner: BlockSubproblem) -> EndBlock | None:
     )
 
 
-def _nodes_at_same_places(end: BlockSubproblem, inner: BlockSubproblem, missing: Sequence[int]) -> Ints | None:
+def _nodes_at_same_places(end: BlockSubproblem, inner: BlockSubproblem, *, is_first: bool) -> Ints | None:
     """For each node of `end` that of `inner` at the same place: in the order of the nodes that a block owns, which is
     the same in all stages, or in that of a separator or of the constants. A tensor that the stage receives has the
     place of the neighbour's node that makes it."""
+    missing, kept = (inner.left, (end.right, inner.right)) if is_first else (inner.right, (end.left, inner.left))
     made_outside = [w for w in missing if w not in inner.owned]
     received = [v for v in end.owned if end.problem.nodes[v].kind is NodeKind.SOURCE]
     others = [v for v in end.owned if v not in received]
-    kept = (end.right, inner.right) if missing is inner.left else (end.left, inner.left)
     constants = _constants(end), _constants(inner)
     aligned = ((received, made_outside), (others, inner.owned), kept, constants)
     if any(len(of_end) != len(of_inner) for of_end, of_inner in aligned):

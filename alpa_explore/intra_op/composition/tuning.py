@@ -7,7 +7,7 @@ MOST_LAYER_ENDS = 2
 layer in its middle: with it a Wide-ResNet in 33 layers is composed whole."""
 SMALLEST_BLOCK = 4
 """Forward operators of the smallest block, where no layer ends: smaller blocks would cost more than they save. Set by
-hand; doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %; with 1 or 2 the plans are the
+hand; doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %; with 1 or 2 its plans are the
 same."""
 JOINED_ENTRIES_PER_RANGE = 1.5e8
 """Joined entries, for each range that is requested, that a block may take to contract: about what it takes to solve one
