@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, finding, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.explorer import (
+    PLAN_SECONDS,
+    SMALL,
+    finding,
+    first_explorer,
+    seen_figure,
+    slider,
+    tab,
+    wait_for_finding,
+)
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -23,6 +32,7 @@ def small(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[La
         lab.run_all()
         explorer = first_explorer(lab)
         explorer.get_by_role("button", name="Pin", exact=True).press("Enter")
+        explorer.get_by_role("button", name="Pin", exact=True, pressed=True).wait_for()
         slider(explorer, "B, microbatches").focus()
         lab.page.keyboard.press("ArrowRight")
         explorer.get_by_text("12 × 8").wait_for()
@@ -54,7 +64,7 @@ def texts(figure: dict[str, Any]) -> list[str]:
 def test_compare_shows_what_changed_and_what_it_did(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
     tab(explorer, "Compare").click()
-    small.wait_until(lambda: "Changed: B 8 → 12." in finding(explorer), "the finding names the change")
+    wait_for_finding(small, "Changed: B 8 → 12.")
     assert "None of the " in finding(explorer)
     assert "operators is cut differently" in finding(explorer)
     figure = seen_figure(small, explorer)

@@ -112,5 +112,9 @@ def finding(explorer: Locator) -> str:
 
 
 def wait_for_finding(page: GuardedPage, words: str) -> None:
-    """Until the finding of the first explorer has these words."""
-    page.wait_until(lambda: words in finding(explorer_of(page)), words, seconds=PLAN_SECONDS)
+    """Until the finding of the first explorer has these words; the error says what it has instead."""
+    try:
+        page.wait_until(lambda: words in finding(explorer_of(page)), words, seconds=PLAN_SECONDS)
+    except AssertionError as error:
+        error.add_note(f"It says: {finding(explorer_of(page))}")
+        raise
