@@ -47,6 +47,8 @@ def end_block(end: BlockSubproblem, inner: BlockSubproblem) -> EndBlock | None:
     """How `end` follows from `inner`; None where it does not, and for blocks that are at both ends of a stage."""
     if bool(end.left) == bool(end.right) or not inner.left or not inner.right or end.shared or inner.shared:
         return None
+    if len(end.problem.nodes) != len(inner.problem.nodes) or len(end.problem.edges) != len(inner.problem.edges):
+        return None
     is_first = not end.left
     missing = inner.left if is_first else inner.right
     inner_node = _nodes_at_same_places(end, inner, is_first=is_first)
@@ -83,16 +85,16 @@ def _nodes_at_same_places(end: BlockSubproblem, inner: BlockSubproblem, *, is_fi
     the same in all stages, or in that of a separator or of the constants. A tensor that the stage receives has the
     place of the neighbour's node that makes it."""
     missing, kept = (inner.left, (end.right, inner.right)) if is_first else (inner.right, (end.left, inner.left))
-    made_outside = [w for w in missing if w not in inner.owned]
+    made_outside = sorted(set(missing) - set(inner.owned), key=missing.index)
     received = [v for v in end.owned if end.problem.nodes[v].kind is NodeKind.SOURCE]
-    others = [v for v in end.owned if v not in received]
+    others = [v for v in end.owned if end.problem.nodes[v].kind is not NodeKind.SOURCE]
     constants = _constants(end), _constants(inner)
     aligned = ((received, made_outside), (others, inner.owned), kept, constants)
     if any(len(of_end) != len(of_inner) for of_end, of_inner in aligned):
         return None
     pairs = {v: w for nodes in aligned for v, w in zip(*nodes, strict=True)}
     count = len(inner.problem.nodes)
-    if len(end.problem.nodes) != count or pairs.keys() != set(range(count)) or len(set(pairs.values())) != count:
+    if pairs.keys() != set(range(count)) or len(set(pairs.values())) != count:
         return None
     return np.array([pairs[v] for v in range(count)], dtype=np.int64)
 
@@ -107,9 +109,8 @@ def _strategies_received(end: BlockSubproblem, inner: BlockSubproblem, inner_nod
     """For each tensor that the stage receives, and each of its specs, a strategy in `inner` of the node that makes it
     which has that spec; None where not all edges cost the same then."""
     strategies: dict[int, Ints] = {}
-    if len(end.problem.edges) != len(inner.problem.edges):
-        return None
-    made_outside = {v: w for v, w in enumerate(inner_node.tolist()) if w not in inner.owned and v in end.owned}
+    owned, owned_inside = set(end.owned), set(inner.owned)
+    made_outside = {v for v, w in enumerate(inner_node.tolist()) if v in owned and w not in owned_inside}
     for e, f in zip(end.problem.edges, inner.problem.edges, strict=True):
         if (inner_node[e.a], inner_node[e.b], e.times, e.each_iteration) != (f.a, f.b, f.times, f.each_iteration):
             return None
@@ -123,4 +124,4 @@ def _strategies_received(end: BlockSubproblem, inner: BlockSubproblem, inner_nod
             seconds = seconds[strategies[e.a]]
         if not np.array_equal(e.seconds, seconds):
             return None
-    return strategies if strategies.keys() == made_outside.keys() else None
+    return strategies if strategies.keys() == made_outside else None
