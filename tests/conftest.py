@@ -114,7 +114,7 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _captured_once(_private_cache: None) -> Iterator[None]:
     """A catalogue model is captured once in a run, and read from there by other tests: capture would take half of the
-    time of the default tier. Those of capture itself, in tests/tracing, capture every time."""
+    time of those of plans, planner and baselines. Tests of capture itself, in tests/tracing, capture every time."""
     from alpa_explore.store.cache import SolveCache
     from alpa_explore.tracing import catalogue
 

@@ -85,7 +85,8 @@ def _nodes_at_same_places(end: BlockSubproblem, inner: BlockSubproblem, *, is_fi
     the same in all stages, or in that of a separator or of the constants. A tensor that the stage receives has the
     place of the neighbour's node that makes it."""
     missing, kept = (inner.left, (end.right, inner.right)) if is_first else (inner.right, (end.left, inner.left))
-    made_outside = sorted(set(missing) - set(inner.owned), key=missing.index)
+    owned_inside = set(inner.owned)
+    made_outside = [w for w in missing if w not in owned_inside]
     received = [v for v in end.owned if end.problem.nodes[v].kind is NodeKind.SOURCE]
     others = [v for v in end.owned if end.problem.nodes[v].kind is not NodeKind.SOURCE]
     constants = _constants(end), _constants(inner)

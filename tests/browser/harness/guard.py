@@ -70,5 +70,4 @@ class Guard:
         """AssertionError if anything was recorded since the last check: of tests that share a page, one fails."""
         foreign, self.foreign_requests = self.foreign_requests, []
         errors, self.console_errors = self.console_errors, []
-        assert not foreign, f"requests to other machines: {foreign}"
-        assert not errors, f"errors on the browser's console: {errors}"
+        assert not (foreign or errors), f"requests to other machines: {foreign}; errors on the console: {errors}"

@@ -23,7 +23,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.sharding.spec_constraint import constraints_of
 
 PRICES = (Price(1.0, 0.0, 1), Price(1 / 8, 1e-12, 3), Price(1e-6, 1e-9, 2))
-"""With them a tensor that is received costs nothing, little, and more than computing."""
+"""At several B, without a price of memory and with two."""
 
 
 def chain(name: str, layers: int, *, recomputed: str | None = None, forbidding: bool = False) -> Chain:
@@ -75,8 +75,7 @@ def test_a_table_from_the_block_inside_is_that_of_a_contraction(of, cluster, exp
         for block, t in end_tables(composer(of(), mesh, cluster))
         if isinstance(t.contraction, EndContraction)
     ]
-    sides = {"first" if not block.left else "last" for block, _ in derived}
-    assert sides == expected_sides
+    assert {"first" if not block.left else "last" for block, _ in derived} == expected_sides
     for block, table in derived:
         problem = block.at(PRICES)
         expected = contract(problem, table.contraction.keep)
@@ -124,7 +123,7 @@ def test_what_costs_something_else_is_contracted(changed: str) -> None:
         nodes[v] = replace(nodes[v], microbatch_seconds=nodes[v].microbatch_seconds + 1e-3)
     other = replace(block, problem=replace(problem, nodes=tuple(nodes), edges=tuple(edges)))
     found = end_block(other, inner)
-    if changed == "a node of the separator":  # what a stage's end may explain: a second is a second more
+    if changed == "a node of the separator":  # a cost of sending there: in every state so much more
         assert found is not None
         np.testing.assert_allclose(found.costs(PRICES), known.costs(PRICES) + 1e-3)
     else:
