@@ -70,4 +70,8 @@ class Guard:
         """AssertionError if anything was recorded since the last check: of tests that share a page, one fails."""
         foreign, self.foreign_requests = self.foreign_requests, []
         errors, self.console_errors = self.console_errors, []
-        assert not (foreign or errors), f"requests to other machines: {foreign}; errors on the console: {errors}"
+        faults = [
+            *(f"a request to another machine: {url}" for url in foreign),
+            *(f"on the console: {e}" for e in errors),
+        ]
+        assert not faults, f"the page did what it must not: {faults}"
