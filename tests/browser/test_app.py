@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from tests.browser.harness.explorer import first_explorer, seen_figure, slider, tab
+from tests.browser.harness.explorer import first_explorer, seen_figure, show_tab, slider
 from tests.browser.harness.page import AppPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -21,7 +21,7 @@ def test_the_app_shows_the_explorer_alone_on_loopback_only_with_a_token(app: App
     assert explorer.locator(".alpa-stages button").count() == 2
     assert app.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
 
-    tab(explorer, "t_max").click()
+    show_tab(explorer, "t_max")
     before = seen_figure(app, explorer)["data"]
     slider(explorer, "B, microbatches").press("ArrowRight")
     app.wait_until(lambda: seen_figure(app, explorer)["data"] != before, "B moves the figure")

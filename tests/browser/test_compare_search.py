@@ -15,8 +15,8 @@ from tests.browser.harness.explorer import (
     finding,
     first_explorer,
     seen_figure,
+    show_tab,
     slider,
-    tab,
     wait_for_finding,
 )
 from tests.browser.harness.page import LabPage
@@ -63,7 +63,7 @@ def texts(figure: dict[str, Any]) -> list[str]:
 
 def test_compare_shows_what_changed_and_what_it_did(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
-    tab(explorer, "Compare").click()
+    show_tab(explorer, "Compare")
     wait_for_finding(small, "Changed: B 8 → 12.")
     assert "None of the " in finding(explorer)
     assert "operators is cut differently" in finding(explorer)
@@ -81,7 +81,7 @@ def test_compare_shows_what_changed_and_what_it_did(small: LabPage) -> None:
 
 def test_search_names_the_baselines_that_have_no_plan_and_why(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
-    tab(explorer, "Search").click()
+    show_tab(explorer, "Search")
     small.wait_until(lambda: "Pareto frontier" in finding(explorer), "both plans are drawn")
     button = explorer.get_by_role("button", name="Try baselines")
     button.focus()
@@ -102,7 +102,7 @@ def test_search_names_the_baselines_that_have_no_plan_and_why(small: LabPage) ->
 
 def test_why_a_click_on_a_bar_selects_its_stage_and_what_is_not_computing_can_be_seen(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
-    tab(explorer, "Why").click()
+    show_tab(explorer, "Why")
     small.wait_until(lambda: finding(explorer).startswith("Devices spend "), "the figure is drawn")
     figure = seen_figure(small, explorer)
     (sums,) = (t for t in figure["data"] if t["type"] == "scatter" and t.get("xaxis") == "x2")
@@ -139,7 +139,7 @@ looks during the press, and then reports no click."""
 
 def test_a_press_right_after_a_movement_selects_what_is_under_the_mouse(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
-    tab(explorer, "Why").click()
+    show_tab(explorer, "Why")
     small.wait_until(lambda: finding(explorer).startswith("Devices spend "), "the figure is drawn")
     plot = small.figure(explorer.locator(".alpa-panel:visible"))
     small.page.mouse.move(5, 5)
@@ -150,7 +150,7 @@ def test_a_press_right_after_a_movement_selects_what_is_under_the_mouse(small: L
 
 def test_memory_names_its_choices_in_plain_words_and_they_fill_the_plot(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
-    tab(explorer, "Memory").click()
+    show_tab(explorer, "Memory")
     explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("choices")
     small.wait_until(lambda: "choice" in finding(explorer), "the figure is drawn")
     assert "computed so far" not in finding(explorer)
@@ -168,7 +168,7 @@ def test_memory_names_its_choices_in_plain_words_and_they_fill_the_plot(small: L
 
 def test_microbatches_writes_its_values_and_its_legend_covers_nothing(small: LabPage) -> None:
     explorer = small.page.locator(".alpa-explorer").first
-    tab(explorer, "Microbatches").click()
+    show_tab(explorer, "Microbatches")
     small.wait_until(lambda: finding(explorer).startswith("B = 12 microbatches"), "the figure is drawn")
     figure = seen_figure(small, explorer)
     times = next(t for t in figure["data"] if t["name"] == "T")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.harness.explorer import tab
+from tests.browser.harness.explorer import show_tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
@@ -55,7 +55,7 @@ def selected(lab: LabPage) -> str:
 
 def figure_of(lab: LabPage, title: str) -> tuple[Any, dict[str, Any]]:
     """The figure of a tab, once it is drawn, and its data and layout."""
-    tab(lab.page.locator(".alpa-explorer").first, title).click()
+    show_tab(lab.page.locator(".alpa-explorer").first, title)
     plot = lab.figure(lab.page.locator(f".alpa-panel:visible:has(.js-plotly-plot[aria-label^='{title} of '])"))
     return plot, lab.read_figure(plot)
 

@@ -19,6 +19,7 @@ from tests.browser.harness.explorer import (
     first_explorer,
     is_chosen,
     seen_figure,
+    show_tab,
     slider,
     tab,
     tab_titles,
@@ -71,7 +72,7 @@ def small_explorer(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> It
 def shown(small_explorer: LabPage) -> Iterator[LabPage]:
     """An explorer that several tests share: none of them changes its plan, and each leaves it as it was."""
     # Not `first_explorer`: the test before may have left a tab without a figure of plotly.
-    tab(small_explorer.page.locator(".alpa-explorer").first, "Layers").click()
+    show_tab(small_explorer.page.locator(".alpa-explorer").first, "Layers")
     yield small_explorer
     small_explorer.guard.check()
 
@@ -89,7 +90,7 @@ def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None
     lab.open(lab.server.copy_notebook(TOUR))
     lab.run_all(PLAN_SECONDS)
     explorer = first_explorer(lab)
-    tab(explorer, "t_max").click()
+    show_tab(explorer, "t_max")
     before, step_time = seen_figure(lab, explorer), explorer.locator(".alpa-tile").first.inner_text()
 
     handle = slider(explorer, "B, microbatches")
@@ -132,7 +133,7 @@ def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(lab: LabPag
     lab.page.evaluate(f"addEventListener('alpa-drawn', () => (globalThis.early = JSON.stringify(({_MARKS})())), true)")
     stage = explorer.locator(".alpa-stages button").first
     for name in ("Why", "Layers"):
-        tab(explorer, name).click()
+        show_tab(explorer, name)
         explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
         lab.page.wait_for_timeout(500)
         drawn = [json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":"))]
@@ -153,7 +154,7 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
     headline = explorer.locator(".alpa-tile").first
     go = lab.server.root / "go"
     for name, picture in (("t_max", ".js-plotly-plot"), ("Overview", ".alpa-linked")):
-        tab(explorer, name).click()
+        show_tab(explorer, name)
         shown = explorer.locator(f".alpa-panel:visible {picture}")
         shown.wait_for()
         assert lab.ask("_1._ahead.wait(30)") == "True"
@@ -181,8 +182,7 @@ def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_libr
     explorer = first_explorer(lab)
     before: dict[str, object] = {}
     for name in figure_tabs(explorer):
-        tab(explorer, name).press("Enter")
-        lab.wait_until(lambda: is_chosen(explorer, name), f"{name} is chosen")  # noqa: B023
+        show_tab(explorer, name, key="Enter")
         if name in ("Compare", "Solvers", "Run"):
             explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
         elif name in ("Fit & scale", "Layouts"):  # they are about transformers
@@ -203,7 +203,7 @@ def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_libr
     explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
     lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date", PLAN_SECONDS)
     for name, data in before.items():
-        tab(explorer, name).click()
+        show_tab(explorer, name)
         lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != data, f"{name} follows the plan")  # noqa: B023
 
 
@@ -370,7 +370,7 @@ def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(shown: LabPage
         return any(trace.get("selectedpoints") is not None for trace in seen_figure(shown, explorer)["data"])
 
     shown.wait_until(faded, "marks that are not selected are faded")
-    tab(explorer, "Cluster").click()
+    show_tab(explorer, "Cluster")
     shown.wait_until(faded, "also in the next tab")
     tab(explorer, "Cluster").press("Escape")
     shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
@@ -462,7 +462,7 @@ def test_a_run_shows_its_loss_as_it_goes_stops_when_asked_and_ends_beside_its_pr
     lab.open(lab.server.write_notebook("run.ipynb", SMALL.replace("1x4:v100", "1x2:cpu")))
     lab.run_all()
     explorer = first_explorer(lab)
-    tab(explorer, "Run").click()
+    show_tab(explorer, "Run")
     status = explorer.locator(".alpa-run-status")
     status.get_by_text("Ready").wait_for()
     explorer.get_by_label("On", exact=True).select_option("cpu")

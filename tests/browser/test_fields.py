@@ -12,6 +12,7 @@ from tests.browser.harness.explorer import (
     SMALL,
     first_explorer,
     note_of,
+    show_tab,
     slider,
     tab,
     type_number,
@@ -186,7 +187,7 @@ def test_lists_buttons_and_folds_by_keyboard(shown: LabPage, explorer: Locator) 
 
 
 def test_a_line_of_text_is_taken_by_enter_and_restored_by_escape(shown: LabPage, explorer: Locator) -> None:
-    tab(explorer, "Run").click()
+    show_tab(explorer, "Run")
     where = explorer.get_by_role("combobox", name="Where")
     where.focus()
     shown.page.keyboard.type("a D")
@@ -204,4 +205,4 @@ def test_a_line_of_text_is_taken_by_enter_and_restored_by_escape(shown: LabPage,
     explorer.get_by_role("button", name="7 steps").wait_for()
     where.focus()
     shown.page.keyboard.press("Home")
-    tab(explorer, "Layers").click()
+    show_tab(explorer, "Layers")

@@ -13,7 +13,7 @@ from tests.browser.harness.explorer import (
     finding,
     first_explorer,
     note_of,
-    tab,
+    show_tab,
     type_number,
     type_text,
     wait_for_finding,
@@ -40,7 +40,7 @@ def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[Lab
 
 def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> None:
     explorer = explorer_of(tiny)
-    tab(explorer, "Fit & scale").click()
+    show_tab(explorer, "Fit & scale")
     panel = explorer.locator(".alpa-panel:visible")
     type_text(panel.get_by_role("textbox", name="Nodes"), "1, two")
     panel.get_by_role("button", name="Find out").press("Enter")
@@ -75,7 +75,7 @@ def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(ti
 def test_plan_there_plans_on_that_cluster(tiny: LabPage) -> None:
     explorer = explorer_of(tiny)
     explorer.locator(".alpa-panel:visible").get_by_role("button", name="Plan there").press("Enter")
-    tab(explorer, "Layers").click()
+    show_tab(explorer, "Layers")
     tiny.wait_until(
         lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100", PLAN_SECONDS
     )

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.boxes import Box, box, boxes, rows
-from tests.browser.harness.explorer import figure_tabs, is_chosen, slider, tab
+from tests.browser.harness.explorer import figure_tabs, show_tab, slider, tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -342,8 +342,7 @@ def _view(lab: LabPage) -> Box:
 def _show_tab(lab: LabPage, name: str) -> None:
     """Select a tab, wait for its figure, scroll to the top of the output, and wait until nothing moves."""
     explorer = _explorer(lab)
-    tab(explorer, name).click()
-    lab.wait_until(lambda: is_chosen(explorer, name), f"{name} is chosen")
+    show_tab(explorer, name)
     lab.wait_until(lambda: len(boxes(explorer, PICTURE)) == 1, f"{name} is shown")
     if name == "Sharding":
         explorer.locator(".alpa-flow-canvas:visible").wait_for()

@@ -14,7 +14,7 @@ from tests.browser.harness.explorer import (
     finding,
     first_explorer,
     seen_figure,
-    tab,
+    show_tab,
     wait_for_finding,
 )
 from tests.browser.harness.page import LabPage
@@ -43,7 +43,7 @@ def named(figure: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_layouts_are_priced_when_the_tab_is_opened(tiny: LabPage) -> None:
     explorer = explorer_of(tiny)
-    tab(explorer, "Layouts").click()
+    show_tab(explorer, "Layouts")
     wait_for_finding(tiny, "uniform layouts of llama-tiny on 1x4:h100 fit")
     assert "The plan (" in finding(explorer), "the plan is named in the same words"
     figure = seen_figure(tiny, explorer)

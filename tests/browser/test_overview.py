@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import SMALL, is_chosen, slider, tab, tab_titles, type_number
+from tests.browser.harness.explorer import SMALL, is_chosen, show_tab, slider, tab, tab_titles, type_number
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -33,7 +33,7 @@ def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[L
 @pytest.fixture
 def lab_with_overview(opened: LabPage) -> Iterator[LabPage]:
     """With the Overview selected and nothing else."""
-    tab(_explorer(opened), "Overview").click()
+    show_tab(_explorer(opened), "Overview")
     yield opened
     opened.page.keyboard.press("Escape")
     opened.guard.check()
@@ -72,10 +72,10 @@ def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(la
     explorer.locator(".alpa-selected", has_text="stage 0").wait_for()
     lab.page.mouse.move(0, 0)
     lab.wait_until(lambda: view.evaluate(_LIT) == [k for k in every if k.startswith("stage:0")], "the others are faded")
-    tab(explorer, "Layers").click()
+    show_tab(explorer, "Layers")
     explorer.locator(".alpa-selected", has_text="stage 0").wait_for()
     tab(explorer, "Overview").press("Escape")
-    tab(explorer, "Overview").click()
+    show_tab(explorer, "Overview")
     lab.wait_until(lambda: view.evaluate(_LIT) == every, "nothing is faded")
     view.locator("[data-key]").last.hover()
     lab.wait_until(lambda: len(view.evaluate(_LIT)) < len(every) or len(set(every)) == 1, "a mark is linked on hover")
@@ -86,7 +86,7 @@ def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(la
 def test_headings_lead_to_the_tabs_by_keyboard_and_cards_have_names(lab_with_overview: LabPage) -> None:
     lab, explorer = lab_with_overview, _explorer(lab_with_overview)
     for name in ("Layers", "Cluster", "Timeline", "Why"):
-        tab(explorer, "Overview").click()
+        show_tab(explorer, "Overview")
         card = explorer.get_by_role("region", name=name, exact=True)
         assert card.get_by_role("img").get_attribute("aria-label")
         card.get_by_role("button").press("Enter")
@@ -116,7 +116,7 @@ def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overv
         type_number(explorer, "B, microbatches", count)
         explorer.get_by_text(f"{count} × 8").wait_for()
         lab.page.wait_for_timeout(1700)  # values that follow at once are one move of the slider
-    tab(explorer, "What-ifs").click()
+    show_tab(explorer, "What-ifs")
     table = explorer.get_by_role("table", name="Plans of this explorer")
     rows = table.locator("tbody tr")
     lab.wait_until(lambda: rows.count() >= 3, "a row for each")
@@ -144,7 +144,7 @@ def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overv
 
 def test_a_change_in_why_is_planned_aside_and_a_press_makes_it_the_settings(lab_with_overview: LabPage) -> None:
     lab, explorer = lab_with_overview, _explorer(lab_with_overview)
-    tab(explorer, "Why").click()
+    show_tab(explorer, "Why")
     changes = explorer.get_by_role("group", name="Time of a sample with other hardware")
     memory = changes.get_by_role("button", name="2 × memory")
     nodes = changes.get_by_role("button", name="+ 1 node")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.conftest import guarded
-from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, show_tab, slider
 from tests.browser.harness.page import LabPage
 from tests.browser.harness.server import LabServer
 
@@ -54,7 +54,7 @@ def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     explorer = first_explorer(lab)
     assert lab.page.evaluate("globalThis.late") > 20, "widgets start too late"
     headline = explorer.locator(".alpa-tile").first.inner_text()
-    tab(explorer, "t_max").click()
+    show_tab(explorer, "t_max")
     lab.figure(explorer.locator(".alpa-panel:visible"))
     before = seen_figure(lab, explorer)["data"]
     slider(explorer, "B, microbatches").press("ArrowRight")

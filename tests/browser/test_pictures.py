@@ -9,7 +9,7 @@ import pytest
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import seen_figure, tab
+from tests.browser.harness.explorer import seen_figure, show_tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -47,7 +47,7 @@ def panel(lab: LabPage) -> Locator:
 
 def show_graph(lab: LabPage) -> Locator:
     """The graph with every block folded."""
-    tab(explorer_of(lab), "Sharding").click()
+    show_tab(explorer_of(lab), "Sharding")
     canvas = panel(lab).locator(".alpa-flow-canvas")
     canvas.wait_for()
     if panel(lab).locator(".alpa-flow-node").count():
@@ -190,7 +190,7 @@ def test_the_matrix_is_one_choice_away(page: LabPage) -> None:
 
 
 def test_memory_over_time_is_stacked_up_to_the_peak_of_the_tile(page: LabPage) -> None:
-    tab(explorer_of(page), "Memory").click()
+    show_tab(explorer_of(page), "Memory")
     panel(page).locator(".alpa-finding", has_text="a device holds at most").wait_for()
     figure = seen_figure(page, explorer_of(page))
     areas = [trace for trace in figure["data"] if trace.get("stackgroup")]
@@ -205,7 +205,7 @@ def test_memory_over_time_is_stacked_up_to_the_peak_of_the_tile(page: LabPage) -
 
 
 def test_an_iteration_is_stepped_through_and_played_by_keyboard(page: LabPage) -> None:
-    tab(explorer_of(page), "Timeline").click()
+    show_tab(explorer_of(page), "Timeline")
     page.figure(panel(page))
     slider = panel(page).get_by_role("slider", name="Moment of the iteration")
     readout = panel(page).locator(".alpa-player-readout li")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import alpa_explore as ax
-from tests.browser.harness.explorer import tab, type_number
+from tests.browser.harness.explorer import show_tab, type_number
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -28,7 +28,7 @@ def test_drift_is_shown_and_a_button_changes_the_plan_and_goes_on(lab: LabPage) 
     lab.open(lab.server.write_notebook("run.ipynb", CELL))
     lab.run_all()
     explorer = lab.page.locator(".alpa-explorer").first
-    tab(explorer, "Run").click()
+    show_tab(explorer, "Run")
     change = explorer.get_by_role("button", name="Checkpoint, change the plan, go on")
     type_number(explorer, "Steps", "90000", "Tab")
     explorer.get_by_label("On", exact=True).select_option("cpu")

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, show_tab, slider
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -74,14 +74,14 @@ def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_worker
 def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage) -> None:
     explorer = first_explorer(shown)
     for name in ("Layers", "Timeline", "t_max"):
-        tab(explorer, name).click()
+        show_tab(explorer, name)
         shown.wait_until(lambda: bool(seen_figure(shown, explorer)["data"]), "it is drawn")
         assert shown_in_place_of_a_figure(shown, explorer) == "Drawing the figure…"
 
 
 def test_another_model_and_what_is_set_for_it_wait_for_plan_and_undo_takes_them_back(shown: LabPage) -> None:
     explorer = first_explorer(shown)
-    tab(explorer, "t_max").click()
+    show_tab(explorer, "t_max")
     before, tiles = seen_figure(shown, explorer)["data"], explorer.locator(".alpa-tiles").inner_text()
     explorer.get_by_label("Model", exact=True).select_option("gpt-1.3b")
     pending = explorer.locator(".alpa-plan-button")
@@ -107,7 +107,7 @@ def test_another_model_and_what_is_set_for_it_wait_for_plan_and_undo_takes_them_
 
 def test_a_comparison_of_solvers_is_cancelled_and_keeps_its_rows(shown: LabPage) -> None:
     explorer = show(shown, "solvers.ipynb", SLOW_COMPARISON)
-    tab(explorer, "Solvers").click()
+    show_tab(explorer, "Solvers")
     panel = explorer.locator(".alpa-panel:visible")
     panel.get_by_role("button", name="Compare").press("Enter")
     panel.get_by_text("Comparing, factor").wait_for(timeout=60_000)

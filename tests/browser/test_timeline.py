@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import seen_figure, tab
+from tests.browser.harness.explorer import seen_figure, show_tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan, without_describe
 
@@ -34,7 +34,7 @@ def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[L
         lab.open(lab.server.write_notebook("timeline.ipynb", f"{imports}\nexplore(ax.load_plan('long.plan.json'))"))
         lab.run_all()
         explorer = explorer_of(lab)
-        tab(explorer, "Timeline").click()
+        show_tab(explorer, "Timeline")
         explorer.locator(".alpa-finding:visible", has_text="B = 512").wait_for()
         yield lab
 

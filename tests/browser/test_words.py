@@ -16,7 +16,7 @@ from playwright.sync_api import Locator
 
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.plan import Plan, load_plan
-from tests.browser.harness.explorer import SMALL, first_explorer, tab, tab_titles
+from tests.browser.harness.explorer import SMALL, first_explorer, show_tab, tab_titles
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
@@ -109,9 +109,8 @@ def walk(lab: LabPage, explorer: Locator, name: str, said: dict[Said, None]) -> 
     for button in ("Teach", "Tables"):
         explorer.get_by_role("button", name=button, exact=True).click()
         for title in tab_titles(explorer):
-            tab(explorer, title).click()
+            show_tab(explorer, title)
             panel = explorer.locator(".alpa-panel:visible")
-            explorer.locator(f".alpa-panel-{re.sub(r'[^a-z0-9_]+', '-', title.lower())}:visible").wait_for()
             if title not in WITHOUT_LESSON:
                 explorer.locator(".alpa-lesson:visible").filter(has_text=f": {title}.").wait_for()
             if button == "Teach" and title == "Sharding":  # its graph, and then its matrix
@@ -126,7 +125,7 @@ def walk(lab: LabPage, explorer: Locator, name: str, said: dict[Said, None]) -> 
                 rows = panel.locator(".alpa-table:visible").or_(panel.get_by_text("Nothing to list."))
                 lab.wait_until(lambda: rows.count() > 0, f"{title} as a table")  # noqa: B023
             said |= {Said(f"{name}, {title}, {kind}", text): None for kind, text in explorer.evaluate(_GATHER)}
-    tab(explorer, "Layers").click()
+    show_tab(explorer, "Layers")
 
 
 def _unnamed(explorer: Locator) -> tuple[tuple[str, ...], tuple[str, ...]]:

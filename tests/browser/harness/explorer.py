@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from alpa_explore_widgets.tab_kinds.panel import css_name
 from playwright.sync_api import Locator
 
 from tests.browser.harness.page import GuardedPage
@@ -30,8 +31,7 @@ def leave_overview(explorer: Locator, title: str = "Layers") -> None:
     """Select a tab with a figure of plotly in place of the overview, if that is what is shown."""
     explorer.locator('[role="tab"]').first.wait_for()
     if is_chosen(explorer, "Overview"):
-        tab(explorer, title).click()
-        explorer.locator(f".alpa-panel-{title.lower()}:visible").wait_for()
+        show_tab(explorer, title)
 
 
 def type_number(explorer: Locator, name: str, text: str, key: str = "Enter") -> Locator:
@@ -67,6 +67,17 @@ def tab(explorer: Locator, title: str) -> Locator:
     if group.get_attribute("aria-selected") != "true":
         group.click()
     return in_group
+
+
+def show_tab(explorer: Locator, title: str, key: str = "") -> None:
+    """Select a tab by the mouse, or by a key, and wait for its panel: until the kernel has made it, that of the tab
+    before stays, faded."""
+    chosen = tab(explorer, title)
+    if key:
+        chosen.press(key)
+    else:
+        chosen.click()
+    explorer.locator(f".alpa-panel-{css_name(title)}.alpa-shown-panel:not(.alpa-late-panel)").wait_for()
 
 
 def tab_titles(explorer: Locator) -> list[str]:
