@@ -9,8 +9,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
 PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet
-# The kernels that every plan needs; without this the first plan compiles them while its model is captured.
-COMPILE = echo "Compiling kernels (once, some seconds)"; $(PYTHON) -c 'from alpa_explore.pricing.mesh_tasks import warm_up; warm_up()'
+# The kernels that every plan needs, and those of the solver under a time limit; without this the first plan compiles
+# them while its model is captured, and the first `solve` within its time limit.
+COMPILE = echo "Compiling kernels (once, half a minute)"; \
+	$(PYTHON) -c 'from alpa_explore.pricing.mesh_tasks import warm_up; warm_up()' & plans=$$!; \
+	$(PYTHON) -c 'from alpa_explore.intra_op.warm_up import warm_up_search; warm_up_search()'; wait $$plans
 LINTED := alpa_explore widgets tests benchmarks notebooks
 
 # `make explore BROWSER=no` prints the address instead of opening it; PORT=8900 chooses a port.

@@ -12,6 +12,7 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     solve                                           `solve`: the steps of each solver
     anytime                                         under a memory limit by a deadline: condensing, annealing, a bound
     solve_limited, regrets, conflicts               under a memory limit; costs of alternatives; why it is infeasible
+    warm_up                                         kernels of the search under a memory limit, compiled ahead
     formulations                                    other formulations of the same stage, compared with the exact one
 
 `tuning` holds the constants of `solve`, `solve_limited` and `regrets`; every room has a `tuning` of its own. It imports

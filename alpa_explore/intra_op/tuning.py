@@ -30,3 +30,6 @@ REGRET_TABLE_ENTRIES = 5e6
 """The same for the largest table: the tables of all steps are kept."""
 REGRET_TOTAL_ENTRIES = 5e7
 """The same for all tables together."""
+WARM_UP_ROUNDS, WARM_UP_SECONDS = 4, 0.4
+"""Calls that compile every kernel of the search within a memory limit, and the time limit of each. Set by hand: after
+two rounds every kernel was on disk."""
