@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,19 +26,25 @@ def microbatch_graph(
     precision: str | None = None,
     global_batch: int | None = None,
     store: Store | None = None,
+    capturing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TrainingGraph:
     """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples.
 
-    Graphs of catalogue models are kept in `store`. `precision` may be one of products alone, as fp8
-    (`cluster.precisions`): a catalogue model then has tensors in bfloat16, a graph its own. OptionError where the
-    microbatch or the precision of a captured graph would have to change; UnknownNameError for a name that is not in the
-    catalogue.
+    Graphs of catalogue models are kept in `store`; `capturing` is the context of a capture. `precision` may be one of
+    products alone, as fp8 (`cluster.precisions`): a catalogue model then has tensors in bfloat16, a graph its own.
+    OptionError where the microbatch or the precision of a captured graph would have to change; UnknownNameError for a
+    name that is not in the catalogue.
     """
     if isinstance(model, str):
         named = entry(model)
         samples = microbatch_size(named, num_microbatches, global_batch)
         return catalogue_graph(
-            named, samples, rematerialization=rematerialization, precision=tensors_of(precision), store=store
+            named,
+            samples,
+            rematerialization=rematerialization,
+            precision=tensors_of(precision),
+            store=store,
+            capturing=capturing,
         )
     if isinstance(model, TrainingGraph):
         graph = model
@@ -57,7 +65,8 @@ def microbatch_graph(
         samples = model.samples
         if global_batch is not None:
             samples = divided_batch(global_batch, num_microbatches, "the model")
-        graph = model.at_batch(samples)
+        with capturing():
+            graph = model.at_batch(samples)
     if precision is not None and not recipe_of(precision) and full_precision(precision) != graph.precision:
         raise OptionError(
             "The precision of a captured graph is fixed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
@@ -19,6 +21,7 @@ from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_stages
 from alpa_explore.sharding.spec_constraint import check_constraints
 from alpa_explore.sharding.zigzag import in_zigzag_order
+from alpa_explore.store.cache import Store
 
 
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
@@ -26,10 +29,10 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = 
     too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
     clock = Clock()
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
-    with clock("capture"), resources.capturing(many=many_problems(request.cluster)):
+    with clock("capture"):
         graph = captured(request, resources)
     with clock("layering"):
-        layering = layers_of(graph, request)
+        layering = layers_of(graph, request, resources.store)
         count = len(layering.layers)
         check_options(request.pipeline, request.cluster, count)
         meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
@@ -61,14 +64,16 @@ def captured(request: PlanRequest, resources: Resources) -> TrainingGraph:
         precision=request.precision,
         global_batch=request.global_batch,
         store=resources.store,
+        capturing=partial(resources.capturing, many=many_problems(request.cluster)),
     )
     return graph if request.zigzag is None else in_zigzag_order(graph, request.zigzag)
 
 
-def layers_of(graph: TrainingGraph, request: PlanRequest) -> Layering:
-    """Layers with the boundaries that the user set, clustered to the requested number, or to the default one."""
+def layers_of(graph: TrainingGraph, request: PlanRequest, store: Store | None = None) -> Layering:
+    """Layers with the boundaries that the user set, clustered to the requested number, or to the default one. What is
+    clustered is kept in `store`."""
     if request.boundaries:
         return manual_layers(graph, request.boundaries)
     if request.num_layers is not None:
-        return clustered(graph, request.num_layers, request.delta)
-    return default_layering(graph, request.delta)
+        return clustered(graph, request.num_layers, request.delta, store)
+    return default_layering(graph, request.delta, store)

@@ -24,7 +24,10 @@ EXACT_WHERE = Caps(joined_entries=1e5, points=2_000_000, sums=1e7)
 """How large Pareto sets may become in a solve of a stage. Sets within the caps take a second at most; that they exceed
 the caps is known after half a second."""
 
-MOST_CORNERS = 3
+NEXT_B_FACTOR = 4.0
+"""All ranges of a mesh are composed at a B that is so many times smaller, too. Set by hand: half and a quarter of a B
+are what users try."""
+MOST_CORNERS = 2
 """Values of 1/B, between the first three, at which all ranges of a mesh are composed. Set by hand; halved or doubled it
 changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 SWEEP_PRICES = (3e-1, 3.0, 1e4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,10 @@ def catalogue_graph(
     precision: str | None = None,
     optimizer: str = "adam",
     store: Store | None = None,
+    capturing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TrainingGraph:
     """The graph of a microbatch of `samples`; by default in the precision and rematerialisation of the model's
-    entry."""
+    entry. `capturing` is the context of a capture, where `store` does not have the graph."""
     request = (
         known.reference,
         samples,
@@ -42,7 +44,7 @@ def catalogue_graph(
     key = f"graph-{sha256(repr((request, code_version(_DECIDING, ('torch',)))).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
         return load_graph(stored)
-    with no_collection():  # importing torch alone creates half a million permanent objects
+    with capturing(), no_collection():  # importing torch alone creates half a million permanent objects
         from alpa_explore.models.factory import make_inputs, make_module
         from alpa_explore.tracing.capture import capture
 

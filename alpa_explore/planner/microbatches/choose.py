@@ -18,7 +18,7 @@ from alpa_explore.planner.microbatches.tried import (
 from alpa_explore.planner.nearest_fit import nothing_fits_at_any, weights_too_large
 from alpa_explore.planner.plan import captured, plan_request
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources, many_problems
+from alpa_explore.planner.resources import Resources
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.tracing.catalogue import catalogue_batches
@@ -96,8 +96,7 @@ def _plan_at(request: PlanRequest, count: int, resources: Resources, *, every_b:
 def _stop_if_weights_overflow(request: PlanRequest, resources: Resources, *, first: int, leanest: int) -> None:
     """InfeasiblePlanError where the lower bound on weights says that no B fits. Only the B that holds least is planned,
     to report how close it comes. If that plan exists after all, nothing is raised, and every B is tried."""
-    with resources.capturing(many=many_problems(request.cluster)):
-        why = weights_too_large(captured(request.at(first), resources), request.cluster)
+    why = weights_too_large(captured(request.at(first), resources), request.cluster)
     if not why:
         return
     try:

@@ -9,7 +9,8 @@ The solves run in rounds, each through the cache and the executor:
    knows from another B or another memory (`known_meshes`); on large clusters the others are, too, once their fastest
    choices are known. Bounds follow from these choices, and the mesh is composed when `resolve` finds one of its
    stages in the best pipeline. That pipeline is the one of composing all meshes. Of a mesh that was composed at
-   another B only the fastest choices at this one are missing: its leaner choices are the same, and those for other B.
+   another B only the fastest choices at this one may be missing: its leaner choices are the same, and those for other
+   B.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are bounded, then
@@ -32,12 +33,9 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.mesh_tasks import (
-    MemoryTask,
     MeshTask,
     bound_mesh,
-    bound_within_memory,
     compose_mesh,
-    compose_within_memory,
     fastest_at_b,
     fastest_on_mesh,
 )
@@ -48,7 +46,9 @@ from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.eager.convergence import Convergence, OpenQuestion, next_searches
 from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b
+from alpa_explore.search.eager.known_within_memory import KnownWithinMemory
 from alpa_explore.search.eager.task_runner import Job, TaskRunner, entry_names
+from alpa_explore.search.eager.within_memory import COMPOSITION, WithinMemory
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
 from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
@@ -59,10 +59,6 @@ from alpa_explore.sharding.splits import discover_all
 from alpa_explore.store.cache import Store
 
 _BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
-_COMPOSITION_WITHIN_MEMORY = {
-    Search.BOUNDED_WITHIN_MEMORY: bound_within_memory,
-    Search.COMPOSED_WITHIN_MEMORY: compose_within_memory,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +120,9 @@ class EagerPricing:
             inverse_b=1.0 / query.num_microbatches,
             composed=self._composed,
             deferred=self._deferred.keys(),
+        )
+        self._within_memory = WithinMemory(
+            self._tasks, self._convergence, self._problems, self._runner, KnownWithinMemory(solving.store)
         )
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
@@ -194,12 +193,11 @@ class EagerPricing:
             tasks = self._tasks_of_meshes(new) if self._solver == "auto" else {}
             self._mesh_tasks |= tasks
             stored = self._runner.stored_on_meshes(tasks, Search.COMPOSED.value)
-            self._defer([name for name in tasks if name not in stored])
+            unknown = self._defer([name for name in tasks if name not in stored])
         if self._bound_first:
-            deferred = set(self._deferred.values())
-            self._bound([name for name in tasks if name not in stored and name not in deferred])
-        deferred = set(self._deferred.values())
-        self._compose([name for name in tasks if name not in deferred], stored)
+            bounded = self._bound(unknown)
+            unknown = [name for name in unknown if name not in bounded]
+        self._compose([*stored, *unknown], stored)
 
     def _collect(self, submeshes: Collection[int]) -> list[str]:
         """The distinct problems of all feasible stages on these submeshes, as tasks; the keys of those that are new."""
@@ -276,16 +274,18 @@ class EagerPricing:
             else:
                 asked.append((held, questions))
         searches = next_searches(asked, self._tasks)
+        if self._within_memory.recall([key for key, _ in searches.get(Search.BOUNDED_WITHIN_MEMORY, ())]):
+            return  # they may be closed
         jobs: dict[str, Job] = {}
-        for search in [search for search in searches if search in _COMPOSITION_WITHIN_MEMORY]:
+        for search in [search for search in searches if search in COMPOSITION]:
             keys = searches.pop(search)
-            jobs |= self._jobs_within_memory(search, [key for key, _ in keys])
+            jobs |= self._within_memory.jobs(search, [key for key, _ in keys])
             self._convergence.close(search, keys)
         with no_collection():
             if meshes:
                 self._compose(list(meshes), beside=jobs)
             else:
-                self._record_within_memory(self._runner.run_on_meshes(jobs))
+                self._within_memory.record(jobs, self._runner.run_on_meshes(jobs))
         for search, keys in searches.items():
             self._search(search, keys)
             self._convergence.close(search, keys)
@@ -364,15 +364,27 @@ class EagerPricing:
             tasks[_digest((held, first.least_held, *of_mesh.values()))] = on_mesh, of_mesh
         return tasks
 
-    def _defer(self, names: Iterable[str]) -> None:
-        """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known."""
+    def _defer(self, names: Iterable[str]) -> list[str]:
+        """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known; the
+        meshes with nothing that is known."""
+        unknown: list[str] = []
+        proven: set[str] = set()
         for name in names:
-            task, _ = self._mesh_tasks[name]
+            task, keys = self._mesh_tasks[name]
             known = self._known.find(task, self._alike(task), bounded=self._bound_first)
-            if known is not None:
-                self._defer_with(name, known.frontiers)
-                if known.composed:
-                    self._composed_elsewhere[name] = known.frontiers
+            if known is None:
+                unknown.append(name)
+                continue
+            self._defer_with(name, known.frontiers)
+            if known.composed:
+                self._composed_elsewhere[name] = known.frontiers
+                proven |= {keys[layers] for layers, frontier in known.frontiers.items() if frontier.proven}
+        for key in proven:
+            del self._deferred[key]
+        self._composed |= proven
+        self._runner.cached += len(proven)
+        self._find_leaner(proven)
+        return unknown
 
     def _defer_with(self, name: str, known: Mapping[Range, Frontier]) -> None:
         keys = self._mesh_tasks[name][1]
@@ -380,13 +392,14 @@ class EagerPricing:
             self._frontiers[keys[layers]] = [frontier]
             self._deferred[keys[layers]] = name
 
-    def _bound(self, names: Collection[str]) -> None:
-        """Find the fastest choices on these meshes, and defer those where all ranges have some."""
+    def _bound(self, names: Collection[str]) -> set[str]:
+        """Find the fastest choices on these meshes, and defer those where all ranges have some: these are returned."""
         todo = {name: self._mesh_tasks[name][0] for name in names}
         run = self._runner.run_on_meshes(
             {name: Job(fastest_on_mesh, task, Search.BOUNDED_WITH_CHOICES.value) for name, task in todo.items()}
         )
         entries = entry_names(run, Search.BOUNDED_WITH_CHOICES.value)
+        bounded = set()
         for name, found in run.items():
             task = todo[name]
             frontiers = {r: at_inverse_b(frontier, task.inverse_b) for r, frontier in found.items()}
@@ -395,6 +408,8 @@ class EagerPricing:
                 self._known.add(task, self._alike(task), entries[name], bounded=True)
                 self._defer_with(name, known)
                 self._bounded[name] = found
+                bounded.add(name)
+        return bounded
 
     def _compose(
         self,
@@ -414,13 +429,14 @@ class EagerPricing:
             for name, task in todo.items()
         }
         run = self._runner.run_on_meshes({**jobs, **beside}, known=self._composed_elsewhere)
-        self._record_within_memory({name: run.pop(name) for name in beside})
+        self._within_memory.record(beside, {name: run.pop(name) for name in beside})
         for name, frontiers in (*stored.items(), *run.items()):
             keys = self._mesh_tasks[name][1]
+            # What was found within memory for a problem that was proven before stays.
+            before = {key: self._frontiers.pop(key, ()) for key in keys.values()}
             for key in keys.values():
                 self._deferred.pop(key, None)
-                self._frontiers.pop(key, None)
-            self._frontiers |= {keys[layers]: [frontier] for layers, frontier in frontiers.items()}
+            self._frontiers |= {keys[r]: [frontier, *before[keys[r]][1:]] for r, frontier in frontiers.items()}
             self._composed |= {keys[layers] for layers in frontiers}
         entries = entry_names(run, Search.COMPOSED.value)
         for name, frontiers in run.items():
@@ -428,7 +444,10 @@ class EagerPricing:
                 self._known.add(todo[name], self._alike(todo[name]), entries[name], bounded=False)
         solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in self._frontiers})
         self._frontiers |= {key: [frontier] for key, frontier in solved.items()}
-        new = {key for name in names for key in self._mesh_tasks[name][1].values()} | solved.keys()
+        self._find_leaner({key for name in names for key in self._mesh_tasks[name][1].values()} | solved.keys())
+
+    def _find_leaner(self, new: Collection[str]) -> None:
+        """Leaner choices for those of these problems that overflow the device and have no exact frontier yet."""
         # A composed range has the convex part of its frontier already; the exact frontier is computed for small
         # problems.
         inexact = [
@@ -444,35 +463,7 @@ class EagerPricing:
 
     def _alike(self, task: MeshTask) -> dict[Range, str]:
         """Keys of the problems of a task that are the same at every B and with every memory."""
-        prices = price_key(task.mesh, replace(task.device, memory_bytes=0), "auto", 0, task.discoveries)
-        return {layers: problem_key(self._problems.stage(*layers), prices) for layers, _ in task.ranges}
-
-    def _jobs_within_memory(self, search: Search, keys: Sequence[str]) -> dict[str, Job]:
-        """The jobs that find choices that fit for these composed problems, for each number of microbatches held at
-        which memory is short. Results that are in the cache are recorded, and need no job."""
-        todo: dict[str, MemoryTask] = {}
-        for key in keys:
-            task = self._tasks[key]
-            counts = tuple(
-                held for held in range(task.least_held, task.held + 1) if self._convergence.short_of_memory(key, held)
-            )
-            todo[f"{key}-{_digest(counts)[:16]}"] = MemoryTask(
-                range=(task.first, task.last),
-                counts=counts,
-                mesh=task.mesh,
-                device=task.device,
-                inverse_b=task.inverse_b,
-                discoveries=task.discoveries,
-            )
-        stored = self._runner.stored_on_meshes(todo, search.value)
-        self._record_within_memory(stored)
-        function = _COMPOSITION_WITHIN_MEMORY[search]
-        return {name: Job(function, task, search.value) for name, task in todo.items() if name not in stored}
-
-    def _record_within_memory(self, found: Mapping[str, Mapping[Range, Frontier]]) -> None:
-        for name, of_ranges in found.items():
-            for frontier in of_ranges.values():
-                self._convergence.add(name.partition("-")[0], frontier)
+        return self._problems.alike([layers for layers, _ in task.ranges], task.mesh, task.device, task.discoveries)
 
 
 def _digest(body: tuple[object, ...]) -> str:

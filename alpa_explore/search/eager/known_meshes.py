@@ -3,7 +3,8 @@
 The seconds of a choice are microbatch + iteration / B, a line over 1/B that no memory changes, so the least seconds of
 a problem are concave in 1/B. A composition knows them at several 1/B (`Frontier.optima`); between two of these they lie
 on or above the chord. Its choices, evaluated at the new B, are candidates. So a mesh whose problems are known needs to
-be composed anew only where a pipeline may want one of its stages.
+be composed anew only where a pipeline may want one of its stages, and not where a choice lies on the chord: it is the
+fastest at this B.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class KnownMesh(NamedTuple):
 
     frontiers: dict[Range, Frontier]
     composed: bool
-    """Composed with the same memory: then only the fastest choices at the requested B are missing."""
+    """Composed with the same memory: then only the fastest choices at the requested B are missing, and not even those
+    of a frontier that is proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,12 @@ class KnownMeshes:
                 continue
             frontiers = cache_entries.load(entry)
             by_key = {key: frontiers.get((first, last)) for first, last, key in known["ranges"]}
-            found = {r: at_inverse_b(f, task.inverse_b) for r, key in alike.items() if (f := by_key.get(key))}
-            if len(found) == len(alike) and None not in found.values():
+            same = {r: f for r, key in alike.items() if (f := by_key.get(key))}
+            found = {r: at for r, f in same.items() if (at := at_inverse_b(f, task.inverse_b)) is not None}
+            if len(found) == len(alike):
                 composed = not known["bounded"] and known["memory_bytes"] == task.device.memory_bytes
-                return KnownMesh({r: f for r, f in found.items() if f is not None}, composed)
+                attained = {r: where_attained(f, task.inverse_b) for r, f in same.items()} if composed else {}
+                return KnownMesh(found | {r: f for r, f in attained.items() if f is not None}, composed)
         return None
 
     def add(self, task: MeshTask, alike: Alike, entry: str, *, bounded: bool) -> None:
@@ -109,6 +113,28 @@ def at_inverse_b(frontier: Frontier, inverse_b: float) -> Frontier | None:
         points=tuple(_at_other_b(point, near=near) for point in frontier.points),
         bound_seconds=bound,
         proven=False,
+        bounds_within=(),
+    )
+
+
+def where_attained(frontier: Frontier, inverse_b: float) -> Frontier | None:
+    """The same for a composed range one of whose choices attains the bound, and so is the fastest at this 1/B, but for
+    rounding and ties of memory: what its composition at this 1/B says. None where no choice attains it."""
+    if not frontier.points:
+        return replace(frontier, bound_seconds=math.inf, proven=True)
+    fastest = min(frontier.points, key=lambda p: p.totals.device_latency_at(inverse_b))
+    seconds, least = fastest.totals.device_latency_at(inverse_b), chord(frontier.optima, inverse_b)
+    if least is None or seconds > least * (1 + PROVEN) + TIE_SECONDS:
+        return None
+    return replace(
+        frontier,
+        points=tuple(
+            replace(p, provenance=Provenance.FASTEST) if p is fastest else _at_other_b(p, near=True)
+            for p in frontier.points
+        ),
+        bound_seconds=min(p.totals.latency_at(inverse_b) for p in frontier.points),
+        proven=True,
+        optima=tuple(sorted((dict(frontier.optima) | {inverse_b: seconds}).items())),
         bounds_within=(),
     )
 
