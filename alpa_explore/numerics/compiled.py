@@ -4,6 +4,7 @@ a place for it; and a report of whether kernels are being compiled just now."""
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ Result = TypeVar("Result")
 
 
 def compiled(
-    *, steps: Callable[..., int] | None = None, **options: Any
+    *, steps: Callable[..., int] | None = None, in_python: Callable[..., Any] | None = None, **options: Any
 ) -> Callable[[Callable[Parameters, Result]], Kernel[Parameters, Result]]:
     """Decorator: a kernel, compiled by numba with these options, which releases the GIL while it runs.
 
@@ -28,11 +29,12 @@ def compiled(
 
     `steps` gets the arguments of a call and returns about how many inner steps it takes. Few are run by Python, which
     is quicker than to load numba, and much quicker than to compile; the results are the same to the last bit, so it
-    must not be given where numba's `log` or `exp` differ from Python's.
+    must not be given where numba's `log` or `exp` differ from Python's. Python runs `in_python`, where it is given, in
+    place of the kernel's own loops: the same with numpy, a microsecond a step.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
-        return Kernel(cast(FunctionType, function), steps, options)
+        return Kernel(cast(FunctionType, function), steps, options, in_python)
 
     return decorate
 
@@ -40,13 +42,19 @@ def compiled(
 class Kernel(Generic[Parameters, Result]):
     """A function that is compiled when first worth it."""
 
-    def __init__(self, function: FunctionType, steps: Callable[..., int] | None, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        function: FunctionType,
+        steps: Callable[..., int] | None,
+        options: dict[str, Any],
+        in_python: Callable[..., Any] | None = None,
+    ) -> None:
         self.function = function
         self._steps, self._options = steps, options
         self._interpreted_steps = 0
         self._worth_it = steps is None
         self._dispatcher: Any = None
-        self._interpreted: Any = None
+        self._interpreted: Any = in_python
         self._lock = threading.RLock()
         self.__doc__, self.__name__ = function.__doc__, function.__name__
 
@@ -65,6 +73,8 @@ class Kernel(Generic[Parameters, Result]):
 
     def _is_small(self) -> bool:
         """Whether the calls so far are fewer steps than loading the machine code, or compiling, is worth."""
+        if "numba" not in sys.modules:
+            return self._interpreted_steps <= tuning.STEPS_BEFORE_IMPORTING
         if self._interpreted_steps <= tuning.STEPS_BEFORE_LOADING:
             return True
         return self._interpreted_steps <= tuning.STEPS_BEFORE_COMPILING and not self.on_disk
