@@ -30,8 +30,7 @@ def faster_order(planned: Plan, request: PlanRequest, resources: Resources) -> P
     """
     if request.zigzag is not None or planned.model.zigzag > 1:
         return planned
-    # Equal stages have one solution.
-    different = {(stage.solution_key, stage.logical_mesh): stage for stage in planned.stages}
+    different = {id(stage): stage for stage in planned.described_by()}
     parts = max(map(_sharing, different.values()))
     if parts == 1:
         return planned

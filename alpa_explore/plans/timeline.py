@@ -49,7 +49,7 @@ def plan_timeline(
 
 def _simulated(plan: PlanValue, table: Schedule) -> Timeline:
     stages = schedule_stages(plan, table)
-    described_by = _described_by(plan)
+    described_by = plan.described_by()
     shares = _layer_shares(plan.stages, described_by)
     links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])
     # A submesh that runs several stages updates once: each of them has its part of what that adds.
@@ -80,22 +80,6 @@ class _Shares:
             return a, b, c, d
 
         return _Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
-
-
-def _described_by(plan: PlanValue) -> list[PlanStage]:
-    """For each stage the one whose operators stand for its own: the first with the same choice in the same problem,
-    and layers alike. To describe a stage takes 40 ms."""
-    first: dict[object, PlanStage] = {}
-    return [
-        first.setdefault((stage.solution_key or stage.layers, stage.logical_mesh, _sizes(plan, stage)), stage)
-        for stage in plan.stages
-    ]
-
-
-def _sizes(plan: PlanValue, stage: PlanStage) -> tuple[tuple[int, int], ...]:
-    """Operators and FLOPs of each layer of a stage."""
-    layers = plan.layers[stage.layers[0] : stage.layers[1] + 1]
-    return tuple((len(layer.operators), layer.flops) for layer in layers)
 
 
 def _layer_shares(stages: Sequence[PlanStage], described_by: Sequence[PlanStage]) -> dict[int, _Shares]:

@@ -105,6 +105,18 @@ class PlanValue:
         """A device of a stage: in a cluster of unlike nodes, of the kind on which the stage runs."""
         return self.cluster.part_of(stage.devices[0]).device
 
+    def described_by(self) -> list[PlanStage]:
+        """For each stage the one whose operators stand for its own: the first with the same choice in the same problem,
+        and layers alike. To describe a stage for the first time takes some 70 ms."""
+        first: dict[object, PlanStage] = {}
+
+        def alike(stage: PlanStage) -> object:
+            layers = self.layers[stage.layers[0] : stage.layers[1] + 1]
+            sizes = tuple((len(layer.operators), layer.flops) for layer in layers)
+            return stage.solution_key or stage.layers, stage.logical_mesh, sizes
+
+        return [first.setdefault(alike(stage), stage) for stage in self.stages]
+
     def submesh_of(self, stage: PlanStage) -> Submesh:
         """The submesh of a stage, with the kind of its nodes."""
         return Submesh(*stage.submesh, self.cluster.kind_of(stage.devices[0]))

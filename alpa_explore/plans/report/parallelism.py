@@ -79,8 +79,11 @@ def parallelism(stage: PlanStage) -> tuple[str, ...]:
 def parallelism_lines(plan: PlanValue) -> tuple[str, ...]:
     """A line for each group of stages with the same uses of axes of the same sizes: 'stages 0–3: …'."""
     stages_of: dict[str, list[int]] = defaultdict(list)
-    for stage in plan.stages:
-        if uses := parallelism(stage):
+    parallelisms: dict[int, tuple[str, ...]] = {}
+    for stage, described in zip(plan.stages, plan.described_by(), strict=True):
+        if id(described) not in parallelisms:
+            parallelisms[id(described)] = parallelism(described)
+        if uses := parallelisms[id(described)]:
             sizes = axis_sizes(stage.logical_mesh)
             axes_of: dict[str, list[int]] = defaultdict(list)
             for axis, use in enumerate(uses):

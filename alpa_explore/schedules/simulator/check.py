@@ -15,6 +15,29 @@ _SHOWN = 6
 
 def check(schedule: Schedule) -> None:
     """ScheduleError when a task is missing, repeated or on a second submesh, or when submeshes wait for each other."""
+    check_tasks(schedule)
+    none = np.full(schedule.num_stages, -1)
+    zero = np.zeros(schedule.num_stages)
+    *_, positions = run_events(
+        schedule.starts,
+        schedule.actions,
+        schedule.stages,
+        schedule.microbatches,
+        np.array(schedule.submesh_of_stage),
+        schedule.num_microbatches,
+        schedule.depth,
+        np.ones(len(schedule.actions)),
+        zero,
+        zero,
+        none,
+        none,
+        1,
+    )
+    refuse_deadlock(schedule, positions)
+
+
+def check_tasks(schedule: Schedule) -> None:
+    """ScheduleError when a task is missing, repeated or on a second submesh."""
     stages, microbatches = schedule.num_stages, schedule.num_microbatches
     if not len(schedule.actions):
         raise ScheduleError(
@@ -43,24 +66,6 @@ def check(schedule: Schedule) -> None:
             found=f"{stage}{'I' if half == 'W' else 'W'}{microbatch} without {stage}{half}{microbatch}",
             remedy=f"Add {stage}{half}{microbatch}, or use the whole backward pass {stage}B{microbatch}.",
         )
-    none = np.full(stages, -1)
-    zero = np.zeros(stages)
-    *_, positions = run_events(
-        schedule.starts,
-        schedule.actions,
-        schedule.stages,
-        schedule.microbatches,
-        np.array(schedule.submesh_of_stage),
-        microbatches,
-        schedule.depth,
-        np.ones(len(schedule.actions)),
-        zero,
-        zero,
-        none,
-        none,
-        1,
-    )
-    refuse_deadlock(schedule, positions)
 
 
 def refuse_deadlock(schedule: Schedule, positions: Ints) -> None:

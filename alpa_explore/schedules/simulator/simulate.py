@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from alpa_explore.errors import ScheduleError
-from alpa_explore.schedules.simulator.check import check
+from alpa_explore.schedules.simulator.check import check_tasks, refuse_deadlock
 from alpa_explore.schedules.simulator.kernel import run_events
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import Links, StageTimes, separate_links
@@ -26,7 +26,7 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
             found=f"{schedule.num_stages} stages in the schedule, times of {len(times)}",
             remedy="Make the schedule for as many stages as the pipeline has.",
         )
-    check(schedule)
+    check_tasks(schedule)
     return _run(_with_updates(schedule), times, links or separate_links(schedule.submesh_of_stage))
 
 
@@ -38,7 +38,7 @@ def without_sends(timeline: Timeline) -> Timeline:
 
 def _run(with_updates: Schedule, times: Sequence[StageTimes], links: Links) -> Timeline:
     table = np.array([[t.seconds(action) for t in times] for action in Action], dtype=np.float64)
-    start, end, send_start, send_end, cause, send_cause, _ = run_events(
+    start, end, send_start, send_end, cause, send_cause, positions = run_events(
         with_updates.starts,
         with_updates.actions,
         with_updates.stages,
@@ -53,6 +53,7 @@ def _run(with_updates: Schedule, times: Sequence[StageTimes], links: Links) -> T
         np.array(links.backward),
         max(len(links.names), 1),
     )
+    refuse_deadlock(with_updates, positions)  # whatever the times are
     return Timeline(
         schedule=with_updates,
         times=tuple(times),
