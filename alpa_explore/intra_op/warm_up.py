@@ -15,7 +15,7 @@ from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 
 
 def warm_up_search() -> None:
-    """Load or compile what `solve_limited` calls under a time limit: about 20 s of one core where nothing is on disk,
+    """Load or compile what `solve_limited` calls under a time limit: about 25 s of one core where nothing is on disk,
     much of a time limit of a minute."""
     problem, memory = _small_problem()
     # One step after the other is compiled; a time limit ends each call after the step that it is in.

@@ -28,8 +28,8 @@ NEXT_B_FACTOR = 4.0
 """All ranges of a mesh are composed at a B that is so many times smaller, too. Set by hand: half and a quarter of a B
 are what users try."""
 MOST_CORNERS = 2
-"""Values of 1/B, between the first three, at which all ranges of a mesh are composed. Set by hand; halved or doubled it
-changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Corners of envelopes, between the first three values of 1/B, at which all ranges of a mesh are composed. Set by
+hand."""
 SWEEP_PRICES = (3e-1, 3.0, 1e4)
 """Prices of a whole device of memory, in multiples of the seconds of a stage, at which ranges that overflow are
 composed; at the last one no saved time justifies a byte. Set by hand; not measured."""
