@@ -13,7 +13,7 @@ PREPARING_SECONDS = 1.0
 """When preparing the tasks takes longer, there are probably many, and workers are started meanwhile. Reading a captured
 graph from the disk takes a fifth of it."""
 KERNELS_SECONDS = 0.15
-"""When capturing a model takes longer, kernels are compiled meanwhile. Reading a captured graph is faster."""
+"""When capturing a model takes longer, kernels are compiled meanwhile."""
 COMPILING_SECONDS = 120.0
 """Time limit for the process that compiles them, which takes 5 to 9 s. Set by hand."""
 KERNEL_POLL_SECONDS = 0.01

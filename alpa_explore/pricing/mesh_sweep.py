@@ -134,9 +134,9 @@ class MeshSweep:
         return by_request
 
     def _corners(self) -> list[float]:
-        """A few of the values of 1/B at which the envelopes of some ranges may have corners, and with them a fraction
-        of the requested B: what is the fastest at both is so at every B between, which is asked about next most
-        often."""
+        """A few of the values of 1/B at which the envelopes of some ranges may have corners, and that of a fraction of
+        the requested B: a choice that is the fastest at both B is the fastest at every B between them, where the next
+        question often lies."""
         corners = sorted(
             corner
             for samples in self.samples.values()
@@ -147,8 +147,8 @@ class MeshSweep:
         if not corners:
             return []
         few = {corners[i * (len(corners) - 1) // (most - 1)] for i in range(most)}
-        next_b = min(tuning.NEXT_B_FACTOR * self.inverse_b, 1.0)
-        return sorted((few | {next_b}) - {*self._bounded_at(), 1.0})
+        of_fraction = min(tuning.NEXT_B_FACTOR * self.inverse_b, 1.0)
+        return sorted((few | {of_fraction}) - {*self._bounded_at(), 1.0})
 
     def _at_memory_prices(self, fastest: Mapping[Range, StageChoice], ranges: Collection[Range]) -> list[PricedRequest]:
         """Requests at prices of memory from about the point where a whole device costs as much as the stage takes,

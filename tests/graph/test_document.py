@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,6 +35,21 @@ def test_a_catalogue_model_is_captured_once(tmp_path, monkeypatch) -> None:
     assert catalogue.catalogue_graph(model, 8, store=store) == first
     with pytest.raises(TypeError):
         catalogue.catalogue_graph(model, 16, store=store)
+
+
+def test_a_graph_that_is_read_is_not_captured(tmp_path) -> None:
+    captures: list[str] = []
+
+    @contextmanager
+    def capturing():
+        captures.append("begins")
+        yield
+        captures.append("ends")
+
+    store = SolveCache(tmp_path)
+    for _ in range(2):
+        microbatch_graph("mlp-tiny", 8, store=store, capturing=capturing)
+        assert captures == ["begins", "ends"]
 
 
 def test_changed_code_captures_again(tmp_path, monkeypatch) -> None:

@@ -87,6 +87,8 @@ import numpy as np
 from alpa_explore.inter_op.kernels import relaxed_table
 table = relaxed_table(np.ones((2, 3)), np.zeros((2, 3)), np.array([1]), 2, np.empty(0, np.int64), 2.0)
 assert table[0, 1] == 1 and table[0, 2] == 2, table
+for _ in range(40):  # of the size that a cluster of 64 devices has: 29,000 steps
+    relaxed_table(np.ones((16, 17 * 7)), np.zeros((16, 17)), 2 ** np.arange(7), 64, np.empty(0, np.int64), 2.0)
 assert "numba" not in sys.modules
 print("done")
 """

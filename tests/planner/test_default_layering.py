@@ -9,6 +9,7 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.default_layering import clustered, default_layering
+from alpa_explore.store.cache import SolveCache
 
 
 class Tabled(nn.Module):
@@ -52,6 +53,19 @@ def test_what_precedes_the_first_block_goes_with_it_and_eq_6_alone_may_part_them
 def test_more_layers_than_can_all_do_something_are_given_where_they_are_asked_for() -> None:
     graph = graph_of(2)
     assert len(clustered(graph, 6, 3.0).layers) == 6
+
+
+def test_layers_from_the_cache_are_those_that_were_put_there_and_of_the_same_question_alone(tmp_path, monkeypatch):
+    from alpa_explore.planner import default_layering as module
+
+    store, graph = SolveCache(tmp_path), graph_of(8)
+    known = clustered(graph, 4, 0.5, store)
+    assert known == clustered(graph, 4, 0.5)
+    monkeypatch.setattr(module, "cluster_operators", None)
+    assert clustered(graph, 4, 0.5, store) == known
+    for other in ((graph, 4, 0.6), (graph, 5, 0.5), (graph_of(9), 4, 0.5)):
+        with pytest.raises(TypeError):
+            clustered(*other, store)
 
 
 def test_the_layers_of_the_papers_models_are_those_of_eq_6(monkeypatch) -> None:

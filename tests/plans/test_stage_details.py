@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 
 import alpa_explore as ax
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.search.stages import stage_problems
 
 
@@ -33,3 +35,31 @@ def test_a_stage_is_described_from_one_sharding_problem(
             assert list(stage.tensors)
     assert builds == Counter({stage.layers: 1 for stage in plan.stages})
     assert plan.stages[0].tensors[0] is plan.stages[0].tensors[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recomputed", [None, "full"])
+def test_the_operators_of_a_stage_that_stands_for_another_cost_the_same(recomputed: str | None) -> None:
+    plan = ax.plan(
+        "gpt-tiny",
+        "4x1:v100",
+        num_microbatches=32,
+        num_layers=8,
+        rematerialization=recomputed,
+        pipeline=PipelineOptions(num_stages=4),
+        cache=False,
+        scheduler="serial",
+    )
+    standing = plan.described_by()
+    assert len({id(stage) for stage in standing}) < len(plan.stages) == 4
+    for stage, described in zip(plan.stages, standing, strict=True):
+        shift = stage.layers[0] - described.layers[0]
+        assert [figures(o, shift) for o in described.operators] == [figures(o, 0) for o in stage.operators]
+
+
+def figures(operator: PlanOperator, shift: int) -> tuple[object, ...]:
+    """What an operator costs and how it is cut, without its names; its layer moved by `shift`."""
+    o = operator
+    costs = (o.compute_seconds, o.communication_seconds, o.stored_seconds, o.axis_seconds, o.flops)
+    held = (o.gradient_bytes, o.optimizer_bytes, o.weight_half, o.recomputed)
+    return (o.op, o.phase, o.layer + shift, o.strategy, o.inputs, o.outputs, *costs, *held)

@@ -118,8 +118,9 @@ def at_inverse_b(frontier: Frontier, inverse_b: float) -> Frontier | None:
 
 
 def where_attained(frontier: Frontier, inverse_b: float) -> Frontier | None:
-    """The same for a composed range one of whose choices attains the bound, and so is the fastest at this 1/B, but for
-    rounding and ties of memory: what its composition at this 1/B says. None where no choice attains it."""
+    """The frontier of a range that was composed at another 1/B, where one of its choices costs no more than the chord
+    at this 1/B: that choice is the fastest here, but for rounding and ties of memory, so the frontier is proven as if
+    it had been composed at this 1/B. None where every choice costs more."""
     if not frontier.points:
         return replace(frontier, bound_seconds=math.inf, proven=True)
     fastest = min(frontier.points, key=lambda p: p.totals.device_latency_at(inverse_b))

@@ -150,7 +150,7 @@ def test_with_a_time_limit_small_problems_are_still_proven():
             assert solution.status is Status.OPTIMAL
             assert solution.objective == pytest.approx(min(fitting), rel=1e-9)
     assert infeasible > 10
-    assert np.median(seconds) < 30.0  # it ends with the proof; only the first ones compile kernels
+    assert np.median(seconds) < 5.0  # it ends with the proof, long before the limit; only the first ones compile
 
 
 def large_case(seed, nodes=1500):
