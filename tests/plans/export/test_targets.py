@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from functools import cache
@@ -80,6 +81,13 @@ def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:
         assert layout[0].count("|") + 1 == pipeline * exported.degrees.chunks
     else:
         assert number("--num-layers", pipeline) % (pipeline * exported.degrees.chunks) == 0
+
+
+@pytest.mark.parametrize("target", ["megatron", "nemo", "torchtitan"])
+def test_a_target_trains_the_global_batch_of_the_plan(target: str) -> None:
+    plan = plan_of("data")
+    (batch,) = re.findall(r"global[-_]batch[-_]size\W+(\d+)", export(plan, target).text)
+    assert int(batch) == plan.global_batch > plan.options.num_microbatches
 
 
 @pytest.mark.sweep(kept=5)
