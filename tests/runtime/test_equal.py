@@ -27,6 +27,7 @@ from alpa_explore.runtime.verify import differences
 from tests.architecture.sources import ROOT
 from tests.programs.cases import Case, at_random, dividing, following, optimal
 from tests.runtime.plans import small_plan
+from tests.runtime.states import ended
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
 TWO = [((0, 1), (2,)), ((2, 3), (2,))]
@@ -175,7 +176,7 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     assert len(plan.interleaved) == 4
     folder = tmp_path / "run"
     run = ax.launch(plan, steps=3, record=True, folder=folder, device="cpu")
-    steps = run.result(120).steps
+    steps = ended(run).steps
     assert [s.step for s in steps] == [0, 1, 2]
     assert all(math.isfinite(s.loss) for s in steps)
     assert max(d.relative_error for d in differences(folder, run.ranks)) < 1e-5
