@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
 
-from alpa_explore import _HOME
+import alpa_explore as ax
 from alpa_explore.course.lessons.notebook import Lesson
 
 _IMPORT = re.compile(r"^\s*from (alpa_explore[\w.]*) import ([\w, ]+)", re.MULTILINE)
@@ -30,7 +30,7 @@ def chosen(lessons: Sequence[Lesson], changed: Collection[str], day: date, count
 def named(lesson: Lesson) -> set[str]:
     """The files of this project that a lesson imports, or takes a name from."""
     code = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
-    modules = {_HOME[name] for name in _NAME.findall(code) if name in _HOME}
+    modules = {getattr(ax, name).__module__ for name in set(_NAME.findall(code)) if hasattr(ax, name)}
     for module, names in _IMPORT.findall(code):
         modules |= {module, *(f"{module}.{name.strip()}" for name in names.split(","))}
     paths = {PurePosixPath(*module.split(".")) for module in modules}

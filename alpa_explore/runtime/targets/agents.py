@@ -96,7 +96,7 @@ class _Template:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "alpa_explore.runtime.ranks.template"],  # -P: as for an agent
                 env=dict(environment),
-                stdin=its_end,
+                stdin=its_end.fileno(),
                 stdout=self._output,
                 stderr=self._output,
                 start_new_session=True,  # Ctrl-C reaches the program that started the run, and it alone
