@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +19,8 @@ from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.sharding.reshard import StepKind
 from tests.plans.example import example_plan
 from tests.runtime.plans import two_machines
+from tests.runtime.states import ended
+from tests.waiting import until
 
 BYTES = 10**6
 
@@ -190,20 +191,15 @@ def test_a_better_plan_is_found_for_a_slow_link_and_none_for_the_planned_one() -
 @pytest.mark.distributed
 def test_a_run_says_its_drift_while_it_goes_on_and_when_it_is_over(plan, tmp_path) -> None:
     run = launch(plan, steps=10**5, folder=tmp_path / "run", device="cpu")
-    end = time.monotonic() + 60
-    while (drift := run.drift()) is None or not drift.links:
-        assert not run.wait(0.1), run.result()
-        assert time.monotonic() < end
+    until(lambda: ((found := run.drift()) and found.links) or run.wait(0), "a link was measured")
+    drift = run.drift()
     assert [s.measured_seconds > 0 for s in drift.stages] == [True, True]
     assert [link.nodes for link in drift.links] == [(0, 1)]
-    assert 0 < drift.links[0].measured_seconds < 1
-    then = drift.steps
-    while run.drift().steps == then:
-        assert not run.wait(0.1), run.result()
-        assert time.monotonic() < end
+    assert 0 < drift.links[0].measured_seconds < max(step.seconds for step in run.progress.steps)
+    until(lambda: run.drift().steps > drift.steps or run.wait(0), "more steps were measured")
     run.stop()
-    run.result(30)
-    assert run.drift().steps > then
+    assert ended(run).stopped
+    assert run.drift().steps > drift.steps
 
 
 @pytest.mark.slow
