@@ -22,6 +22,8 @@ PORT ?=
 # `make test TIERS="default slow"`; `make test NO_SKIPS=yes` fails where a tier or a test would be skipped (CI).
 TIERS ?=
 NO_SKIPS ?=
+# The file that keeps what each run of the tests took and repeated; out/tests/runs.jsonl when empty.
+LEDGER ?=
 # `make bench` prints one table; `make bench BENCH=layering` runs another file of benchmarks/.
 BENCH ?= summary
 
@@ -68,7 +70,7 @@ $(VENV)/bin/python:
 	exit 1
 
 test: install-dev ## Run every tier of tests that this machine can run, and say which it cannot
-	@$(PYTHON) tests/tiers.py $(TIERS) $(if $(NO_SKIPS),--no-skips)
+	@$(PYTHON) tests/tiers.py $(TIERS) $(if $(NO_SKIPS),--no-skips) $(if $(LEDGER),--ledger '$(LEDGER)')
 
 test-browser: install-dev ## Only the browser tier
 	@$(PYTHON) tests/tiers.py browser

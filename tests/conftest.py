@@ -78,9 +78,27 @@ def _keep_some(items: list[pytest.Item]) -> None:
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "sweep"]
 
 
+def _processor_seconds() -> float:
+    """Of this process and of those that it has started and waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+_BEGAN = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """When a test begins, its fixtures included."""
+    item.stash[_BEGAN] = _processor_seconds()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Turn a skip into a failure where none is allowed, keeping its reason as the message."""
+    """Report the processor seconds of a test (tiers.py); turn a skip into a failure where none is allowed, keeping its
+    reason as the message."""
+    if call.when == "teardown":
+        item.user_properties.append(("processor_seconds", f"{_processor_seconds() - item.stash[_BEGAN]:.2f}"))
     report: pytest.TestReport = yield
     if item.config.getoption("--no-skips") and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"

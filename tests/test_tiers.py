@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests import conftest, tiers
-from tests.tiers import Failure, Outcome, Results, Tier, read_report, run, tell_repeated
+from tests.tiers import (
+    Failure,
+    Outcome,
+    Results,
+    Spent,
+    Tier,
+    enter,
+    read_report,
+    run,
+    table_of_times,
+    tell_repeated,
+)
+from tests.waiting import until
 
 ONCE = """
 from pathlib import Path
@@ -57,7 +70,8 @@ def outcome(repeats: int = 3) -> Outcome:
 def test_what_fails_is_run_once_more_alone_and_said_when_it_passes_then(answers, capsys) -> None:
     calls = answers(results("a::t[x y]"), GOOD)
     came = outcome()
-    assert calls[1] == ["--no-skips", "-p", "no:xdist", "a::t[x y]"]
+    assert calls[1][0] == "--no-skips"
+    assert calls[1][-3:] == ["-p", "no:xdist", "a::t[x y]"]
     assert (came.passed, came.failed) == (6, 0)
     assert "6 passed, 0 failed" in came.line()
     assert "1 PASSED ONLY WHEN REPEATED" in came.line()
@@ -167,6 +181,79 @@ def test_closed(closing): pass
     assert "only the first time: closing" in told
 
 
+def test_the_table_of_times_has_each_tier_the_heaviest_tests_and_what_was_repeated() -> None:
+    spent = [Spent(test=f"t{n}", seconds=n, processor_seconds=100 - n) for n in range(30)]
+    again = Failure(tests=("t7",), text="late")
+    table = table_of_times(
+        [
+            Outcome(tier="one", seconds=61, processor_seconds=90, spent=tuple(spent[::2])),
+            Outcome(tier="two", seconds=30, processor_seconds=15, spent=tuple(spent[1::2]), repeated=(again,)),
+            Outcome(tier="three", missing="no browser"),
+        ]
+    )
+    rows = [line.split() for line in table.splitlines()]
+    assert rows[1:3] == [["61", "90", "one"], ["30", "15", "two"]]
+    assert rows[3][:3] == ["91", "105", "all,"]
+    assert [row for row in rows if row and row[-1].startswith("t") and row[-1][1:].isdigit()] == [
+        *([f"{n}.0", f"{100 - n}.0", f"t{n}"] for n in range(20)),
+        ["repeated:", "t7"],
+    ]
+    assert "three" not in table
+
+
+def test_a_test_that_is_repeated_twice_in_ten_runs_has_a_fault(tmp_path: Path) -> None:
+    ledger = tmp_path / "some/runs.jsonl"
+
+    def add(*tests: str) -> list[str]:
+        repeated = tuple(Failure(tests=(test,), text="") for test in tests)
+        return enter(
+            ledger, [Outcome(tier="hosts", passed=4, repeated=repeated), Outcome(tier="browser", missing="no")]
+        )
+
+    assert add("a") == []
+    assert add("b") == []
+    assert add("a", "c") == ["a"]
+    for _ in range(8):
+        assert add() == []
+    assert add("a") == ["a"], "the one before was nine runs ago"
+    assert add("b") == [], "the one before was eleven runs ago"
+    runs = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert len(runs) == 13
+    assert runs[2]["tiers"] == {
+        "hosts": {"passed": 4, "failed": 0, "seconds": 0, "processor_seconds": 0, "repeated": ["a", "c"]}
+    }
+
+
+def test_what_is_unsteady_fails_the_run(monkeypatch, tmp_path, capsys) -> None:
+    late = Outcome(tier="hosts", passed=4, repeated=(Failure(tests=("a",), text="late"),))
+    monkeypatch.setattr(tiers, "run", lambda *_tier, **_options: late)
+    monkeypatch.setattr("sys.argv", ["tiers.py", "hosts", "--ledger", str(tmp_path / "runs.jsonl")])
+    assert [tiers.main(folder=tmp_path), tiers.main(folder=tmp_path)] == [0, 1]
+    assert "Repeated twice in 10 runs, which is a fault: a" in capsys.readouterr().out
+    assert "repeated: a" in (tmp_path / "times.txt").read_text()
+
+
+def test_limits_grow_with_the_load_and_with_fewer_cores(monkeypatch) -> None:
+    for found, load, grown in ((2, 0.3, 1.0), (2, 8.0, 4.0), (1, 0.3, 2.0), (1, 8.0, 8.0), (64, 8.0, 1.0)):
+        monkeypatch.setattr(tiers, "cores", lambda found=found: found)
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert tiers.patience() == grown
+
+
+def test_a_wait_ends_with_the_state_or_says_what_it_found(monkeypatch) -> None:
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr("tests.waiting.patience", lambda: 3.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    assert until(lambda: clock[0] > 5 and "there", "it is there", seconds=2.0, pause=pause) == "there"
+    clock[0] = 0.0
+    with pytest.raises(AssertionError, match=r"not within 6 s: found 6\.0"):
+        until(lambda: False, lambda: f"found {clock[0]:.1f}", seconds=2.0, pause=pause)
+
+
 def test_a_test_whose_file_does_not_say_its_tier_is_refused_for_its_tier_would_not_read_the_file(
     tmp_path: Path,
 ) -> None:
@@ -208,7 +295,7 @@ def test_some_parameters_run_in_their_tier_and_the_others_in_the_sweep() -> None
         assert all(item.get_closest_marker("slow") for item in same)
 
 
-def test_the_sweep_runs_only_when_it_is_named(monkeypatch) -> None:
+def test_the_sweep_runs_only_when_it_is_named(monkeypatch, tmp_path) -> None:
     asked: list[str] = []
 
     def fake(tier: Tier, **_options: object) -> Outcome:
@@ -216,7 +303,7 @@ def test_the_sweep_runs_only_when_it_is_named(monkeypatch) -> None:
         return Outcome(tier=tier.name)
 
     monkeypatch.setattr(tiers, "run", fake)
-    for words in (["tiers.py"], ["tiers.py", "sweep"]):
-        monkeypatch.setattr("sys.argv", words)
-        assert tiers.main() == 0
+    for words in ([], ["sweep"]):
+        monkeypatch.setattr("sys.argv", ["tiers.py", *words, "--ledger", str(tmp_path / "runs.jsonl")])
+        assert tiers.main(folder=tmp_path) == 0
     assert asked == ["default", "slow", "distributed", "hosts", "browser", "sweep"]

@@ -5,6 +5,9 @@
     python tests/tiers.py sweep           the parameters that `@pytest.mark.sweep` leaves out: before a release
     python tests/tiers.py --no-skips      a tier or a test that would be skipped is a failure (CI)
 
+A run ends with a table of where its time went, and keeps it in out/tests/times.txt: wall and processor seconds of each
+tier, the heaviest tests, what was repeated.
+
 Tiers are apart because they want different things of a machine: a processor, processes that find each other, network
 namespaces, a browser. Tests with a browser use about one core, so as many run at once as there are cores, file by file,
 for tests of a file share what they started; tests that start ranks, and emulated hosts, wait in part, so more of those
@@ -13,31 +16,59 @@ run at once.
 A test that starts processes may fail by an accident of the machine. In the tiers of such tests one that fails is run
 once more, alone, after its tier: one that passes then is reported with its first failure and fails nothing, one that
 fails twice fails the run, and more than three failures are taken for what they are. The default and the slow tier
-compute the same each time: there a failure is a failure.
+compute the same each time: there a failure is a failure. A ledger of runs keeps what was repeated: a test that is
+repeated twice in ten runs has a fault, and fails the run.
+
+A machine with one core, little memory or much load runs fewer tests at once and gives each more time.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parent.parent
-CORES = os.cpu_count() or 1
-HOSTS_AT_ONCE = CORES + 1
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def patience() -> float:
+    """By how much limits of time grow on this machine now: with one core, and with processes that wait for a core."""
+    return max(1.0, 2 / cores(), os.getloadavg()[0] / cores())
+
+
+CORES = cores()
+ROOM = max(1, psutil.virtual_memory().total // (3 * 2**30))
+"""So many workers have memory: one takes about 2 GB at most, and something else runs, too."""
+HOSTS_AT_ONCE = min(CORES + 1, ROOM)
 """A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
-RANKS_AT_ONCE = min(CORES + 1, 4)
+RANKS_AT_ONCE = min(CORES + 1, 4, ROOM)
 """A test that starts ranks computes for about two thirds of its time on one core, and takes up to 2 GB."""
-TOGETHER = min(CORES, 4)
+TOGETHER = min(CORES, 4, ROOM)
 """A test with a browser takes about a core and 2 GB."""
+HANG_SECONDS = 300
+"""After so long a test is taken to hang, on an idle machine."""
+HEAVIEST = 20
+"""So many tests are named in the table of times."""
+LEDGER_RUNS = 10
+"""The runs that the ledger of repeats looks back on; a test that is repeated twice in them fails the run."""
 NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
 TESTS_FAILED = 1
@@ -78,6 +109,16 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """The time of one test, its fixtures included."""
+
+    test: str
+    seconds: float
+    processor_seconds: float
+    """Of its process and of the processes that it has started and waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
     """What one run of pytest came to."""
 
@@ -86,6 +127,7 @@ class Results:
     failed: int
     skipped: int
     failures: tuple[Failure, ...]
+    spent: tuple[Spent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +139,11 @@ class Outcome:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     missing: str | None = None
     repeated: tuple[Failure, ...] = ()
     """What passed only when it was run once more; counted in `passed`."""
+    spent: tuple[Spent, ...] = field(default=(), repr=False)
 
     def line(self) -> str:
         """One line for the closing table."""
@@ -107,9 +151,8 @@ class Outcome:
             return f"{self.tier:<12} NOT RUN: {self.missing}"
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
         tests = sum(len(failure.tests) for failure in self.repeated)
-        return f"{self.tier:<12} {counts} in {self.seconds:.0f} s" + (
-            f"; {tests} PASSED ONLY WHEN REPEATED" * bool(tests)
-        )
+        times = f"in {self.seconds:.0f} s, {self.processor_seconds:.0f} s of processor time"
+        return f"{self.tier:<12} {counts} {times}" + (f"; {tests} PASSED ONLY WHEN REPEATED" * bool(tests))
 
 
 def browser_is_missing() -> str | None:
@@ -184,9 +227,10 @@ def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT) -> Outcome
         return Outcome(tier=tier.name, missing=missing)
     print(f"\n== {tier.name} tier", flush=True)
     common = ["--no-skips"] if no_skips else []
+    common += ["-o", f"faulthandler_timeout={HANG_SECONDS * patience():.0f}"]
     shared = ["-m", tier.markers, "--durations=5", "-n", str(tier.workers), "--dist", tier.share]
     shared += [f"--marked={tier.marked}"] if tier.marked else []
-    start = time.perf_counter()
+    start, processor_start = time.perf_counter(), processor_seconds()
     results = pytest([*common, *shared], cache=cache, root=root)
     passed, failed, repeated = results.passed, results.failed, []
     if results.code not in (0, NO_TESTS) and not failed:
@@ -204,8 +248,16 @@ def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT) -> Outcome
         failed=failed,
         skipped=results.skipped,
         seconds=time.perf_counter() - start,
+        processor_seconds=processor_seconds() - processor_start,
         repeated=tuple(repeated),
+        spent=results.spent,
     )
+
+
+def processor_seconds() -> float:
+    """User and system time of all processes that this one has started and waited for, and theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def pytest(arguments: Sequence[str], *, cache: str, root: Path) -> Results:
@@ -225,8 +277,12 @@ def read_report(report: str, *, code: int, root: Path) -> Results:
     outcomes: dict[str, str] = {}
     texts: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
+    spent: list[Spent] = []
     for case in ElementTree.fromstring(report).iter("testcase"):
         test = name_of(case, root)
+        properties = {found.get("name"): found.get("value") for found in case.iter("property")}
+        processor = float(properties.get("processor_seconds") or 0.0)
+        spent.append(Spent(test=test, seconds=float(case.get("time", 0.0)), processor_seconds=processor))
         bad = [element for element in case if element.tag in ("failure", "error")]
         if bad:
             outcomes[test] = "failed"
@@ -239,7 +295,7 @@ def read_report(report: str, *, code: int, root: Path) -> Results:
             outcomes.setdefault(test, "skipped" if case.find("skipped") is not None else "passed")
     counts = {what: list(outcomes.values()).count(what) for what in ("passed", "failed", "skipped")}
     failures = tuple(Failure(tests=tuple(group), text=texts[group[0]]) for group in groups.values())
-    return Results(code=code, failures=failures, **counts)
+    return Results(code=code, failures=failures, spent=tuple(spent), **counts)
 
 
 def name_of(case: ElementTree.Element, root: Path) -> str:
@@ -263,14 +319,65 @@ def tell_repeated(outcomes: Sequence[Outcome]) -> None:
         print(f"\n-- {outcome.tier}: {', '.join(failure.tests)}\n{failure.text.strip()}")
 
 
-def main() -> int:
-    """Returns 0 when all that ran passed (and, with --no-skips, all was run)."""
+def table_of_times(outcomes: Sequence[Outcome]) -> str:
+    """Where the time went: a line a tier, the heaviest tests of all, what was repeated."""
+    lines = ["wall s  processor s  of tier"]
+    lines += [f"{o.seconds:6.0f}  {o.processor_seconds:11.0f}  {o.tier}" for o in outcomes if not o.missing]
+    wall, processor = (sum(getattr(o, what) for o in outcomes) for what in ("seconds", "processor_seconds"))
+    lines += [
+        f"{wall:6.0f}  {processor:11.0f}  all, on {CORES} cores, with a load of {os.getloadavg()[0]:.1f} at the end"
+    ]
+    heaviest = sorted((test for o in outcomes for test in o.spent), key=lambda test: -test.processor_seconds)[:HEAVIEST]
+    lines += ["", "wall s  processor s  of the heaviest tests"]
+    lines += [f"{test.seconds:6.1f}  {test.processor_seconds:11.1f}  {test.test}" for test in heaviest]
+    repeated = [test for o in outcomes for failure in o.repeated for test in failure.tests]
+    lines += ["", "repeated: " + (", ".join(repeated) or "none")]
+    return "\n".join(lines)
+
+
+def enter(ledger: Path, outcomes: Sequence[Outcome]) -> list[str]:
+    """Add a run to the ledger, a line of JSON a run; the tests that were repeated twice or more in its last runs."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    run_now = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit.stdout.strip(),
+        "load": os.getloadavg()[0],
+        "tiers": {
+            o.tier: {
+                "passed": o.passed,
+                "failed": o.failed,
+                "seconds": round(o.seconds),
+                "processor_seconds": round(o.processor_seconds),
+                "repeated": [test for failure in o.repeated for test in failure.tests],
+            }
+            for o in outcomes
+            if not o.missing
+        },
+    }
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    with ledger.open("a") as file:
+        file.write(json.dumps(run_now) + "\n")
+    runs = [json.loads(line) for line in ledger.read_text().splitlines()[-LEDGER_RUNS:]]
+    times: dict[str, int] = {}
+    for run_before in runs:
+        for test in {test for tier in run_before["tiers"].values() for test in tier["repeated"]}:
+            times[test] = times.get(test, 0) + 1
+    return sorted(test for test in {t for o in outcomes for f in o.repeated for t in f.tests} if times[test] > 1)
+
+
+def main(folder: Path = ROOT / "out/tests") -> int:
+    """Returns 0 when all that ran passed (and, with --no-skips, all was run). `folder`: for the table of times."""
     names = [tier.name for tier in TIERS]
     parser = argparse.ArgumentParser(description="Run the tiers of tests.")
     parser.add_argument(
         "tiers", nargs="*", metavar="TIER", help=f"of {', '.join(names)}; all but sweep when none is named"
     )
     parser.add_argument("--no-skips", action="store_true", help="fail when a tier or a test would be skipped")
+    parser.add_argument(
+        "--ledger", type=Path, default=ROOT / "out/tests/runs.jsonl", help="where each run is kept (%(default)s)"
+    )
     options = parser.parse_args()
     if unknown := set(options.tiers) - set(names):
         parser.error(f"no such tier: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
@@ -279,6 +386,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as cache:
         outcomes = [run(tier, no_skips=options.no_skips, cache=cache) for tier in chosen]
     tell_repeated(outcomes)
+    times = table_of_times(outcomes)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "times.txt").write_text(times + "\n")
+    print(f"\n== times (kept in {folder / 'times.txt'})\n{times}")
     print("\n== summary")
     for outcome in outcomes:
         print(outcome.line())
@@ -287,6 +398,10 @@ def main() -> int:
     if not_run and options.no_skips:
         failed += len(not_run)
         print("A tier was not run, and --no-skips does not allow that.")
+    if unsteady := enter(options.ledger, outcomes):
+        failed += len(unsteady)
+        passed -= len(unsteady)
+        print(f"Repeated twice in {LEDGER_RUNS} runs, which is a fault: {', '.join(unsteady)} ({options.ledger})")
     print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return int(failed > 0)
 

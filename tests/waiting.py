@@ -7,10 +7,11 @@ in benchmarks/.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from tests.tiers import patience
 
 T = TypeVar("T")
 
@@ -18,12 +19,6 @@ LIMIT_SECONDS = 120.0
 """Of a wait, on an idle machine. A test that passes waits for a small part of it."""
 PAUSE_SECONDS = 0.02
 """Between two looks at the state."""
-
-
-def patience() -> float:
-    """By how much limits grow on this machine now: with one core, and with processes that wait for a core."""
-    cores = os.cpu_count() or 1
-    return max(1.0, 2 / cores, os.getloadavg()[0] / cores)
 
 
 def until(
