@@ -58,8 +58,8 @@ def plan_of(name: str) -> Plan:
 every_plan = pytest.mark.parametrize("name", [*_TINY, *(pytest.param(n, marks=pytest.mark.slow) for n in _LARGE)])
 
 
+@pytest.mark.sweep(kept=9)
 @pytest.mark.slow
-@pytest.mark.sweep(kept=7)
 @every_plan
 def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:
     plan, exported = plan_of(name), export(plan_of(name), "megatron")
@@ -111,6 +111,7 @@ def test_megatron_bridge_knows_every_field(name: str) -> None:
             assert function in names["recipes"][module]
 
 
+@pytest.mark.sweep(kept=9)
 @every_plan
 def test_torchtitan_knows_every_field_and_its_own_checks_hold(name: str) -> None:
     plan, exported = plan_of(name), export(plan_of(name), "torchtitan")
