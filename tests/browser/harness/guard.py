@@ -66,10 +66,14 @@ class Guard:
         if error not in self.known and LATE_START not in error:
             self.console_errors.append(error)
 
+    def forget(self) -> None:
+        """Forget what was recorded."""
+        self.foreign_requests, self.console_errors = [], []
+
     def check(self) -> None:
         """AssertionError if anything was recorded since the last check: of tests that share a page, one fails."""
-        foreign, self.foreign_requests = self.foreign_requests, []
-        errors, self.console_errors = self.console_errors, []
+        foreign, errors = self.foreign_requests, self.console_errors
+        self.forget()
         faults = [
             *(f"a request to another machine: {url}" for url in foreign),
             *(f"on the console: {e}" for e in errors),
