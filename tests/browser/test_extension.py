@@ -11,7 +11,7 @@ from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-_OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path })"
+_OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)"
 _SOURCE = """() => {
   const { context } = window.jupyterapp.shell.currentWidget ?? {};
   return context?.path.endsWith('.ipynb') ? [context.model.toJSON().cells[0]?.source].flat().join('') : '';
