@@ -25,8 +25,7 @@ def test_the_app_shows_the_explorer_alone_on_loopback_only_with_a_token(app: App
     before = seen_figure(app, explorer)["data"]
     slider(explorer, "B, microbatches").press("ArrowRight")
     app.wait_until(lambda: seen_figure(app, explorer)["data"] != before, "B moves the figure")
-    app.wait_answered()
-    app.wait_drawn()
+    app.rest()
     assert app.counts()["asked"] > 0
 
     server = psutil.Process(app.server.process_id)

@@ -125,15 +125,13 @@ def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(lab: LabPag
     for name in ("Why", "Layers"):
         show_tab(explorer, name)
         explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
-        lab.wait_answered()
-        lab.wait_drawn()
+        lab.rest()
         drawn = [json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":"))]
         for _ in range(2):  # a stage is selected, then nothing is
             lab.page.evaluate("globalThis.early = null")
             stage.press("Enter")
             lab.wait_until(lambda: lab.page.evaluate("globalThis.early") is not None, "marks are faded")
-            lab.wait_answered()
-            lab.wait_drawn()
+            lab.rest()
             drawn.append(json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":")))
             assert lab.page.evaluate("globalThis.early") == drawn[-1], name
         assert drawn[0] == drawn[2] != drawn[1], name
@@ -154,8 +152,7 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
         shown.wait_for()
         ready = lambda: (panel.locator(part).get_attribute("data-ahead") or "").split()  # noqa: B023, E731
         lab.wait_until(lambda: set(values) <= set(ready()), f"the figures of {values} are on the page")  # noqa: B023
-        lab.wait_answered()
-        lab.wait_drawn()
+        lab.rest()
         html, before = shown.inner_html(), headline.inner_text()
         with held(lab):
             for value in values:
@@ -168,8 +165,7 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
             counts = lab.counts()
             assert counts["asked"] > counts["answered"]
         explorer.get_by_text(f"{values[-1]} × 8").wait_for()
-        lab.wait_answered()
-        lab.wait_drawn()
+        lab.rest()
         assert shown.inner_html() == html, f"{name} of the third B stays"
 
 

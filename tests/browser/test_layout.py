@@ -333,8 +333,7 @@ def _show_tab(lab: LabPage, name: str) -> None:
 
 def _rest(lab: LabPage) -> None:
     """Scroll to the top of the output, once all is drawn that changes a height."""
-    lab.wait_answered()
-    lab.wait_drawn()
+    lab.rest()
     _explorer(lab).evaluate(SHOW_TOP)
     lab.wait_drawn()
 

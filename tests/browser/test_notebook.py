@@ -28,8 +28,7 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
     handle = slider(explorer, "B, microbatches")
     handle.press("ArrowRight")
     notebook.wait_until(lambda: seen_figure(notebook, explorer)["data"] != before, "an arrow moves B and the figure")
-    notebook.wait_answered()
-    notebook.wait_drawn()
+    notebook.rest()
     assert notebook.counts()["asked"] > 0
     assert handle.get_attribute("aria-valuetext") == "12"
 

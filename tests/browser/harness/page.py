@@ -117,6 +117,11 @@ class GuardedPage:
         kernel does in threads may go on: wait for its result on the page."""
         self._wait_equal("asked", "answered")
 
+    def rest(self) -> None:
+        """Until nothing is under way between page and kernel, nor on the page."""
+        self.wait_answered()
+        self.wait_drawn()
+
     def _wait_equal(self, more: str, fewer: str) -> None:
         counts: dict[str, int] = {}
 
@@ -169,7 +174,9 @@ class LabPage(GuardedPage):
     def _empty(self) -> None:
         """Remove the cells, and what they made in the kernel."""
         self.page.evaluate(_REPLACE_CELLS, [])
+        self.rest()  # what the last cells still send would find no widget any more
         assert not (error := self.page.evaluate(_EXECUTE, _NEW)), error
+        self.rest()
         self._is_new = True
 
     def run_all(self) -> None:
@@ -206,7 +213,7 @@ class LabPage(GuardedPage):
         if not self.page.evaluate(_HAS_THEME, LIGHT):
             self.set_theme(LIGHT)
         self._empty()
-        # Of notebooks that were closed: Lab reports a kernel that is shut down as an error.
+        # Of notebooks and widgets that were closed: Lab reports a kernel that is shut down as an error.
         self.guard.forget()
 
     def shut_down(self) -> None:
