@@ -149,15 +149,15 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
         "import alpa_explore as ax\nfrom alpa_explore_widgets import explore\n"
         f"explore(ax.load_plan({str(plan.resolve())!r}))",
     )
-    lab.open(name)
+    lab.load(name)
     start = time.perf_counter()
-    lab.run_all(300)
+    lab.run_all()
     explorer = lab.page.locator(".alpa-explorer").first
     explorer.wait_for()
     if _grouped(explorer):
         explorer.locator(".alpa-card:visible").first.wait_for(timeout=120_000)
     else:
-        lab.figure(explorer, seconds=120)
+        lab.figure(explorer)
     figures = {"first figure, s": time.perf_counter() - start}
     tabs = [tab for tab in tabs if tab not in ("Overview", *OF_LAYOUTS) or _grouped(explorer)]
     for tab in tabs:  # every tab has drawn its figure before a key is pressed
@@ -172,7 +172,7 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
             panel = explorer.locator(".alpa-panel:visible", has=drawn)
             panel.wait_for(timeout=120_000)  # until the kernel answers, the previous tab is visible
             if not panel.locator(f"{GRAPH}:visible").count():
-                lab.figure(panel, seconds=120)
+                lab.figure(panel)
         figures[f"first shown, {tab}"] = 1000 * (time.perf_counter() - start)
         if tab in OF_LAYOUTS:
             explorer.locator(".alpa-panel:visible progress").wait_for(state="hidden", timeout=300_000)

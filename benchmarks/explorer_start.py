@@ -27,7 +27,6 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.browser.harness.alone import page_alone
-from tests.browser.harness.explorer import PLAN_SECONDS
 from tests.browser.harness.page import LabPage
 
 HERE = Path(__file__).resolve().parents[1]
@@ -69,7 +68,7 @@ def measure(tree: Path, call: str, found: Seconds) -> None:
     """One round: append the seconds of each case to `found`."""
     with TemporaryDirectory() as caches, code_of(tree, Path(caches)), page_alone() as lab:
         for case in ("fresh machine", "fresh kernel"):
-            lab.open(lab.server.write_notebook("start.ipynb", f"from alpa_explore_widgets import explore\n{call}"))
+            lab.load(lab.server.write_notebook("start.ipynb", f"from alpa_explore_widgets import explore\n{call}"))
             before = float(lab.ask(_PROCESSOR))
             found[case].append(until_painted(lab))
             found[f"{case}, processor"].append(float(lab.ask(_PROCESSOR)) - before)
@@ -83,9 +82,9 @@ def measure(tree: Path, call: str, found: Seconds) -> None:
 def until_painted(lab: LabPage) -> float:
     """Run the cells; the seconds until the plan and its figure are on the page."""
     start = time.perf_counter()
-    lab.run_all(300)
+    lab.run_all()
     explorer = lab.page.locator(".alpa-explorer").first
-    explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
+    explorer.get_by_text("Planned in").wait_for()
     if explorer.locator(".alpa-tabs-groups").count():
         explorer.locator(".alpa-card:visible").first.wait_for()
     else:  # an earlier version, which begins with a figure of plotly

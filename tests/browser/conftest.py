@@ -1,22 +1,50 @@
-"""Fixtures of the browser tests: one JupyterLab per session, one Chromium per module, one guarded page per test."""
+"""Fixtures of the browser tests. A worker has one JupyterLab, one Chromium, and one page with a warm kernel, which is
+made new before each test; tests that are about starting get a page and a kernel of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium, launch
+from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from tests.browser.harness.guard import Guard
+    from tests.browser.harness.kept import Chromium, KeptPage
     from tests.browser.harness.page import AppPage, LabPage, NotebookPage
     from tests.browser.harness.server import LabServer
+
+WARM = "warm.ipynb"
+"""The notebook of the page that tests share."""
+_FAILED = pytest.StashKey[bool]()
+_CHROMIUM = pytest.StashKey["Chromium"]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Note that a test failed, for the page that it used."""
+    report: pytest.TestReport = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
+
+
+def has_failed(item: pytest.Item) -> Callable[[], bool]:
+    """Whether a test has failed so far, as `KeptPage.page` asks."""
+    return lambda: item.stash.get(_FAILED, False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Close Chromium before a test of another folder: playwright's event loop must not stay for that."""
+    chromium = item.session.stash.get(_CHROMIUM, None)
+    if chromium and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
+        chromium.close()
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +57,16 @@ def chromium_executable() -> Path:
 
 
 @pytest.fixture(scope="session")
+def chromium(chromium_executable: Path, request: pytest.FixtureRequest) -> Iterator[Chromium]:
+    """Headless Chromium."""
+    from tests.browser.harness.kept import Chromium
+
+    request.session.stash[_CHROMIUM] = chromium = Chromium(chromium_executable)
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="session")
 def lab_server(chromium_executable: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabServer]:
     """A running JupyterLab with an empty home."""
     from tests.browser.harness.server import LabServer
@@ -37,37 +75,59 @@ def lab_server(chromium_executable: Path, tmp_path_factory: pytest.TempPathFacto
         yield server
 
 
-@pytest.fixture(scope="module")
-def browser(chromium_executable: Path) -> Iterator[Browser]:
-    """Headless Chromium, closed after each module: playwright's event loop must not stay for other tests."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = launch(playwright, chromium_executable)
-        yield chromium
-        chromium.close()
+@pytest.fixture
+def browser(chromium: Chromium) -> Browser:
+    """The running Chromium, for pages without JupyterLab."""
+    return chromium.browser()
 
 
-@pytest.fixture(scope="module")
-def new_lab(browser: Browser, lab_server: LabServer) -> Callable[[], AbstractContextManager[LabPage]]:
-    """Opens a page that is checked by its guard when it is closed; for tests that share a page."""
+@pytest.fixture(scope="session")
+def new_lab(chromium: Chromium, lab_server: LabServer) -> Callable[[], AbstractContextManager[LabPage]]:
+    """Makes a page in which nothing is loaded yet; its guard is checked, and its kernel stopped, in the end."""
     from tests.browser.harness.page import LabPage
 
     @contextmanager
-    def open_page() -> Iterator[LabPage]:
-        with guarded(browser) as (page, guard):
+    def make() -> Iterator[LabPage]:
+        with guarded(chromium.browser()) as (page, guard):
             lab = LabPage(page, lab_server, guard)
             yield lab
             guard.check()
             # After the check: Lab reports a kernel that is shut down as an error on the console.
             lab.shut_down()
 
-    return open_page
+    return make
+
+
+@pytest.fixture(scope="session")
+def kept_lab(chromium: Chromium, lab_server: LabServer) -> Iterator[KeptPage[LabPage]]:
+    """The page that tests share."""
+    from tests.browser.harness.kept import KeptPage
+    from tests.browser.harness.page import LabPage
+
+    @contextmanager
+    def open_page() -> Iterator[LabPage]:
+        with guarded(chromium.browser()) as (page, guard):
+            lab = LabPage(page, lab_server, guard)
+            lab.load(lab_server.write_notebook(WARM, "1"))
+            yield lab
+            lab_server.stop_kernel(WARM)
+
+    kept = KeptPage(chromium, open_page, WARM)
+    yield kept
+    kept.close()
 
 
 @pytest.fixture
-def lab(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """A new page. Fails at the end of the test if a request left the machine or the console has an error."""
+def lab(kept_lab: KeptPage[LabPage], request: pytest.FixtureRequest) -> Iterator[LabPage]:
+    """The shared page: empty, and its kernel like a new one. Fails at the end of the test if a request left the machine
+    or the console has an error; after a failure the next test has another page."""
+    with kept_lab.page(has_failed(request.node)) as page:
+        yield page
+
+
+@pytest.fixture
+def own_lab(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    """A page in which nothing is loaded, for tests of starting, with the same checks."""
     with new_lab() as page:
         yield page
 
@@ -101,9 +161,9 @@ def app(browser: Browser, tmp_path: Path) -> Iterator[AppPage]:
 def guarded(browser: Browser, known: Collection[str] = ()) -> Iterator[tuple[Page, Guard]]:
     """A page in a new browser context, and its guard."""
     from tests.browser.harness.guard import Guard
+    from tests.browser.harness.page import WIDE
 
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(60_000)
+    context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]}, reduced_motion="reduce")
     try:
         guard = Guard(context, known)
         yield context.new_page(), guard

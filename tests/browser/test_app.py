@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_the_app_shows_the_explorer_alone_on_loopback_only_with_a_token(app: AppPage) -> None:
     refused = app.page.request.get(app.server.address.url, max_redirects=0)
     assert "login" in refused.headers["location"], "the printed token is required"
-    app.open("?theme=dark")
+    app.load("?theme=dark")
     explorer = first_explorer(app)
     assert "alpa-dark" in (explorer.get_attribute("class") or "")
     assert app.page.title() == "alpa_explore"
@@ -25,6 +25,8 @@ def test_the_app_shows_the_explorer_alone_on_loopback_only_with_a_token(app: App
     before = seen_figure(app, explorer)["data"]
     slider(explorer, "B, microbatches").press("ArrowRight")
     app.wait_until(lambda: seen_figure(app, explorer)["data"] != before, "B moves the figure")
+    app.rest()
+    assert app.counts()["asked"] > 0
 
     server = psutil.Process(app.server.process_id)
     family = [server, *server.children(recursive=True)]

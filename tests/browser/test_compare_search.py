@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import (
-    PLAN_SECONDS,
     SMALL,
     finding,
     first_explorer,
@@ -24,19 +21,17 @@ from tests.browser.harness.page import LabPage
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def small(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """One explorer for all tests of this module: two stages, B = 8 and then 12, with the plan of B = 8 pinned."""
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("compare.ipynb", SMALL))
-        lab.run_all()
-        explorer = first_explorer(lab)
-        explorer.get_by_role("button", name="Pin", exact=True).press("Enter")
-        explorer.get_by_role("button", name="Pin", exact=True, pressed=True).wait_for()
-        slider(explorer, "B, microbatches").focus()
-        lab.page.keyboard.press("ArrowRight")
-        explorer.get_by_text("12 × 8").wait_for()
-        yield lab
+@pytest.fixture
+def small(lab: LabPage) -> LabPage:
+    """An explorer of two stages, B = 8 and then 12, with the plan of B = 8 pinned."""
+    lab.show(SMALL)
+    explorer = first_explorer(lab)
+    explorer.get_by_role("button", name="Pin", exact=True).press("Enter")
+    explorer.get_by_role("button", name="Pin", exact=True, pressed=True).wait_for()
+    slider(explorer, "B, microbatches").focus()
+    lab.page.keyboard.press("ArrowRight")
+    explorer.get_by_text("12 × 8").wait_for()
+    return lab
 
 
 def click_mark(lab: LabPage, explorer: Locator, marks: str, index: int = 0) -> None:
@@ -76,7 +71,6 @@ def test_compare_shows_what_changed_and_what_it_did(small: LabPage) -> None:
     assert [(t["name"], len(t["y"])) for t in latencies] == [("the pinned plan", 2), ("this plan", 2)]
     click_mark(small, explorer, ".barlayer .trace:nth-child(2) .point path", 1)
     explorer.locator(".alpa-selected", has_text="stage 1").wait_for()
-    small.page.keyboard.press("Escape")
 
 
 def test_search_names_the_baselines_that_have_no_plan_and_why(small: LabPage) -> None:
@@ -86,7 +80,7 @@ def test_search_names_the_baselines_that_have_no_plan_and_why(small: LabPage) ->
     button = explorer.get_by_role("button", name="Try baselines")
     button.focus()
     small.page.keyboard.press("Enter")
-    small.wait_until(lambda: "No plan: " in finding(explorer), "the baselines were tried", PLAN_SECONDS)
+    small.wait_until(lambda: "No plan: " in finding(explorer), "the baselines were tried")
     reason = "a pipeline of single devices needs a layer for each: 2 layers on 1x4:v100"
     assert f"inter-only ({reason})" in finding(explorer)
     figure = seen_figure(small, explorer)
@@ -94,10 +88,8 @@ def test_search_names_the_baselines_that_have_no_plan_and_why(small: LabPage) ->
     assert f"no plan: inter-only: {reason}" in names
     assert {"plans of the planner", "baselines", "this plan"} <= set(names)
     assert "zero-3" in " ".join(texts(figure))
-    tables = explorer.get_by_role("button", name="Tables")
-    tables.press("Enter")
+    explorer.get_by_role("button", name="Tables").press("Enter")
     explorer.locator(".alpa-table:visible td", has_text=reason).wait_for()
-    tables.press("Enter")
 
 
 def test_why_a_click_on_a_bar_selects_its_stage_and_what_is_not_computing_can_be_seen(small: LabPage) -> None:
@@ -145,7 +137,6 @@ def test_a_press_right_after_a_movement_selects_what_is_under_the_mouse(small: L
     small.page.mouse.move(5, 5)
     plot.evaluate(_PRESS_BEFORE_PLOTLY_LOOKS)
     explorer.locator(".alpa-selected", has_text="stage 0").wait_for()
-    small.page.keyboard.press("Escape")
 
 
 def test_memory_names_its_choices_in_plain_words_and_they_fill_the_plot(small: LabPage) -> None:

@@ -5,14 +5,11 @@ The plan has four stages on 2 × 4 devices; its stage 2 has layers 2 to 4 on 1×
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.harness.explorer import show_tab
+from tests.browser.harness.explorer import show_plan, show_tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
@@ -26,26 +23,11 @@ _PIXEL = """(graph, [x, y]) => {
 """Where a place of a figure, in units of its axes, is on the screen."""
 
 
-@pytest.fixture(scope="module")
-def page(
-    new_lab: Callable[[], AbstractContextManager[LabPage]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LabPage]:
-    file: Path = tmp_path_factory.mktemp("plans") / "example.plan.json"
-    example_plan().save(file)
-    cell = f"import alpa_explore as ax\nfrom alpa_explore_widgets import explore\nexplore(ax.load_plan({str(file)!r}))"
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("clicks.ipynb", cell))
-        lab.run_all()
-        lab.page.locator(".alpa-tiles").wait_for()
-        yield lab
-
-
 @pytest.fixture
-def shown(page: LabPage) -> Iterator[LabPage]:
-    yield page
-    page.page.keyboard.press("Escape")
-    page.wait_until(lambda: selected(page) == "", "Escape clears the selection")
-    page.guard.check()
+def shown(lab: LabPage) -> LabPage:
+    """An explorer of the plan, with nothing selected."""
+    show_plan(lab, example_plan())
+    return lab
 
 
 def selected(lab: LabPage) -> str:

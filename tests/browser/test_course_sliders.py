@@ -21,8 +21,7 @@ table"""
 
 
 def test_a_slider_is_played_to_its_end(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("table.ipynb", CELL))
-    lab.run_all()
+    lab.show(CELL)
     plot = lab.figure()
 
     def title() -> str:

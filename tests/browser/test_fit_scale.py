@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-
 import pytest
 
 from tests.browser.harness.explorer import (
-    PLAN_SECONDS,
     explorer_of,
     finding,
     first_explorer,
@@ -28,19 +24,30 @@ explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
 """
 
 
-@pytest.fixture(scope="module")
-def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """One explorer for all tests of this module, in the default window."""
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("fit_scale.ipynb", TINY))
-        lab.run_all()
-        first_explorer(lab)
-        yield lab
+@pytest.fixture
+def tiny(lab: LabPage) -> LabPage:
+    """An explorer with the tab on screen, in the default window."""
+    lab.show(TINY)
+    show_tab(first_explorer(lab), "Fit & scale")
+    return lab
+
+
+@pytest.fixture
+def answered(tiny: LabPage) -> LabPage:
+    """It was found out how many H100 it fits."""
+    find_out(tiny)
+    return tiny
+
+
+def find_out(lab: LabPage) -> None:
+    panel = explorer_of(lab).locator(".alpa-panel:visible")
+    type_text(panel.get_by_role("textbox", name="Devices"), "h100")
+    panel.get_by_role("button", name="Find out").press("Enter")
+    wait_for_finding(lab, "llama-tiny fits from 8 H100 on")
 
 
 def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> None:
     explorer = explorer_of(tiny)
-    show_tab(explorer, "Fit & scale")
     panel = explorer.locator(".alpa-panel:visible")
     type_text(panel.get_by_role("textbox", name="Nodes"), "1, two")
     panel.get_by_role("button", name="Find out").press("Enter")
@@ -49,14 +56,12 @@ def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> N
     )
     type_text(panel.get_by_role("textbox", name="Nodes"), "1")
     tiny.wait_until(lambda: note_of(panel.get_by_role("textbox", name="Nodes")) == "", "it is a list again")
-    type_text(panel.get_by_role("textbox", name="Devices"), "h100")
-    panel.get_by_role("button", name="Find out").press("Enter")
-    wait_for_finding(tiny, "llama-tiny fits from 8 H100 on")
+    find_out(tiny)
     assert note_of(panel.get_by_role("textbox", name="Nodes")) == ""
 
 
-def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(tiny: LabPage) -> None:
-    explorer = explorer_of(tiny)
+def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(answered: LabPage) -> None:
+    tiny, explorer = answered, explorer_of(answered)
     price = type_number(explorer, "H100", "-2")
     tiny.wait_until(lambda: note_of(price) != "", "what is possible is said in the field")
     assert "dollars" not in finding(explorer)
@@ -72,10 +77,8 @@ def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(ti
     tiny.wait_until(lambda: note_of(price) == "", "it is a number again")
 
 
-def test_plan_there_plans_on_that_cluster(tiny: LabPage) -> None:
-    explorer = explorer_of(tiny)
+def test_plan_there_plans_on_that_cluster(answered: LabPage) -> None:
+    tiny, explorer = answered, explorer_of(answered)
     explorer.locator(".alpa-panel:visible").get_by_role("button", name="Plan there").press("Enter")
     show_tab(explorer, "Layers")
-    tiny.wait_until(
-        lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100", PLAN_SECONDS
-    )
+    tiny.wait_until(lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.harness.guard import is_local
-from tests.browser.harness.page import LabPage
+from tests.browser.harness.kept import KeptPage
+from tests.browser.harness.page import DARK, LIGHT, PLOT, LabPage
 
 SLIDER_AND_FIGURE = """
 import ipywidgets, plotly.graph_objects as go
@@ -26,8 +27,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_a_slider_moved_by_keyboard_changes_the_figure(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("slider.ipynb", SLIDER_AND_FIGURE))
-    lab.run_all()
+    lab.show(SLIDER_AND_FIGURE)
     plot = lab.figure()
     assert lab.read_figure(plot)["data"][0]["y"] == [1, 2, 3]
 
@@ -42,30 +42,43 @@ def test_a_slider_moved_by_keyboard_changes_the_figure(lab: LabPage) -> None:
 
 
 def test_a_failing_cell_is_reported_with_its_error(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("failing.ipynb", "print('before')", "1 / 0"))
     with pytest.raises(AssertionError, match="ZeroDivisionError: division by zero"):
-        lab.run_all()
+        lab.show("print('before')", "1 / 0")
     assert lab.text() == "before\n"
 
 
 def test_requests_to_other_machines_are_stopped_and_recorded(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("quiet.ipynb", "1"))
     lab.page.evaluate("fetch('https://example.org/leak').catch(() => null)")
-    lab.page.evaluate(
-        "new Promise(done => { const s = new WebSocket('wss://example.org/leak'); setTimeout(done, 300) })"
-    )
-    assert sorted(lab.guard.foreign_requests) == ["https://example.org/leak", "wss://example.org/leak"]
+    lab.page.evaluate("{ new WebSocket('wss://example.org/leak'); }")
+    both = ["https://example.org/leak", "wss://example.org/leak"]
+    lab.wait_until(lambda: sorted(lab.guard.foreign_requests) == both, "both are recorded")
+    lab.wait_until(lambda: bool(lab.guard.console_errors), "Chromium reports the request that failed")
     with pytest.raises(AssertionError, match=r"example\.org"):
         lab.guard.check()
-    lab.guard.foreign_requests.clear()
-    lab.guard.console_errors.clear()
 
 
 def test_an_error_on_the_console_is_recorded(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("noisy.ipynb", "1"))
     lab.page.evaluate("console.error('this went wrong')")
     lab.wait_until(lambda: lab.guard.console_errors == ["this went wrong"], "the error is recorded")
-    lab.guard.console_errors.clear()
+    lab.guard.forget()
+
+
+def test_the_shared_page_is_made_new_for_each_test_and_another_one_after_a_failure(kept_lab: KeptPage[LabPage]) -> None:
+    with kept_lab.page() as page:
+        page.show(SLIDER_AND_FIGURE)
+        page.figure()
+        page.set_theme(DARK)
+        page.page.set_viewport_size({"width": 700, "height": 500})
+    with kept_lab.page(failed=lambda: True) as same:
+        assert same is page
+        assert same.ask("'slider' in globals()") == "False"
+        assert same.page.locator(PLOT).count() == 0
+        assert same.page.locator("body").get_attribute("data-jp-theme-name") == LIGHT
+        assert same.page.viewport_size == {"width": 1400, "height": 900}
+        process = same.ask("__import__('os').getpid()")
+    with kept_lab.page() as another:
+        assert page.page.is_closed()
+        assert another.ask("__import__('os').getpid()") != process
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from tests.browser.harness.explorer import first_explorer, seen_figure, tab, type_number, type_text
 from tests.browser.harness.page import LabPage
 from tests.hosts.hosts import Hosts, missing
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.browser
 CELL = """from alpa_explore_widgets import explore
@@ -23,9 +23,6 @@ STEPS, EVERY = 60, 5
 """Few: after some hundred steps of this model in float32 any two plans differ by more, as rounding has grown."""
 RATE = "5mbit"
 """So that the steps last until the link is cut."""
-SECONDS = 60.0
-REASON_SECONDS = 15.0
-"""From the cut to the reason on the screen."""
 TOLERANCE = 1e-6
 
 
@@ -44,8 +41,7 @@ def test_a_run_on_two_hosts_loses_a_link_and_is_finished_under_another_plan(lab:
         scheduler = hosts.dask(hide=[lab.server.home])
         for host in range(2):
             hosts.limit(host, RATE)
-        lab.open(lab.server.write_notebook("hosts.ipynb", CELL))
-        lab.run_all()
+        lab.show(CELL)
         explorer = first_explorer(lab)
 
         def press(name: str | re.Pattern[str]) -> None:
@@ -53,14 +49,14 @@ def test_a_run_on_two_hosts_loses_a_link_and_is_finished_under_another_plan(lab:
 
         def planned_for(cluster: str) -> None:
             wanted = f"mlp-tiny on {cluster}"
-            lab.wait_until(lambda: wanted in (explorer.get_attribute("aria-label") or ""), wanted, SECONDS)
+            lab.wait_until(lambda: wanted in (explorer.get_attribute("aria-label") or ""), wanted)
 
         tab(explorer, "Run").press("Enter")
         explorer.get_by_role("button", name="Attached hosts").press("Enter")
         type_text(explorer.get_by_role("textbox", name="Attach"), scheduler)
         press("Attach")
         found = explorer.locator(".alpa-attachment")
-        found.get_by_text("As a cluster").wait_for(timeout=1000 * SECONDS)
+        found.get_by_text("As a cluster").wait_for()
         assert found.get_by_role("region", name="Links").get_by_text("node1").count() > 0
         both = found.locator("b").inner_text()
         press("Plan for these")
@@ -70,20 +66,14 @@ def test_a_run_on_two_hosts_loses_a_link_and_is_finished_under_another_plan(lab:
         type_number(explorer, "Checkpoint every", str(EVERY))
         press(re.compile(r"^Start "))
         status = explorer.locator(".alpa-run-status[role=status]")
-        status.get_by_text(re.compile("last checkpoint is of step")).wait_for(timeout=1000 * SECONDS)
+        status.get_by_text(re.compile("last checkpoint is of step")).wait_for()
         seen = len(seen_figure(lab, explorer)["data"][0]["y"])
-        lab.wait_until(
-            lambda: len(seen_figure(lab, explorer)["data"][0]["y"]) > seen, "the curve of the loss grows", SECONDS
-        )
+        lab.wait_until(lambda: len(seen_figure(lab, explorer)["data"][0]["y"]) > seen, "the curve of the loss grows")
 
-        cut = time.monotonic()
         hosts.cut(1)
         reason = status.get_by_text(re.compile("node1 (is gone|does not answer)")).first
-        reason.wait_for(timeout=1000 * SECONDS)
-        seconds = time.monotonic() - cut
+        reason.wait_for()
         hosts.restore(1)
-        print(f"{seconds:.1f} s until the reason: {reason.inner_text()}")
-        assert seconds < REASON_SECONDS
         told = status.text_content()
         folder = Path(re.search(r"/\S*/mlp-tiny[\w-]*", told)[0])
         kept = find_checkpoint(folder)[1].step
@@ -93,13 +83,13 @@ def test_a_run_on_two_hosts_loses_a_link_and_is_finished_under_another_plan(lab:
         press("Plan")
         planned_for(both.replace("2x", "1x"))
         press("Resume")
-        status.get_by_text(f"Done: {STEPS} steps").wait_for(timeout=1000 * SECONDS)
+        status.get_by_text(f"Done: {STEPS} steps").wait_for()
         again = Path(status.locator("code").first.inner_text())
         assert again != folder
     first, second = ax.load_plan(folder / "plan.json"), ax.load_plan(again / "plan.json")
     assert first.cluster != second.cluster
     whole = tmp_path / "whole"
-    ax.launch(first, steps=STEPS, checkpoint_every=STEPS, device="cpu", folder=whole).result(SECONDS)
+    ax.launch(first, steps=STEPS, checkpoint_every=STEPS, device="cpu", folder=whole).result(LIMIT_SECONDS)
     ours, theirs = weights(again, tmp_path / "a.pt"), weights(whole, tmp_path / "b.pt")
     assert ours.keys() == theirs.keys()
     worst = max(float((ours[name] - theirs[name]).abs().max()) for name in ours)

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, WebSocketRoute
+from playwright.sync_api import Locator, Page, WebSocketRoute
 
-from tests.browser.harness.explorer import leave_overview, seen_figure, slider
+from tests.browser.conftest import guarded, has_failed
+from tests.browser.harness.explorer import LOADED, leave_overview, seen_figure, slider
+from tests.browser.harness.guard import Guard
+from tests.browser.harness.kept import Chromium, KeptPage
 from tests.browser.harness.page import LabPage, NotebookPage
+from tests.browser.harness.server import LabServer
 from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
-RECONNECT_SECONDS = 60.0
-"""Lab waits longer before each attempt."""
-CELL = """
-import alpa_explore as ax
-from alpa_explore_widgets import explore
-explore(ax.load_plan("kernel.plan.json"))
-"""
+NOTEBOOK = "kernel.ipynb"
+CELL = LOADED.format(file="kernel.plan.json")
 """A finished plan: nothing has to be planned after each restart."""
+DONE = re.compile(rb'"execution_state":\s*"idle"')
+"""In the message by which the kernel says that it is done with what it was asked."""
 
 
 class Connection:
@@ -50,6 +52,10 @@ class Connection:
         self._muted = True
         self._lost.clear()
 
+    def has_lost_an_answer(self) -> bool:
+        """Whether the kernel has answered something since `mute`."""
+        return any(DONE.search(m.encode() if isinstance(m, str) else m) for m in self._lost)
+
     def interrupt(self) -> None:
         self._interrupted = True
         while self._open:
@@ -66,17 +72,41 @@ class Connection:
         return len(lost)
 
 
+class ConnectedPage(LabPage):
+    """A page with its connection."""
+
+    def __init__(self, page: Page, server: LabServer, guard: Guard) -> None:
+        super().__init__(page, server, guard)
+        self.connection = Connection(self)
+
+
 @pytest.fixture(scope="module")
-def connected(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[tuple[LabPage, Connection]]:
-    with new_lab() as lab:
-        connection = Connection(lab)
-        open_notebook(lab)
-        yield lab, connection
+def kept(chromium: Chromium, lab_server: LabServer) -> Iterator[KeptPage[ConnectedPage]]:
+    @contextmanager
+    def open_page() -> Iterator[ConnectedPage]:
+        with guarded(chromium.browser()) as (page, guard):
+            lab = ConnectedPage(page, lab_server, guard)
+            load_notebook(lab)
+            yield lab
+            lab_server.stop_kernel(NOTEBOOK)
+
+    kept = KeptPage(chromium, open_page, NOTEBOOK)
+    yield kept
+    kept.close()
 
 
-def open_notebook(lab: LabPage) -> None:
+def load_notebook(lab: LabPage) -> None:
     example_plan().save(Path(lab.server.root) / "kernel.plan.json")
-    lab.open(lab.server.write_notebook("kernel.ipynb", CELL))
+    lab.load(lab.server.write_notebook(NOTEBOOK, CELL))
+
+
+@pytest.fixture
+def lab_page(kept: KeptPage[ConnectedPage], request: pytest.FixtureRequest) -> Iterator[ConnectedPage]:
+    """A page that these tests share, as their kernels end; in place of a new kernel each, the next one has the last."""
+    with kept.page(has_failed(request.node)) as page:
+        page.connection.restore()
+        page.show(CELL)
+        yield page
 
 
 def drawn_explorer(lab: LabPage) -> Locator:
@@ -88,7 +118,7 @@ def drawn_explorer(lab: LabPage) -> Locator:
         leave_overview(explorer, "t_max")  # once more where the cell's new output took the place of the last one
         return figure.count() > 0
 
-    lab.wait_until(drawn, "a figure", 60)
+    lab.wait_until(drawn, "a figure")
     lab.figure(explorer.locator(".alpa-panel:visible"))
     return explorer
 
@@ -98,18 +128,16 @@ def move_b(explorer: Locator) -> None:
     explorer.get_by_text("48 × 8").wait_for()
 
 
-@pytest.fixture
-def lab_page(connected: tuple[LabPage, Connection]) -> Iterator[LabPage]:
-    """A page that the tests share; each of them runs the cell."""
-    yield connected[0]
-    connected[0].guard.check()
-
-
 def run_again(lab: LabPage) -> Locator:
     """Run the cells, as a person does after a restart: the explorer is as if nothing had happened."""
     lab.run_all()
     ended = lab.page.locator(".alpa-explorer").get_by_role("alert")
-    lab.wait_until(lambda: ended.count() == 0, "the last explorer is gone", 60)
+    lab.wait_until(lambda: ended.count() == 0, "the last explorer is gone")
+    return moved_explorer(lab)
+
+
+def moved_explorer(lab: LabPage) -> Locator:
+    """The explorer with another B than that of its plan file."""
     explorer = drawn_explorer(lab)
     assert lab.page.locator(".alpa-saved:visible").count() == 0
     move_b(explorer)
@@ -125,7 +153,7 @@ def live_controls(explorer: Locator) -> int:
 def check_ended(lab: LabPage, explorer: Locator, banner: str) -> None:
     """The banner, once; the plan below it as it was drawn; nothing that can be operated; no broken widgets."""
     alert = explorer.get_by_role("alert")
-    alert.get_by_text(banner).wait_for(timeout=20_000)
+    alert.get_by_text(banner).wait_for()
     assert alert.inner_text() == f"{banner}: run the cell again to explore; below is the last plan."
     assert alert.count() == 1
     assert explorer.locator(".alpa-tile:visible").count() > 0
@@ -144,18 +172,18 @@ def check_ended(lab: LabPage, explorer: Locator, banner: str) -> None:
     assert explorer.locator(".alpa-body").inner_text() == before
 
 
-def test_a_restart_leaves_one_banner_above_the_last_plan_until_the_cell_is_run_again(lab_page: LabPage) -> None:
-    explorer = run_again(lab_page)
+def test_a_restart_leaves_one_banner_above_the_last_plan_until_the_cell_is_run_again(lab_page: ConnectedPage) -> None:
+    explorer = moved_explorer(lab_page)
     lab_page.page.evaluate(f"{KERNEL}.restart()")
     check_ended(lab_page, explorer, "Kernel restarted")
     lab_page.wait_idle()
     run_again(lab_page)
 
 
-def test_a_page_that_is_loaded_again_goes_on(lab_page: LabPage) -> None:
-    run_again(lab_page)
+def test_a_page_that_is_loaded_again_goes_on(lab_page: ConnectedPage) -> None:
+    moved_explorer(lab_page)
     lab_page.save()
-    lab_page.open("kernel.ipynb")
+    lab_page.load(NOTEBOOK)
     explorer = drawn_explorer(lab_page)
     assert explorer.get_by_role("alert").count() == 0
     assert lab_page.page.locator(".alpa-saved:visible").count() == 0
@@ -163,8 +191,8 @@ def test_a_page_that_is_loaded_again_goes_on(lab_page: LabPage) -> None:
     explorer.get_by_text("32 × 8").wait_for()
 
 
-def test_a_kernel_that_dies_says_so(lab_page: LabPage) -> None:
-    explorer = run_again(lab_page)
+def test_a_kernel_that_dies_says_so(lab_page: ConnectedPage) -> None:
+    explorer = moved_explorer(lab_page)
     os.kill(int(lab_page.ask("__import__('os').getpid()")), signal.SIGKILL)
     check_ended(lab_page, explorer, "Kernel died")
     lab_page.page.get_by_role("dialog").get_by_role("button", name="Ok").press("Enter")
@@ -172,50 +200,50 @@ def test_a_kernel_that_dies_says_so(lab_page: LabPage) -> None:
 
 
 def test_a_lost_connection_is_said_once_and_forgotten_when_it_is_back(
-    lab_page: LabPage, connected: tuple[LabPage, Connection]
+    lab_page: ConnectedPage,
 ) -> None:
-    explorer, connection = run_again(lab_page), connected[1]
+    explorer, connection = moved_explorer(lab_page), lab_page.connection
     connection.interrupt()
     alert = explorer.get_by_role("alert")
     alert.get_by_text("Connection to the kernel lost: the explorer goes on when it is back").wait_for()
     assert alert.count() == 1
     assert live_controls(explorer) == 0
     connection.restore()
-    alert.wait_for(state="hidden", timeout=1000 * RECONNECT_SECONDS)
+    alert.wait_for(state="hidden")
     slider(explorer, "B, microbatches").press("ArrowLeft")
     explorer.get_by_text("32 × 8").wait_for()
     assert lab_page.page.locator(".alpa-explorer").count() == 1
 
 
 def test_a_field_whose_answer_was_lost_with_the_connection_can_be_moved_again(
-    lab_page: LabPage, connected: tuple[LabPage, Connection]
+    lab_page: ConnectedPage,
 ) -> None:
-    explorer, connection = run_again(lab_page), connected[1]
+    explorer, connection = moved_explorer(lab_page), lab_page.connection
     connection.mute()
     slider(explorer, "B, microbatches").press("ArrowRight")
-    lab_page.page.wait_for_timeout(1000)  # nothing says that the kernel has answered
+    lab_page.wait_until(connection.has_lost_an_answer, "the kernel has answered, which the page cannot know")
     connection.interrupt()
     alert = explorer.get_by_role("alert")
     alert.wait_for()
     connection.restore()
-    alert.wait_for(state="hidden", timeout=1000 * RECONNECT_SECONDS)
+    alert.wait_for(state="hidden")
     slider(explorer, "B, microbatches").press("Home")
     explorer.get_by_text("1 × 8").wait_for()
 
 
 def test_an_answer_that_comes_after_all_is_not_counted_twice(
-    lab_page: LabPage, connected: tuple[LabPage, Connection]
+    lab_page: ConnectedPage,
 ) -> None:
-    explorer, connection = run_again(lab_page), connected[1]
+    explorer, connection = moved_explorer(lab_page), lab_page.connection
     b = slider(explorer, "B, microbatches")
     connection.mute()
     b.press("ArrowRight")
-    lab_page.page.wait_for_timeout(1000)
+    lab_page.wait_until(connection.has_lost_an_answer, "the kernel has answered, which the page cannot know")
     connection.interrupt()
     alert = explorer.get_by_role("alert")
     alert.wait_for()
     connection.restore()
-    alert.wait_for(state="hidden", timeout=1000 * RECONNECT_SECONDS)
+    alert.wait_for(state="hidden")
     assert connection.deliver_late()
     for key, answer in (("Home", "1 × 8"), ("ArrowRight", "2 × 8"), ("Home", "1 × 8")):
         b.press(key)
@@ -224,26 +252,26 @@ def test_an_answer_that_comes_after_all_is_not_counted_twice(
 
 
 def test_a_kernel_that_was_restarted_elsewhere_meanwhile_is_noticed(
-    lab_page: LabPage, connected: tuple[LabPage, Connection]
+    lab_page: ConnectedPage,
 ) -> None:
-    explorer, connection = run_again(lab_page), connected[1]
+    explorer, connection = moved_explorer(lab_page), lab_page.connection
     identity = lab_page.page.evaluate(f"{KERNEL}.id")
     connection.interrupt()
     explorer.get_by_role("alert").wait_for()
     assert lab_page.page.request.post(lab_page.server.address.page(f"api/kernels/{identity}/restart")).ok
     connection.restore()
-    explorer.get_by_text("Kernel restarted").wait_for(timeout=1000 * RECONNECT_SECONDS)
+    explorer.get_by_text("Kernel restarted").wait_for()
     lab_page.wait_idle()
 
 
-def test_a_kernel_that_is_shut_down_says_so(lab_page: LabPage) -> None:
-    explorer = run_again(lab_page)
+def test_a_kernel_that_is_shut_down_says_so(lab_page: ConnectedPage) -> None:
+    explorer = moved_explorer(lab_page)
     lab_page.shut_down()
     check_ended(lab_page, explorer, "Kernel shut down")
 
 
 def test_a_restart_in_notebook_7_leaves_the_same_banner(notebook: NotebookPage) -> None:
-    open_notebook(notebook)
+    load_notebook(notebook)
     explorer = run_again(notebook)
     notebook.page.evaluate(f"{KERNEL}.restart()")
     check_ended(notebook, explorer, "Kernel restarted")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-
 import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.boxes import Box, box, boxes, rows
-from tests.browser.harness.explorer import figure_tabs, show_tab, slider, tab
-from tests.browser.harness.page import LabPage
+from tests.browser.harness.explorer import figure_tabs, show_baseline, show_tab, slider
+from tests.browser.harness.page import WIDE, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-EIGHT_STAGES = """
-import alpa_explore as ax
-from alpa_explore_widgets import explore
-explore(ax.baseline("gpt-tiny", "2x4:v100", "megatron", tp=1, dp=1, pp=8, num_microbatches=64, num_layers=8, delta=1.0))
-"""
-WIDE, NARROW = (1400, 900), (900, 900)
+NARROW = (900, 900)
 VISIBLE = ".alpa-panel:visible .alpa-figure"
 PICTURE = ".alpa-figure, .alpa-flow"
 """A figure, or the graph of a stage."""
@@ -28,29 +20,19 @@ SHOW_TOP = "(e) => e.closest('.jp-Cell-outputWrapper').scrollIntoView({ block: '
 SCROLLED = ".jp-WindowedPanel-outer"
 
 
-@pytest.fixture(scope="module")
-def many_stages(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("layout.ipynb", EIGHT_STAGES))
-        lab.run_all()
-        lab.page.locator(".alpa-tiles").wait_for()
-        yield lab
+@pytest.fixture
+def wide(lab: LabPage) -> LabPage:
+    """An explorer of eight stages in the default window."""
+    show_baseline(lab, tp=1, dp=1, pp=8, num_microbatches=64, num_layers=8)
+    _resize(lab, WIDE)
+    return lab
 
 
 @pytest.fixture
-def wide(many_stages: LabPage) -> Iterator[LabPage]:
-    """The default window; each test leaves it as it was."""
-    _resize(many_stages, WIDE)
-    yield many_stages
-    many_stages.guard.check()
-
-
-@pytest.fixture
-def narrow(many_stages: LabPage) -> Iterator[LabPage]:
-    """A window of 900 pixels: the file browser leaves half of it to the explorer."""
-    _resize(many_stages, NARROW)
-    yield many_stages
-    many_stages.guard.check()
+def narrow(wide: LabPage) -> LabPage:
+    """The same in a window of 900 pixels: the file browser leaves half of it to the explorer."""
+    _resize(wide, NARROW)
+    return wide
 
 
 def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wide: LabPage) -> None:
@@ -174,29 +156,27 @@ def test_the_tools_of_a_figure_appear_with_the_pointer_or_the_focus(wide: LabPag
     wide.wait_until(lambda: bar.evaluate(opacity) == 0, "and go")
     bar.get_by_role("button").first.focus()
     wide.wait_until(lambda: bar.evaluate(opacity) == 1, "the tools appear for the keyboard")
-    tab(explorer, "Layers").focus()
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_a_selection_moves_no_figure(many_stages: LabPage, size: tuple[int, int]) -> None:
-    _resize(many_stages, size)
-    explorer = _explorer(many_stages)
+def test_a_selection_moves_no_figure(wide: LabPage, size: tuple[int, int]) -> None:
+    _resize(wide, size)
+    explorer = _explorer(wide)
     stage, selected = explorer.locator(".alpa-stages button").nth(2), explorer.locator(".alpa-selected")
     for name in _tabs(explorer):
-        _show_tab(many_stages, name)
+        _show_tab(wide, name)
         before = _figure(explorer).top
         stage.click()
         selected.wait_for()
         assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a click"
-        many_stages.page.keyboard.press("Escape")
-        many_stages.wait_until(lambda: selected.count() == 0, "nothing is selected")
+        wide.page.keyboard.press("Escape")
+        wide.wait_until(lambda: selected.count() == 0, "nothing is selected")
         stage.press("Enter")
         selected.wait_for()
         assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a key"
         stage.press("Escape")
-        many_stages.wait_until(lambda: selected.count() == 0, "nothing is selected")
+        wide.wait_until(lambda: selected.count() == 0, "nothing is selected")
         assert abs(_figure(explorer).top - before) <= 1, f"{name}: cleared"
-    many_stages.guard.check()
 
 
 def test_an_operator_and_its_other_strategies_move_no_figure(wide: LabPage) -> None:
@@ -217,7 +197,6 @@ def test_an_operator_and_its_other_strategies_move_no_figure(wide: LabPage) -> N
     explorer.locator(".alpa-stages button").first.press("Escape")
     wide.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
     assert abs(_figure(explorer).top - before) <= 1
-    explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("graph")
 
 
 def test_on_a_narrow_page_b_its_effect_and_the_figure_are_seen_together(narrow: LabPage) -> None:
@@ -349,19 +328,18 @@ def _show_tab(lab: LabPage, name: str) -> None:
     else:
         lab.figure(explorer.locator(".alpa-panel:visible"))
     lab.wait_until(lambda: _fills(explorer), f"{name} has the width of its place")
-    explorer.evaluate(SHOW_TOP)
-    tops = [_figure(explorer).top]
+    _rest(lab)
 
-    def rests() -> bool:
-        lab.page.wait_for_timeout(100)
-        tops.append(_figure(explorer).top)
-        return tops[-1] == tops[-2]
 
-    lab.wait_until(rests, f"the figure of {name} rests")
+def _rest(lab: LabPage) -> None:
+    """Scroll to the top of the output, once all is drawn that changes a height."""
+    lab.rest()
+    _explorer(lab).evaluate(SHOW_TOP)
+    lab.wait_drawn()
 
 
 def _resize(lab: LabPage, size: tuple[int, int]) -> None:
     """Change the window's size, and wait until the page has it."""
     lab.page.set_viewport_size({"width": size[0], "height": size[1]})
     lab.wait_until(lambda: bool(lab.page.evaluate("(w) => innerWidth === w", size[0])), "the window has its size")
-    _explorer(lab).evaluate(SHOW_TOP)
+    _rest(lab)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from tests.browser.harness.explorer import (
-    PLAN_SECONDS,
     explorer_of,
     finding,
     first_explorer,
@@ -27,14 +24,13 @@ explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
 """
 
 
-@pytest.fixture(scope="module")
-def tiny(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """One explorer for all tests of this module, in the default window."""
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("layouts.ipynb", TINY))
-        lab.run_all()
-        first_explorer(lab)
-        yield lab
+@pytest.fixture
+def tiny(lab: LabPage) -> LabPage:
+    """An explorer with the tab on screen, in the default window: the layouts are priced when it is opened."""
+    lab.show(TINY)
+    show_tab(first_explorer(lab), "Layouts")
+    wait_for_finding(lab, "uniform layouts of llama-tiny on 1x4:h100 fit")
+    return lab
 
 
 def named(figure: dict[str, Any], name: str) -> dict[str, Any]:
@@ -43,8 +39,6 @@ def named(figure: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_layouts_are_priced_when_the_tab_is_opened(tiny: LabPage) -> None:
     explorer = explorer_of(tiny)
-    show_tab(explorer, "Layouts")
-    wait_for_finding(tiny, "uniform layouts of llama-tiny on 1x4:h100 fit")
     assert "The plan (" in finding(explorer), "the plan is named in the same words"
     figure = seen_figure(tiny, explorer)
     assert named(figure, "fastest")
@@ -55,7 +49,6 @@ def test_layouts_are_priced_when_the_tab_is_opened(tiny: LabPage) -> None:
     tiny.wait_until(
         lambda: "DP" in str(seen_figure(tiny, explorer)["layout"]["xaxis"]["title"]), "the columns are DP now"
     )
-    box.select_option("tensor")
 
 
 def test_a_filter_keeps_the_layouts_with_this_value(tiny: LabPage) -> None:
@@ -76,5 +69,4 @@ def test_a_layout_is_opened_as_a_plan_by_the_keyboard(tiny: LabPage) -> None:
     tiny.wait_until(
         lambda: "the plan" in [t.get("name") for t in seen_figure(tiny, explorer)["data"]],
         "the plan is marked in the heat map",
-        seconds=PLAN_SECONDS,
     )

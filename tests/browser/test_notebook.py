@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, slider, tab
-from tests.browser.harness.page import NotebookPage
+from tests.browser.harness.page import DARK, LIGHT, NotebookPage
 from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 _CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
-_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 
 
 def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(notebook: NotebookPage) -> None:
-    notebook.open(notebook.server.write_notebook("seven.ipynb", SMALL))
+    notebook.load(notebook.server.write_notebook("seven.ipynb", SMALL))
     notebook.run_all()
     explorer = first_explorer(notebook)
 
@@ -29,6 +28,8 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
     handle = slider(explorer, "B, microbatches")
     handle.press("ArrowRight")
     notebook.wait_until(lambda: seen_figure(notebook, explorer)["data"] != before, "an arrow moves B and the figure")
+    notebook.rest()
+    assert notebook.counts()["asked"] > 0
     assert handle.get_attribute("aria-valuetext") == "12"
 
     cells = notebook.page.evaluate(_CELLS)
@@ -40,9 +41,9 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
         return str(seen_figure(notebook, explorer)["layout"]["paper_bgcolor"])
 
     light = paper()
-    notebook.page.evaluate(_THEME, "JupyterLab Dark")
+    notebook.set_theme(DARK)
     notebook.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
-    notebook.page.evaluate(_THEME, "JupyterLab Light")  # the server would keep the dark theme for the next test
+    notebook.set_theme(LIGHT)
     notebook.wait_until(lambda: paper() == light, "and for a light one again")
 
 

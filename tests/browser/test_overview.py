@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-
 import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import SMALL, is_chosen, show_tab, slider, tab, tab_titles, type_number
-from tests.browser.harness.page import LabPage
+from tests.browser.harness.page import DARK, LIGHT, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 _TO_TOP = "(e) => e.closest('.jp-Cell').scrollIntoView({ block: 'start' })"
 _INK = "(e) => getComputedStyle(e).color"
 _LIT = """(view) => [...view.querySelectorAll('[data-key]')]
   .filter((mark) => Number(getComputedStyle(mark).opacity) === 1).map((mark) => mark.dataset.key)"""
 
 
-@pytest.fixture(scope="module")
-def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    with new_lab() as lab:
-        lab.page.set_viewport_size({"width": 1400, "height": 900})
-        lab.open(lab.server.write_notebook("overview.ipynb", SMALL))
-        lab.run_all()
-        _explorer(lab).locator(".alpa-card").first.wait_for(timeout=120_000)
-        yield lab
-
-
 @pytest.fixture
-def lab_with_overview(opened: LabPage) -> Iterator[LabPage]:
-    """With the Overview selected and nothing else."""
-    show_tab(_explorer(opened), "Overview")
-    yield opened
-    opened.page.keyboard.press("Escape")
-    opened.guard.check()
+def lab_with_overview(lab: LabPage) -> LabPage:
+    """A new explorer, which shows the Overview."""
+    lab.show(SMALL)
+    _explorer(lab).locator(".alpa-card").first.wait_for()
+    return lab
 
 
 def _explorer(lab: LabPage) -> Locator:
@@ -103,10 +88,9 @@ def test_it_follows_b_and_the_theme(lab_with_overview: LabPage) -> None:
     slider(explorer, "B, microbatches").press("ArrowLeft")
     lab.wait_until(lambda: line.inner_text() == before, "and back")
     ink = line.evaluate(_INK)
-    lab.page.evaluate(_THEME, "JupyterLab Dark")
+    lab.set_theme(DARK)
     lab.wait_until(lambda: line.evaluate(_INK) != ink, "dark")
-    lab.page.wait_for_timeout(1000)  # JupyterLab takes no other theme while one is being loaded
-    lab.page.evaluate(_THEME, "JupyterLab Light")
+    lab.set_theme(LIGHT)
     lab.wait_until(lambda: line.evaluate(_INK) == ink, "light")
 
 
@@ -115,7 +99,8 @@ def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overv
     for count in ("64", "16", "8"):
         type_number(explorer, "B, microbatches", count)
         explorer.get_by_text(f"{count} × 8").wait_for()
-        lab.page.wait_for_timeout(1700)  # values that follow at once are one move of the slider
+        # Values that follow at once are one move of the slider.
+        lab.wait_until(lambda: lab.ask("Out[1].session.store.state.moving") == "False", "the move has ended")
     show_tab(explorer, "What-ifs")
     table = explorer.get_by_role("table", name="Plans of this explorer")
     rows = table.locator("tbody tr")
@@ -139,7 +124,6 @@ def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overv
     rows.first.press("Enter")
     explorer.get_by_text("64 × 8").wait_for()
     lab.wait_until(lambda: rows.first.get_attribute("aria-current") == "true", "it is on screen")
-    explorer.get_by_role("button", name="Undo").click()
 
 
 def test_a_change_in_why_is_planned_aside_and_a_press_makes_it_the_settings(lab_with_overview: LabPage) -> None:
@@ -150,9 +134,8 @@ def test_a_change_in_why_is_planned_aside_and_a_press_makes_it_the_settings(lab_
     nodes = changes.get_by_role("button", name="+ 1 node")
     assert "at most −" in nodes.inner_text()
     explorer.get_by_role("button", name="Answer all").press("Enter")
-    lab.wait_until(lambda: "at most" not in nodes.inner_text(), "the answer", 240)
+    lab.wait_until(lambda: "at most" not in nodes.inner_text(), "the answer")
     assert explorer.locator(".alpa-busy").count() == 0, "the plan on screen is not being replaced"
-    explorer.get_by_text("see Why and Search").wait_for(timeout=240_000)
+    explorer.get_by_text("see Why and Search").wait_for()
     memory.press("Enter")
     explorer.get_by_text("of 32 GiB").first.wait_for()
-    explorer.get_by_role("button", name="Undo").click()

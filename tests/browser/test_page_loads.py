@@ -49,7 +49,7 @@ def slow_lab(browser: Browser, lab_server: LabServer) -> Iterator[LabPage]:
 
 def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     lab = slow_lab
-    lab.open(lab.server.write_notebook("late.ipynb", SMALL))
+    lab.load(lab.server.write_notebook("late.ipynb", SMALL))
     lab.run_all()
     explorer = first_explorer(lab)
     assert lab.page.evaluate("globalThis.late") > 20, "widgets start too late"
@@ -63,18 +63,18 @@ def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     assert lab.ask("_1.tabs.selected") == lab.ask("_1.panels.at('t_max')")
 
 
-def test_a_page_shows_what_changed_while_it_was_loaded(lab: LabPage) -> None:
+def test_a_page_shows_what_changed_while_it_was_loaded(own_lab: LabPage) -> None:
+    lab = own_lab
     cell = SMALL.replace("\nexplore(", "\nexplorer = explore(") + "explorer\n"
-    lab.open(lab.server.write_notebook("loaded.ipynb", cell, _CHANGE_AFTER_STATES))
+    lab.load(lab.server.write_notebook("loaded.ipynb", cell, _CHANGE_AFTER_STATES))
     lab.run_all()
     explorer = first_explorer(lab)
     headline, b = explorer.locator(".alpa-tile").first.inner_text(), slider(explorer, "B, microbatches")
     assert b.get_attribute("aria-valuetext") == "8"
     assert lab.ask("explorer.bridge.loads") == "0", "the page was there before the explorer"
     lab.save()
-    lab.wait_idle()
-    lab.page.wait_for_timeout(500)
-    lab.open("loaded.ipynb")
+    lab.wait_answered()
+    lab.load("loaded.ipynb")
     explorer = lab.page.locator(".alpa-explorer").first
     explorer.locator(".alpa-tile").first.wait_for()
     lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "4", "the page shows the B of now")

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-
 import pytest
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import seen_figure, show_tab
+from tests.browser.harness.explorer import explorer_of, seen_figure, show_baseline, show_tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-TWO_STAGES = """
-import alpa_explore as ax
-from alpa_explore_widgets import explore
-explore(ax.baseline("gpt-tiny", "2x4:v100", "megatron", tp=4, dp=1, pp=2, num_microbatches=64, num_layers=4, delta=1.0))
-"""
 FOCUSED = "document.activeElement?.getAttribute('aria-label') ?? ''"
 
 
-@pytest.fixture(scope="module")
-def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("pictures.ipynb", TWO_STAGES))
-        lab.run_all()
-        lab.page.locator(".alpa-tiles").wait_for()
-        yield lab
-
-
 @pytest.fixture
-def page(opened: LabPage) -> Iterator[LabPage]:
-    yield opened
-    opened.guard.check()
-
-
-def explorer_of(lab: LabPage) -> Locator:
-    return lab.page.locator(".alpa-explorer").first
+def page(lab: LabPage) -> LabPage:
+    """An explorer of two stages."""
+    show_baseline(lab, tp=4, dp=1, pp=2, num_microbatches=64, num_layers=4)
+    return lab
 
 
 def panel(lab: LabPage) -> Locator:
@@ -46,16 +26,11 @@ def panel(lab: LabPage) -> Locator:
 
 
 def show_graph(lab: LabPage) -> Locator:
-    """The graph with every block folded."""
+    """The graph, whose blocks are all folded in a new explorer."""
     show_tab(explorer_of(lab), "Sharding")
     canvas = panel(lab).locator(".alpa-flow-canvas")
     canvas.wait_for()
-    if panel(lab).locator(".alpa-flow-node").count():
-        for name in ("Open all", "Fold all"):
-            button = panel(lab).get_by_role("button", name=name)
-            if button.count():
-                button.click()
-    lab.wait_until(lambda: not panel(lab).locator(".alpa-flow-node").count(), "every block is folded")
+    assert not panel(lab).locator(".alpa-flow-node").count()
     return canvas
 
 
@@ -127,9 +102,6 @@ def test_a_selection_in_another_tab_opens_its_block(page: LabPage) -> None:
     chosen = panel(page).locator(".alpa-flow-node.alpa-chosen")
     page.wait_until(lambda: chosen.count() == 1, "the selected operator is drawn")
     assert (chosen.get_attribute("aria-label") or "").startswith("addmm")
-    page.page.keyboard.press("Escape")
-    panel(page).locator(".alpa-flow-head").first.press("Escape")
-    page.wait_until(lambda: explorer_of(page).locator(".alpa-selected").count() == 0, "nothing is selected")
 
 
 def test_data_that_also_goes_through_the_blocks_between_has_no_line_of_its_own(page: LabPage) -> None:

@@ -3,13 +3,10 @@ in memory comes with a button that makes it fit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, show_tab, slider
+from tests.browser.harness.explorer import SMALL, explorer_of, first_explorer, seen_figure, show_tab, slider
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -37,26 +34,12 @@ explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, backen
 """
 
 
-@pytest.fixture(scope="module")
-def page(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """A page on which the plan of SMALL was made by an earlier kernel."""
-    with new_lab() as earlier:
-        show(earlier, "known.ipynb", SMALL)
-    with new_lab() as lab:
-        show(lab, "start.ipynb", SMALL)
-        yield lab
-
-
 @pytest.fixture
-def shown(page: LabPage) -> Iterator[LabPage]:
-    yield page
-    page.guard.check()
-
-
-def show(lab: LabPage, name: str, cell: str) -> Locator:
-    lab.open(lab.server.write_notebook(name, cell))
-    lab.run_all()
-    return first_explorer(lab)
+def shown(lab: LabPage) -> LabPage:
+    """A page on which SMALL has its plan."""
+    lab.show(SMALL)
+    first_explorer(lab)
+    return lab
 
 
 def shown_in_place_of_a_figure(lab: LabPage, explorer: Locator) -> str | None:
@@ -66,9 +49,13 @@ def shown_in_place_of_a_figure(lab: LabPage, explorer: Locator) -> str | None:
     return figure.get_attribute("data-waiting")
 
 
-def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_workers(shown: LabPage) -> None:
-    assert "read from the cache" in first_explorer(shown).locator(".alpa-plan-button").inner_text()
-    assert shown.ask(IMPORTED) == "[]"
+def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_workers(
+    shown: LabPage, own_lab: LabPage
+) -> None:
+    own_lab.load(own_lab.server.write_notebook("start.ipynb", SMALL))
+    own_lab.run_all()
+    assert "read from the cache" in first_explorer(own_lab).locator(".alpa-plan-button").inner_text()
+    assert own_lab.ask(IMPORTED) == "[]"
 
 
 def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage) -> None:
@@ -105,24 +92,24 @@ def test_another_model_and_what_is_set_for_it_wait_for_plan_and_undo_takes_them_
     assert seen_figure(shown, explorer)["data"] == before
 
 
-def test_a_comparison_of_solvers_is_cancelled_and_keeps_its_rows(shown: LabPage) -> None:
-    explorer = show(shown, "solvers.ipynb", SLOW_COMPARISON)
+def test_a_comparison_of_solvers_is_cancelled_and_keeps_its_rows(lab: LabPage) -> None:
+    lab.show(SLOW_COMPARISON)
+    explorer = first_explorer(lab)
     show_tab(explorer, "Solvers")
     panel = explorer.locator(".alpa-panel:visible")
     panel.get_by_role("button", name="Compare").press("Enter")
-    panel.get_by_text("Comparing, factor").wait_for(timeout=60_000)
+    panel.get_by_text("Comparing, factor").wait_for()
     panel.get_by_role("button", name="Cancel").press("Enter")
-    shown.wait_until(lambda: panel.get_by_text("Comparing").count() == 0, "the comparison ends", 60)
-    shown.wait_until(lambda: "auto" in str(seen_figure(shown, explorer)["data"]), "its rows are drawn")
+    lab.wait_until(lambda: panel.get_by_text("Comparing").count() == 0, "the comparison ends")
+    lab.wait_until(lambda: "auto" in str(seen_figure(lab, explorer)["data"]), "its rows are drawn")
 
 
-def test_a_model_that_does_not_fit_comes_with_a_button_that_makes_it_fit(shown: LabPage) -> None:
-    shown.open(shown.server.write_notebook("memory.ipynb", TOO_LITTLE_MEMORY))
-    shown.run_all()
-    explorer = shown.page.locator(".alpa-explorer").first
+def test_a_model_that_does_not_fit_comes_with_a_button_that_makes_it_fit(lab: LabPage) -> None:
+    lab.show(TOO_LITTLE_MEMORY)
+    explorer = explorer_of(lab)
     message = explorer.get_by_role("alert")
-    message.get_by_text("Needs 2 × v100: 1 node of 2").wait_for(timeout=1000 * PLAN_SECONDS)
+    message.get_by_text("Needs 2 × v100: 1 node of 2").wait_for()
     explorer.get_by_role("button", name="Plan on 1 × 2").press("Enter")
-    first_explorer(shown)
+    first_explorer(lab)
     assert message.count() == 0
     assert explorer.get_by_label("devices", exact=True).input_value() == "2"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import seen_figure, show_tab
+from tests.browser.harness.explorer import explorer_of, seen_figure, show_plan, show_tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan, without_describe
 
@@ -26,27 +24,13 @@ _PLACE = """(graph, share) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    with new_lab() as lab:
-        without_describe(example_plan(num_microbatches=MICROBATCHES)).save(lab.server.root / "long.plan.json")
-        imports = "import alpa_explore as ax\nfrom alpa_explore_widgets import explore"
-        lab.open(lab.server.write_notebook("timeline.ipynb", f"{imports}\nexplore(ax.load_plan('long.plan.json'))"))
-        lab.run_all()
-        explorer = explorer_of(lab)
-        show_tab(explorer, "Timeline")
-        explorer.locator(".alpa-finding:visible", has_text="B = 512").wait_for()
-        yield lab
-
-
 @pytest.fixture
-def timeline(opened: LabPage) -> Iterator[LabPage]:
-    yield opened
-    opened.guard.check()
-
-
-def explorer_of(lab: LabPage) -> Locator:
-    return lab.page.locator(".alpa-explorer").first
+def timeline(lab: LabPage) -> LabPage:
+    """The tab of a new explorer."""
+    explorer = show_plan(lab, without_describe(example_plan(num_microbatches=MICROBATCHES)))
+    show_tab(explorer, "Timeline")
+    explorer.locator(".alpa-finding:visible", has_text="B = 512").wait_for()
+    return lab
 
 
 def graph_of(lab: LabPage) -> Locator:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import leave_overview, seen_figure, slider, tab, type_number
-from tests.browser.harness.page import LabPage
+from tests.browser.conftest import WARM
+from tests.browser.harness.explorer import explorer_of, leave_overview, seen_figure, slider, tab, type_number
+from tests.browser.harness.page import DARK, LIGHT, LabPage
 from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -27,32 +26,28 @@ explore(ax.load_plan("first.plan.json"))
     "display(other)",
 )
 B = "B, microbatches"
-THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
-
-
-@pytest.fixture(scope="module")
-def lab_page(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """One explorer, and another one that is shown twice."""
-    with new_lab() as lab:
-        example_plan(name="gpt-first").save(Path(lab.server.root) / "first.plan.json")
-        example_plan(name="gpt-second").save(Path(lab.server.root) / "second.plan.json")
-        lab.open(lab.server.write_notebook("two.ipynb", *CELLS))
-        lab.run_all()
-        yield lab
 
 
 @pytest.fixture
-def explorers(lab_page: LabPage) -> Iterator[tuple[Locator, Locator, Locator]]:
+def lab_page(lab: LabPage) -> LabPage:
+    """One explorer, and another one that is shown twice."""
+    example_plan(name="gpt-first").save(Path(lab.server.root) / "first.plan.json")
+    example_plan(name="gpt-second").save(Path(lab.server.root) / "second.plan.json")
+    lab.show(*CELLS)
+    return lab
+
+
+@pytest.fixture
+def explorers(lab_page: LabPage) -> tuple[Locator, Locator, Locator]:
     """The three explorers on the page, drawn."""
     found = lab_page.page.locator(".alpa-explorer")
-    lab_page.wait_until(lambda: found.count() == 3, "three explorers", 60)
+    lab_page.wait_until(lambda: found.count() == 3, "three explorers")
     shown = (found.nth(0), found.nth(1), found.nth(2))
     for one in shown:
         one.scroll_into_view_if_needed()
         leave_overview(one)
         lab_page.figure(one.locator(".alpa-panel:visible"))
-    yield shown
-    lab_page.guard.check()
+    return shown
 
 
 def selected(explorer: Locator) -> bool:
@@ -119,35 +114,39 @@ def test_tabs_and_theme(lab_page: LabPage, explorers: tuple[Locator, Locator, Lo
         )
     assert tab(first, "Layers").get_attribute("aria-selected") == "true"
     papers = [str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) for one in explorers]
-    lab_page.page.evaluate(THEME, "JupyterLab Dark")
+    lab_page.set_theme(DARK)
     for one, before in zip(explorers, papers, strict=True):
         lab_page.wait_until(
             lambda: str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) != before,  # noqa: B023
             "every figure is dark",
         )
-    lab_page.page.evaluate(THEME, "JupyterLab Light")
-    tab(second, "Layers").press("Enter")
+    lab_page.set_theme(LIGHT)
+    for one, before in zip(explorers, papers, strict=True):
+        lab_page.wait_until(
+            lambda: str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) == before,  # noqa: B023
+            "and light again",
+        )
 
 
 def test_two_pages_show_one_explorer(
-    lab_page: LabPage,
-    explorers: tuple[Locator, Locator, Locator],
-    new_lab: Callable[[], AbstractContextManager[LabPage]],
+    lab_page: LabPage, explorers: tuple[Locator, Locator, Locator], own_lab: LabPage
 ) -> None:
     first = explorers[0]
     lab_page.save()
-    with new_lab() as other:
-        other.open("two.ipynb")
-        there = other.page.locator(".alpa-explorer").first
-        other.figure(there.locator(".alpa-panel:visible"))
-        type_number(there, B, "56")
-        for view in (there, first):
-            view.get_by_text("56 × 8").wait_for()
-        type_number(first, B, "64")
-        for view in (there, first):
-            view.get_by_text("64 × 8").wait_for()
-        slider(there, B).press("ArrowRight")
-        first.get_by_text("96 × 8").wait_for()
-        other.shut_down()
-        for page, view in ((other, there), (lab_page, first)):
-            page.wait_until(lambda: view.get_by_role("alert").count() == 1, "both say that it is gone", 30)  # noqa: B023
+    own_lab.load(WARM)
+    there = explorer_of(own_lab)
+    own_lab.figure(there.locator(".alpa-panel:visible"))
+    type_number(there, B, "56")
+    for view in (there, first):
+        view.get_by_text("56 × 8").wait_for()
+    type_number(first, B, "64")
+    for view in (there, first):
+        view.get_by_text("64 × 8").wait_for()
+    slider(there, B).press("ArrowRight")
+    first.get_by_text("96 × 8").wait_for()
+    for page in (own_lab, lab_page):
+        page.guard.check()
+    own_lab.shut_down()
+    for page, view in ((own_lab, there), (lab_page, first)):
+        page.wait_until(lambda: view.get_by_role("alert").count() == 1, "both say that it is gone")  # noqa: B023
+        page.guard.forget()  # Lab reports the kernel that was shut down as an error

@@ -7,26 +7,20 @@ gathered once; the tests look for raw values, numbers that nobody can read, two 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pytest
 from playwright.sync_api import Locator
 
 from alpa_explore.plans.phrases import stage_phrase
-from alpa_explore.plans.plan import Plan, load_plan
-from tests.browser.harness.explorer import SMALL, first_explorer, show_tab, tab_titles
+from alpa_explore.plans.plan import Plan
+from tests.browser.harness.explorer import SMALL, first_explorer, show_plan, show_tab, tab_titles
+from tests.browser.harness.kept import KeptPage
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-LOADED = """
-import alpa_explore as ax
-from alpa_explore_widgets import explore
-explore(ax.load_plan("words.plan.json"))
-"""
 WITHOUT_FIGURE = ("Overview", "Fit & scale", "Layouts", "What-ifs", "Compare", "Solvers", "Accuracy", "Run")
 """Tabs without a figure of plotly, or with a note for this model, until something is pressed, or runs are stored."""
 WITHOUT_LESSON = ("What-ifs",)
@@ -83,25 +77,18 @@ class Walked:
 
 
 @pytest.fixture(scope="module")
-def walked(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[Walked]:
+def walked(kept_lab: KeptPage[LabPage]) -> Walked:
     said: dict[Said, None] = {}
-    with new_lab() as lab:
-        lab.open(lab.server.write_notebook("small-words.ipynb", SMALL))
-        lab.run_all()
+    with kept_lab.page() as lab:
+        lab.show(SMALL)
         explorer = first_explorer(lab)
         nameless, hintless = _unnamed(explorer)
         walk(lab, explorer, "small", said)
-        example_plan("2x8:v100", num_layers=12, num_microbatches=1024, name="gpt-loaded").save(
-            lab.server.root / "words.plan.json"
-        )
-        plan = load_plan(lab.server.root / "words.plan.json")
-        lab.open(lab.server.write_notebook("loaded-words.ipynb", LOADED))
-        lab.run_all()
-        explorer = lab.page.locator(".alpa-explorer").first
-        explorer.locator(".alpa-tile").first.wait_for()
+        plan = example_plan("2x8:v100", num_layers=12, num_microbatches=1024, name="gpt-loaded")
+        explorer = show_plan(lab, plan)
         explorer.locator(".alpa-card").first.wait_for()
         walk(lab, explorer, "loaded", said)
-        yield Walked(tuple(said), plan, nameless, hintless)
+        return Walked(tuple(said), plan, nameless, hintless)
 
 
 def walk(lab: LabPage, explorer: Locator, name: str, said: dict[Said, None]) -> None:

@@ -37,8 +37,7 @@ CLICK = """(plot, key) => {
 
 
 def test_strategies_are_chosen_and_methods_compared(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("workbench.ipynb", CELL))
-    lab.run_all()
+    lab.show(CELL)
     plot = lab.figure()
 
     def title() -> str:
@@ -71,8 +70,7 @@ def test_strategies_are_chosen_and_methods_compared(lab: LabPage) -> None:
 
 
 def test_lists_are_blank_while_strategies_are_chosen_in_part(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("triangle.ipynb", TRIANGLE))
-    lab.run_all()
+    lab.show(TRIANGLE)
     plot = lab.figure()
     lists = [lab.page.get_by_role("combobox", name=f"node {v}") for v in range(3)]
 

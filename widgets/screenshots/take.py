@@ -19,11 +19,10 @@ import argparse
 import os
 import re
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, TimeoutError
 
 from alpa_explore.store.cache import default_folder
 from tests.browser.harness.alone import page_alone
@@ -141,7 +140,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
 
 
 def _open(lab: LabPage, name: str, cell: str) -> None:
-    lab.open(lab.server.write_notebook(name, f"from alpa_explore_widgets import explore\n{cell}"))
+    lab.load(lab.server.write_notebook(name, f"from alpa_explore_widgets import explore\n{cell}"))
     lab.run_all()
     lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
 
@@ -154,16 +153,14 @@ def _shoot(lab: LabPage, tab: str, path: Path, patience: float = PLAN_SECONDS) -
     panel = page.locator(f".alpa-panel-{name}:visible")
     panel.wait_for()
     lab.wait_idle()
-    deadline = time.monotonic() + patience
-    while panel.locator(".alpa-progress:visible").count():
-        if time.monotonic() > deadline:
-            print(f"{tab} still computes")
-            break
-        page.wait_for_timeout(200)
-    lab.wait_until(lambda: bool(panel.evaluate(_DRAWN)), f"{tab} is drawn", 60)
+    try:
+        panel.locator(".alpa-progress:visible").first.wait_for(state="hidden", timeout=1000 * patience)
+    except TimeoutError:
+        print(f"{tab} still computes")
+    lab.wait_until(lambda: bool(panel.evaluate(_DRAWN)), f"{tab} is drawn")
     page.locator(".alpa-explorer").evaluate("(e) => e.closest('.jp-Cell').scrollIntoView({ block: 'start' })")
     page.mouse.move(0, 0)
-    page.wait_for_timeout(700)  # fading, and the resize of the figure
+    lab.wait_drawn()
     path.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=path)
     print(path)

@@ -7,21 +7,58 @@ from typing import Any
 from alpa_explore_widgets.tab_kinds.panel import css_name
 from playwright.sync_api import Locator
 
-from tests.browser.harness.page import GuardedPage
+from alpa_explore.plans.plan import Plan
+from tests.browser.harness.page import GuardedPage, LabPage
 
-PLAN_SECONDS = 300.0
 SMALL = """
 from alpa_explore_widgets import explore
 explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
 """
 """A cell whose plan takes a moment."""
+LOADED = """
+import alpa_explore as ax
+from alpa_explore_widgets import explore
+explore(ax.load_plan({file!r}))
+"""
+"""A cell that shows a plan file: nothing is planned."""
+BASELINE = """
+from pathlib import Path
+import alpa_explore as ax
+from alpa_explore_widgets import explore
+file = Path({file!r})
+if not file.exists():
+    ax.baseline("gpt-tiny", "2x4:v100", "megatron", **{options}, delta=1.0).save(file)
+explore(ax.load_plan(file))
+"""
+"""The same for a plan that is made when it is first shown."""
+
+
+def show_plan(lab: LabPage, plan: Plan) -> Locator:
+    """The explorer of a finished plan in place of the notebook's cells."""
+    file = lab.server.root / "shown.plan.json"
+    plan.save(file)
+    return show_explorer(lab, LOADED.format(file=file.name))
+
+
+def show_baseline(lab: LabPage, **options: int) -> Locator:
+    """The same for Megatron's plan of gpt-tiny on 2×4 V100 with these options of `ax.baseline`."""
+    name = "-".join(f"{name}{value}" for name, value in options.items())
+    return show_explorer(lab, BASELINE.format(file=f"{name}.plan.json", options=options))
+
+
+def show_explorer(lab: LabPage, cell: str) -> Locator:
+    """The explorer of a cell in place of the notebook's cells, once it shows a plan."""
+    lab.show(cell)
+    explorer = explorer_of(lab)
+    explorer.locator(".alpa-tiles").wait_for()
+    return explorer
 
 
 def first_explorer(page: GuardedPage) -> Locator:
     """The first explorer of the page, once it has a plan and its visible figure is drawn: that of the tab that was
     chosen, in place of the overview that of Layers."""
-    explorer = page.page.locator(".alpa-explorer").first
-    explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
+    explorer = explorer_of(page)
+    explorer.get_by_text("Planned in").wait_for()
     leave_overview(explorer)
     page.figure(explorer.locator(".alpa-panel:visible"))
     return explorer
@@ -124,8 +161,5 @@ def finding(explorer: Locator) -> str:
 
 def wait_for_finding(page: GuardedPage, words: str) -> None:
     """Until the finding of the first explorer has these words; the error says what it has instead."""
-    try:
-        page.wait_until(lambda: words in finding(explorer_of(page)), words, seconds=PLAN_SECONDS)
-    except AssertionError as error:
-        error.add_note(f"It says: {finding(explorer_of(page))}")
-        raise
+    explorer = explorer_of(page)
+    page.wait_until(lambda: words in finding(explorer), lambda: f"{words}; it says: {finding(explorer)}")

@@ -56,20 +56,24 @@ class Guard:
 
     def _listen(self, page: Page) -> None:
         page.on("console", self._read)
-        page.on("pageerror", lambda error: self._record(f"uncaught: {error}"))
+        page.on("pageerror", lambda error: self._record(f"uncaught: {error}", error.stack or ""))
 
     def _read(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self._record(message.text)
 
-    def _record(self, error: str) -> None:
+    def _record(self, error: str, stack: str = "") -> None:
         if error not in self.known and LATE_START not in error:
-            self.console_errors.append(error)
+            self.console_errors.append("\n".join([error, *stack.splitlines()[1:]]))
+
+    def forget(self) -> None:
+        """Forget what was recorded."""
+        self.foreign_requests, self.console_errors = [], []
 
     def check(self) -> None:
         """AssertionError if anything was recorded since the last check: of tests that share a page, one fails."""
-        foreign, self.foreign_requests = self.foreign_requests, []
-        errors, self.console_errors = self.console_errors, []
+        foreign, errors = self.foreign_requests, self.console_errors
+        self.forget()
         faults = [
             *(f"a request to another machine: {url}" for url in foreign),
             *(f"on the console: {e}" for e in errors),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,32 +9,70 @@ from playwright.sync_api import Locator, Page
 
 from tests.browser.harness.guard import Guard
 from tests.browser.harness.server import AppServer, LabServer
+from tests.waiting import LIMIT_SECONDS, patience, until
 
-START_SECONDS = 240.0
-RUN_SECONDS = 240.0
-FIGURE_SECONDS = 120.0
-WAIT_SECONDS = 60.0
-"""Limits for a slow machine; a test that passes waits for none of them."""
+WIDE = (1400, 900)
+"""The window of a page at the start of a test, in pixels."""
+LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 PLOT = ".js-plotly-plot"
 
 # Cells are read from Lab's own model: the DOM holds only the cells on screen.
-_READY = """() => {
-  const app = window.jupyterapp;
-  return Boolean(app?.shell?.currentWidget?.context?.isReady) && !document.querySelector('#jupyterlab-splash');
+_NOTEBOOK = "window.jupyterapp.shell.currentWidget"
+_READY = """(path) => {
+  const { context } = window.jupyterapp?.shell?.currentWidget ?? {};
+  return Boolean(context?.isReady && context.path === path && !document.querySelector('#jupyterlab-splash'));
 }"""
-_KERNEL = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status ?? 'none'"
-_CONNECTION = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.connectionStatus ?? 'none'"
+_KERNEL = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.status ?? 'none'"
+_CONNECTION = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.connectionStatus ?? 'none'"
+_OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)"
+_CLOSE_OTHERS = """async (kept) => {
+  const { commands, shell } = window.jupyterapp;
+  const { sessionContext } = [...shell.widgets('main')].find(({ context }) => context?.path === kept);
+  if (!sessionContext.session?.kernel) await sessionContext.startKernel(); // the test before has stopped it
+  for (const widget of [...shell.widgets('main')].filter(({ context }) => context?.path !== kept)) {
+    await widget.sessionContext?.shutdown();
+    widget.dispose();
+  }
+  if (shell.currentWidget?.context?.path !== kept) await commands.execute('docmanager:open', { path: kept });
+}"""
+_REPLACE_CELLS = f"""(sources) => {{
+  const {{ model }} = {_NOTEBOOK}.content, shared = model.sharedModel;
+  const cells = sources.map((source) => ({{ cell_type: 'code', source, metadata: {{}}, outputs: [] }}));
+  shared.transact(() => {{
+    shared.deleteCellRange(0, shared.cells.length);
+    shared.insertCells(0, cells);
+  }});
+}}"""
 _RUN_ALL = """async (limit) => {
   const late = new Promise((_, refuse) => setTimeout(refuse, limit, new Error(`cells still run after ${limit} ms`)));
   await Promise.race([window.jupyterapp.commands.execute('notebook:run-all-cells'), late]);
 }"""
-_ASK = """(asked) => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
-  .requestExecute({ code: '', silent: true, user_expressions: { asked } }).done
-  .then(({ content: { user_expressions: { asked: found } } }) => found.data?.['text/plain'] ?? found.evalue)"""
+_NEW = """
+import sys
+if "ipywidgets" in sys.modules:
+    sys.modules["ipywidgets"].Widget.close_all()
+get_ipython().reset(new_session=True)
+"""
+"""The kernel as if it were new, but for what it has imported: no widgets, no names, and the next cell is number 1."""
+_EXECUTE = f"""async (code) => {{
+  const {{ content }} = await {_NOTEBOOK}.sessionContext.session.kernel.requestExecute({{ code }}).done;
+  return content.status === 'error' ? `${{content.ename}}: ${{content.evalue}}` : '';
+}}"""
+_ASK = f"""(asked) => {_NOTEBOOK}.sessionContext.session.kernel
+  .requestExecute({{ code: '', silent: true, user_expressions: {{ asked }} }}).done
+  .then(({{ content: {{ user_expressions: {{ asked: found }} }} }}) => found.data?.['text/plain'] ?? found.evalue)"""
 _SHUT_DOWN = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.shutdown()"
-_OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells
-  .flatMap((cell) => cell.outputs ?? [])"""
+_OUTPUTS = f"() => {_NOTEBOOK}.content.model.toJSON().cells.flatMap((cell) => cell.outputs ?? [])"
+_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+_HAS_THEME = """(theme) => document.body.dataset.jpThemeName === theme
+  && !document.querySelector('#jupyterlab-splash')"""
 _DRAWN = "(plot) => Boolean(plot._fullLayout && plot.calcdata)"
+_COUNTS = "() => globalThis.alpaExplore ?? { asked: 0, answered: 0, begun: 0, drawn: 0 }"
+# A change of a size is known to the page in the frame after it, and what it makes of that is drawn in the next one.
+_COUNTS_AFTER_FRAMES = f"""async () => {{
+  for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+  return ({_COUNTS})();
+}}"""
 _FIGURE = """(plot) => {
   const plain = (_key, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
   return JSON.parse(JSON.stringify({ data: plot.data, layout: plot.layout }, plain));
@@ -48,12 +85,17 @@ class GuardedPage:
     def __init__(self, page: Page, guard: Guard) -> None:
         self.page = page
         self.guard = guard
+        self.be_patient()
 
-    def figure(self, within: Locator | None = None, index: int = 0, seconds: float = FIGURE_SECONDS) -> Locator:
+    def be_patient(self) -> None:
+        """Give what playwright waits for as much time as `until` would give it on this machine now."""
+        self.page.set_default_timeout(1000 * LIMIT_SECONDS * patience())
+
+    def figure(self, within: Locator | None = None, index: int = 0) -> Locator:
         """The plotly figure at `index` of the page, or `within` a part of it, once it is drawn."""
         plot = (within or self.page).locator(PLOT).nth(index)
-        plot.wait_for(state="visible", timeout=1000 * seconds)
-        self.wait_until(lambda: plot.evaluate(_DRAWN), "the figure is drawn", seconds)
+        plot.wait_for(state="visible")
+        self.wait_until(lambda: plot.evaluate(_DRAWN), "the figure is drawn")
         return plot
 
     def read_figure(self, plot: Locator) -> dict[str, Any]:
@@ -61,22 +103,39 @@ class GuardedPage:
         figure: dict[str, Any] = plot.evaluate(_FIGURE)
         return figure
 
-    def settled(self, part: Locator) -> str:
-        """The HTML of a part of the page, once it has stayed the same for half a second."""
-        html = part.inner_html()
-        for _ in range(10):
-            self.page.wait_for_timeout(500)
-            before, html = html, part.inner_html()
-            if html == before:
-                return html
-        raise AssertionError("still changes after 5 s")
+    def counts(self) -> dict[str, int]:
+        """What the explorers of the page have done so far: `alpaExplore` in helpers.js says what is counted."""
+        counts: dict[str, int] = self.page.evaluate(_COUNTS)
+        return counts
 
-    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
-        """Poll until `holds()`; AssertionError with `what` on a timeout."""
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, f"not true after {seconds:.0f} s: {what}"
-            self.page.wait_for_timeout(50)
+    def wait_drawn(self) -> None:
+        """Until every picture is on screen as it is to be: no figure is drawn, unpacked, resized or faded any more."""
+        self._wait_equal("begun", "drawn")
+
+    def wait_answered(self) -> None:
+        """Until the kernel has answered everything that the page asked, and the page has what it answered. What the
+        kernel does in threads may go on: wait for its result on the page."""
+        self._wait_equal("asked", "answered")
+
+    def rest(self) -> None:
+        """Until nothing is under way between page and kernel, nor on the page."""
+        self.wait_answered()
+        self.wait_drawn()
+
+    def _wait_equal(self, more: str, fewer: str) -> None:
+        counts: dict[str, int] = {}
+
+        def equal() -> bool:
+            counts.update(self.page.evaluate(_COUNTS_AFTER_FRAMES))
+            return counts[more] == counts[fewer]
+
+        self.wait_until(equal, lambda: f"as many {fewer} as {more}: {counts}")
+
+    def wait_until(
+        self, holds: Callable[[], bool], what: str | Callable[[], object], seconds: float = LIMIT_SECONDS
+    ) -> None:
+        """`until`, during which the page works."""
+        until(holds, what, seconds=seconds, pause=lambda pause: self.page.wait_for_timeout(1000 * pause))
 
 
 class LabPage(GuardedPage):
@@ -88,31 +147,74 @@ class LabPage(GuardedPage):
     def __init__(self, page: Page, server: LabServer, guard: Guard) -> None:
         super().__init__(page, guard)
         self.server = server
+        self._is_new = False
+
+    def load(self, notebook: str) -> None:
+        """Load the page with a notebook in `server.root`, and wait until its kernel is idle."""
+        self.page.goto(self.server.address.page(self.place.format(notebook)))
+        self._wait_for_notebook(notebook)
 
     def open(self, notebook: str) -> None:
-        """Open a notebook in `server.root` and wait until its kernel is idle; else AssertionError with its state."""
-        self.page.goto(self.server.address.page(self.place.format(notebook)))
-        self.page.wait_for_function(_READY, timeout=1000 * START_SECONDS)
-        try:
-            self.wait_idle(START_SECONDS)
-        except AssertionError as late:
-            status, connection = self.page.evaluate(_KERNEL), self.page.evaluate(_CONNECTION)
-            log = self.server.log.read_text()[-2000:]
-            raise AssertionError(f"{late}: it is {status}, its connection {connection}; the server:\n{log}") from late
+        """Open a notebook in `server.root` beside those of the loaded page, and wait until its kernel is idle."""
+        self.page.evaluate(_OPEN, notebook)
+        self._wait_for_notebook(notebook)
 
-    def run_all(self, seconds: float = RUN_SECONDS) -> None:
+    def _wait_for_notebook(self, notebook: str) -> None:
+        self.wait_until(lambda: self.page.evaluate(_READY, notebook), "the notebook is on screen")
+        self.wait_idle()
+
+    def show(self, *cells: str) -> None:
+        """Run these cells in the open notebook in place of all others, as in a new kernel that has imported all."""
+        if not self._is_new:
+            self._empty()
+        self._is_new = False
+        self.page.evaluate(_REPLACE_CELLS, list(cells))
+        self.run_all()
+
+    def _empty(self) -> None:
+        """Remove the cells, and what they made in the kernel."""
+        self.page.evaluate(_REPLACE_CELLS, [])
+        self.rest()  # what the last cells still send would find no widget any more
+        assert not (error := self.page.evaluate(_EXECUTE, _NEW)), error
+        self.rest()
+        self._is_new = True
+
+    def run_all(self) -> None:
         """Run all cells; AssertionError with the error of a cell that fails."""
-        self.page.evaluate(_RUN_ALL, 1000 * seconds)
-        self.wait_idle(seconds)
+        self.page.evaluate(_RUN_ALL, 1000 * LIMIT_SECONDS * patience())
+        self.wait_idle()
         assert not (errors := self.errors()), "cells failed:\n" + "\n".join(errors)
 
-    def wait_idle(self, seconds: float = RUN_SECONDS) -> None:
-        """Wait until the kernel of the open notebook is idle."""
-        self.wait_until(lambda: self.page.evaluate(_KERNEL) == "idle", "the kernel is idle", seconds)
+    def wait_idle(self) -> None:
+        """Wait until the kernel of the open notebook is idle; else AssertionError with its state."""
+
+        def describe() -> str:
+            state, connection = self.page.evaluate(_KERNEL), self.page.evaluate(_CONNECTION)
+            return f"the kernel is {state}, its connection {connection}; the server:\n{self.server.log_end()}"
+
+        self.wait_until(lambda: self.page.evaluate(_KERNEL) == "idle", describe)
 
     def save(self) -> None:
         """Save the open notebook, as Ctrl-S does."""
         self.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+
+    def set_theme(self, theme: str) -> None:
+        """Change the theme of the page. JupyterLab takes no other one while one is being loaded."""
+        self.page.evaluate(_THEME, theme)
+        self.wait_until(lambda: self.page.evaluate(_HAS_THEME, theme), f"the page has the theme {theme}")
+
+    def make_new(self, notebook: str) -> None:
+        """The page and its kernel as if they were new, with nothing in this notebook, and no other one open."""
+        self.be_patient()
+        self.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+        self.page.mouse.move(0, 0)
+        self.page.evaluate(_CLOSE_OTHERS, notebook)
+        self._wait_for_notebook(notebook)
+        if not self.page.evaluate(_HAS_THEME, LIGHT):
+            self.set_theme(LIGHT)
+        self._empty()
+        # Of notebooks and widgets that were closed: Lab reports a kernel that is shut down as an error.
+        self.guard.forget()
 
     def shut_down(self) -> None:
         """Stop the kernel of the notebook, so that it takes no time from the next test."""
@@ -152,7 +254,7 @@ class AppPage(GuardedPage):
         super().__init__(page, guard)
         self.server = server
 
-    def open(self, query: str = "") -> None:
+    def load(self, query: str = "") -> None:
         """Go to the page; it starts a kernel, which ends with the page."""
         self.page.goto(self.server.address.page(query))
 

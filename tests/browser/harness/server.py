@@ -8,19 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.request import Request, urlopen
 
 import nbformat
 
 from alpa_explore.cli.browser.lab import lab_command
+from tests.waiting import until
 
 EXTENSION = Path(__file__).parents[3] / "widgets/alpa_explore_widgets/labextension/alpa-explore"
-START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
 
@@ -104,17 +104,20 @@ class Server(ABC):
         self.stop()
 
     def _wait(self) -> Address:
-        assert self._process is not None
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise RuntimeError(
-                    f"{self.name} ended with {self._process.returncode}:\n{self.log.read_text()[-3000:]}"
-                )
-            if (address := self.find_address()) is not None:
-                return address
-            time.sleep(0.1)
-        raise TimeoutError(f"{self.name} did not start in {START_SECONDS:.0f} s:\n{self.log.read_text()[-3000:]}")
+        process = self._process
+
+        def address() -> Address | None:
+            if process is not None and process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended with {process.returncode}:\n{self.log_end()}")
+            return self.find_address()
+
+        found = until(address, lambda: f"{self.name} does not start:\n{self.log_end()}")
+        assert found is not None
+        return found
+
+    def log_end(self) -> str:
+        """The last lines that the server wrote."""
+        return self.log.read_text()[-3000:]
 
     def stop(self) -> None:
         """End the server and with it its kernels."""
@@ -161,6 +164,16 @@ class LabServer(Server):
         path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, path)
         return name
+
+    def stop_kernel(self, notebook: str) -> None:
+        """Stop the kernel of a notebook, whatever has become of its page."""
+        for session in json.loads(self._request("GET", "api/sessions")):
+            if session["path"] == notebook:
+                self._request("DELETE", f"api/sessions/{session['id']}")
+
+    def _request(self, method: str, path: str) -> bytes:
+        with urlopen(Request(self.address.page(path), method=method)) as answer:
+            return bytes(answer.read())
 
     def copy_notebook(self, source: Path) -> str:
         """Store a copy of a notebook under the root, so that a run never touches the original."""

@@ -397,7 +397,7 @@ function render({ model, el }) {
     highlight();
     if (node && items.has(node.id) && !view.contains(document.activeElement)) reveal(items.get(node.id).place);
   };
-  const unpack = async () => {
+  const unpack = counted(async () => {
     const packed = model.get("packed");
     el.classList.toggle("alpa-figure-waiting", !packed?.byteLength);
     const number = ++newest;
@@ -416,7 +416,7 @@ function render({ model, el }) {
     draw();
     followSelection();
     return undefined;
-  };
+  });
   const watcher = new ResizeObserver(() => {
     if (!el.clientWidth || !outdated) return;
     draw();

@@ -1,5 +1,43 @@
 // Helpers of the small widgets. elements/static_files.py puts this text before each of their modules.
 
+// What this page has done so far, for tests and for whoever looks for a fault. `asked` and `answered`: messages to the kernel,
+// and those that it is done with, their answers included. `begun` and `drawn`: pictures that were to be drawn (figures,
+// overviews, graphs), and those that are on screen or were given up. Where both pairs are equal, nothing is under way here.
+const counts = (globalThis.alpaExplore ??= { asked: 0, answered: 0, begun: 0, drawn: 0 });
+
+// `work` as a function that counts as a drawing until it is done.
+function counted(work) {
+  return async (...given) => {
+    counts.begun += 1;
+    try {
+      return await work(...given);
+    } finally {
+      counts.drawn += 1;
+    }
+  };
+}
+
+// A drawing that comes a moment later: `start(action)` and `stop(number)` are those of a timer or of frames. Returns set(), which
+// sets the moment unless it is set, and clear(); until one of them is done, it counts as a drawing.
+function countedLater(action, start, stop) {
+  let number = 0;
+  const clear = () => {
+    if (!number) return;
+    stop(number);
+    number = 0;
+    counts.drawn += 1;
+  };
+  const set = () => {
+    if (number) return;
+    counts.begun += 1;
+    number = start(() => {
+      action();
+      clear();
+    });
+  };
+  return { set, clear };
+}
+
 // Called once, when the module of a widget is loaded. anywidget refuses all messages to a widget whose module took more than
 // two seconds (the page is busy, or the machine is slow). So they are given to the widget directly, and a widget that was
 // late asks Python for its state, because earlier messages were refused.

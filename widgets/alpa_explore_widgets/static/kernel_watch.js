@@ -1,5 +1,6 @@
 // Whether the kernel of this page's widgets is there. With their kernel the widgets end; a lost connection may come back.
 
+const COUNTED = Symbol.for("alpa_explore.counted");
 const LOST_MS = 1_000; // a connection that is back this soon was not missed
 
 // The states in their order: none is followed by an earlier one, but "lost" by "live".
@@ -24,11 +25,37 @@ async function sendEditsKeptBack(manager, addresses) {
   }
 }
 
+// Counts the messages of this page to a kernel, and its answers (`counts`), once for all explorers.
+function countMessages(kernel) {
+  if (kernel[COUNTED]) return;
+  kernel[COUNTED] = true;
+  const open = new Set();
+  // The answers never come: the kernel is another one or none, or the connection was lost meanwhile.
+  const forget = () => {
+    counts.answered += open.size;
+    open.clear();
+  };
+  kernel.anyMessage.connect((_kernel, { msg, direction }) => {
+    if (direction !== "send" || msg.channel !== "shell") return;
+    open.add(msg.header.msg_id);
+    counts.asked += 1;
+  });
+  // Unlike anyMessage, this comes when the page has handled the messages before.
+  kernel.iopubMessage.connect((_kernel, { header, content, parent_header }) => {
+    const done = header.msg_type === "status" && content.execution_state === "idle";
+    if (done && open.delete(parent_header.msg_id)) counts.answered += 1;
+  });
+  kernel.statusChanged.connect((_kernel, status) => ["restarting", "autorestarting", "dead"].includes(status) && forget());
+  kernel.connectionStatusChanged.connect((_kernel, status) => status === "connected" && forget());
+  kernel.disposed?.connect(forget);
+}
+
 // Calls report(state) at each change; returns the function that stops it. address() is the id of a widget, by which a
 // kernel that the page lost for a while is recognised.
 function watchKernel(manager, address, report) {
   const kernel = manager?.kernel; // a property of the widget managers of JupyterLab, Notebook and voila
   if (!kernel?.statusChanged || !kernel.connectionStatusChanged) return () => {};
+  countMessages(kernel);
   let timer = 0;
   const onStatus = (_kernel, status) => {
     if (status === "restarting") report("restarted");

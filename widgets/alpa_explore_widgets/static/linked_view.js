@@ -3,7 +3,6 @@
 function render({ model, el }) {
   el.classList.add("alpa-linked");
   let pointed = ""; // key of the mark under the pointer
-  let frame = 0;
 
   const highlight = () => {
     const selection = model.get("selection"), key = pointed || selection;
@@ -12,10 +11,8 @@ function render({ model, el }) {
     el.classList.toggle("alpa-linked-pointing", Boolean(pointed));
     for (const mark of el.querySelectorAll("[data-key]")) mark.classList.toggle("alpa-lit", lit(mark.dataset.key));
   };
-  const painted = () => {
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => el.dispatchEvent(new CustomEvent("alpa-painted", { bubbles: true })));
-  };
+  const tell = () => el.dispatchEvent(new CustomEvent("alpa-painted", { bubbles: true }));
+  const painted = countedLater(tell, requestAnimationFrame, cancelAnimationFrame);
   let sources = []; // of the cards that are shown
   const show = (html = model.get("html")) => {
     // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
@@ -28,7 +25,7 @@ function render({ model, el }) {
     sources = texts;
     if (!html) el.append(Object.assign(document.createElement("p"), { textContent: model.get("waiting") }));
     highlight();
-    painted();
+    painted.set();
   };
   const replace = (old, card) => {
     const focused = old.contains(document.activeElement) ? document.activeElement.dataset.tab : undefined;
@@ -37,7 +34,7 @@ function render({ model, el }) {
   };
   const select = () => {
     highlight();
-    painted();
+    painted.set();
   };
   const showBusy = () => {
     el.classList.toggle("alpa-busy", model.get("busy"));
@@ -78,7 +75,7 @@ function render({ model, el }) {
     "change:busy": showBusy,
   });
   return () => {
-    cancelAnimationFrame(frame);
+    painted.clear();
     unlisten();
     ahead.stop();
   };

@@ -87,8 +87,6 @@ async function render({ model, el }) {
 
   let Plotly = null;
   let outdated = true; // the newest figure or selection is not on screen yet
-  let frame = 0;
-  let fade = 0; // until the selection is drawn by plotly
   let width = 0; // for which the figure on screen was drawn
   let figure = null; // data and layout of the newest figure that was unpacked
   let newest = 0; // number of figures received
@@ -168,7 +166,6 @@ async function render({ model, el }) {
     graph.style.marginBottom = scale < 1 ? `${(scale - 1) * model.get("height")}px` : "";
   };
   const draw = () => {
-    frame = 0;
     if (!Plotly || !figure || !el.clientWidth) return; // hidden in another tab: drawn when it is shown
     scaleToFit();
     if (!outdated && width === graph.offsetWidth) return;
@@ -186,7 +183,7 @@ async function render({ model, el }) {
     };
     // What is written on faded marks, which plotly leaves as it is.
     const fadeTexts = () => selection() && drawn === figure.data && fadeMarks(graph, drawn, chosen());
-    Plotly.react(graph, drawn, layout, config).then(redrawIfMoved).then(fadeTexts);
+    counted(() => Plotly.react(graph, drawn, layout, config).then(redrawIfMoved).then(fadeTexts))();
     if (!listening) {
       graph.on("plotly_click", reportClick).on("plotly_hover", pointed).on("plotly_relayout", brushed);
       graph.addEventListener("mousedown", press, true);
@@ -194,7 +191,7 @@ async function render({ model, el }) {
     }
     listening = true;
   };
-  const drawSoon = () => (frame ||= requestAnimationFrame(draw));
+  const soon = countedLater(draw, requestAnimationFrame, cancelAnimationFrame);
 
   const setName = () => {
     graph.setAttribute("role", "figure");
@@ -213,17 +210,18 @@ async function render({ model, el }) {
   };
   const redraw = () => {
     outdated = true;
-    clearTimeout(fade);
-    cancelAnimationFrame(frame);
     draw(); // now, not in the frame after the next one
+    fade.clear();
+    soon.clear();
   };
+  const fade = countedLater(redraw, (action) => setTimeout(action, REDRAWN_MS), clearTimeout); // a selection, by plotly
   const showSelection = () => {
     if (outdated || !el.clientWidth || !graph._fullLayout || !fadeMarks(graph, figure.data, chosen())) return redraw();
     el.dispatchEvent(new CustomEvent("alpa-drawn", { bubbles: true }));
-    clearTimeout(fade);
-    fade = setTimeout(redraw, REDRAWN_MS);
+    fade.clear();
+    fade.set();
   };
-  const unpack = async () => {
+  const unpack = counted(async () => {
     const packed = model.get("packed");
     const waiting = !packed?.byteLength;
     el.classList.toggle("alpa-figure-waiting", waiting);
@@ -232,7 +230,7 @@ async function render({ model, el }) {
     const unpackedFigure = waiting ? null : JSON.parse(await unpacked(packed));
     if (number !== newest) return; // a newer figure arrived meanwhile
     drawNow(unpackedFigure);
-  };
+  });
   const drawNow = (next) => {
     figure = next;
     redraw();
@@ -262,7 +260,7 @@ async function render({ model, el }) {
   model.on("change:height", setHeight);
   model.on("change:busy", showBusy);
   const unfollow = followExplorer(el, follow);
-  const watcher = new ResizeObserver(drawSoon);
+  const watcher = new ResizeObserver(soon.set);
   watcher.observe(el);
   setName();
   setWaiting();
@@ -270,10 +268,10 @@ async function render({ model, el }) {
   showBusy();
   unpack();
 
-  plotly(model).then(
+  counted(() => plotly(model))().then(
     (library) => {
       Plotly = library;
-      drawSoon();
+      soon.set();
     },
     (error) => {
       el.classList.add("alpa-figure-failed");
@@ -283,7 +281,8 @@ async function render({ model, el }) {
 
   return () => {
     clearTimeout(fading);
-    clearTimeout(fade);
+    fade.clear();
+    soon.clear();
     newest += 1; // a figure that is still being unpacked is not drawn
     model.off("change:packed", unpack);
     ahead.stop();
@@ -294,7 +293,6 @@ async function render({ model, el }) {
     model.off("change:busy", showBusy);
     unfollow();
     watcher.disconnect();
-    cancelAnimationFrame(frame);
     if (Plotly) Plotly.purge(graph);
   };
 }

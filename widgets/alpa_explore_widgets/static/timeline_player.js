@@ -218,7 +218,7 @@ function render({ model, el }) {
     );
     readout.replaceChildren(...chips.map(({ chip }) => chip));
   };
-  const unpack = async () => {
+  const unpack = counted(async () => {
     const packed = model.get("packed");
     const number = ++newest;
     const text = packed?.byteLength ? await unpacked(packed) : "";
@@ -234,7 +234,7 @@ function render({ model, el }) {
     events = [...new Set(doc.charts.flatMap(({ rows }) => rows.flatMap((row) => [...row.start, ...row.end])))].sort((a, b) => a - b);
     makeChips();
     moveTo(moment);
-  };
+  });
   // plotly draws the figure after the document has arrived, and again when the window changes.
   let watched = null;
   const watchFigure = () => {
