@@ -187,7 +187,7 @@ TIERS = (
     ),
     Tier(
         name="distributed",
-        markers="distributed and not hosts and not browser",
+        markers="distributed and not sweep and not hosts and not browser",
         workers=RANKS_AT_ONCE,
         share="loadfile",
         marked="distributed",
@@ -213,7 +213,7 @@ TIERS = (
     ),
     Tier(
         name="sweep",
-        markers="sweep and not distributed and not hosts and not browser",
+        markers="sweep and not hosts and not browser",
         workers=CORES,
         marked="sweep",
         by_name=True,

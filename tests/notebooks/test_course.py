@@ -1,11 +1,15 @@
-"""Every lesson of the course runs from top to bottom, in a kernel of its own, and is built like the others."""
+"""Every lesson of the course runs from top to bottom, in a kernel of its own, and is built like the others.
+
+The kernels have imported what lessons import. That a lesson runs in one that has not is tested by the website
+(tests/course/test_site.py, tests/browser/).
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 
 import nbformat
@@ -18,43 +22,58 @@ from alpa_explore.course.lessons.structure import faults
 from alpa_explore.course.lessons.sync import out_of_date
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.models.catalog import entry
+from tests.daily import today
+from tests.notebooks.chosen import changed_files, chosen, named
+from tests.notebooks.kernels import NAME, forked_kernels
+from tests.waiting import LIMIT_SECONDS, patience
 
 LESSONS = read_lessons(course_folder())
 NOTEBOOKS = [lesson.path for lesson in LESSONS]
+ROOT = course_folder().parent
+RUN = 5
+"""So many lessons are run, or more where more were changed; the others in the sweep."""
+CHOSEN = chosen(LESSONS, changed_files(ROOT), today(), RUN)
 PAGES = [course_folder() / f"{name}.ipynb" for name in ("index", "glossary", "lecturer")]
-AT_ONCE = 2
-"""Kernels: half of a notebook's time is starting one, and CI has two cores."""
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, Future]]:
-    """Notebook -> its run; those that were asked for run side by side."""
-    asked = [
-        i.callspec.params["path"]
-        for i in request.session.items
-        if i.module is request.module and "runs" in i.fixturenames
-    ]
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where lessons run: they cannot leave files in the repository."""
     folder = tmp_path_factory.mktemp("course")
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(AT_ONCE) as pool:
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
             patch.setenv(name, str(folder / name.lower()))
-        yield {path: pool.submit(run, path, folder) for path in dict.fromkeys(asked)}
-
-
-def run(path: Path, folder: Path) -> nbformat.NotebookNode:
-    """Run a notebook where it cannot leave files in the repository."""
-    notebook = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
-    return notebook
+        with forked_kernels(folder, ROOT):
+            yield folder
 
 
 @pytest.mark.slow
 @pytest.mark.distributed
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_from_top_to_bottom(path: Path, runs: dict[Path, Future]) -> None:
-    notebook = runs[path].result()
+@pytest.mark.parametrize(
+    "lesson",
+    [pytest.param(x, marks=() if x in CHOSEN else pytest.mark.sweep(kept=0), id=x.name) for x in LESSONS],
+)
+def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> None:
+    notebook = nbformat.read(lesson.path, as_version=4)
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=int(LIMIT_SECONDS * patience()), kernel_name=NAME, resources=resources).execute()
     assert [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.execution_count is None] == []
+
+
+def test_lessons_are_chosen_by_what_was_changed_and_in_turn() -> None:
+    days = [date(2026, 11, 28 - n) for n in range(3)]
+    assert {lesson.name for day in days for lesson in chosen(LESSONS, (), day, RUN)} == {x.name for x in LESSONS}
+    ring = "alpa_explore/figures/course/planning/ring.py"
+    assert [lesson.number for lesson in LESSONS if ring in named(lesson)] == ["03"]
+    assert "alpa_explore/planner/interface.py" in named(LESSONS[0]), "by ax.plan"
+    assert "widgets/alpa_explore_widgets/course/__init__.py" in named(LESSONS[7])
+    for day in days:
+        found = chosen(LESSONS, {ring, "notebooks/12_running.ipynb", "alpa_explore/cli/main.py"}, day, RUN)
+        assert [lesson.number for lesson in found][:2] == ["12", "03"]
+        assert len(found) == RUN
+        assert chosen(LESSONS, {f"notebooks/{lesson.path.name}" for lesson in LESSONS[:7]}, day, RUN) == sorted(
+            LESSONS[:7], key=lambda x: (LESSONS.index(x) - day.toordinal() * RUN) % len(LESSONS)
+        )
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)

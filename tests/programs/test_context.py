@@ -56,12 +56,6 @@ def test_beside_data_and_tensor_parallelism(roles) -> None:
     assert {frozenset(factors) for factors in used(case, (2, 2), choose)} == {frozenset((other, "ring-zigzag"))}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_random_strategies_among_them_equal_the_whole(seed) -> None:
-    case = Case(MODEL, samples=2, context=" ".join(sorted(CONTEXT)))
-    case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "devices"), [("ring", 2), ("ring", 4), ("ulysses", 4)])
 def test_windows_and_sinks_over_a_divided_sequence_equal_the_whole(factor, devices) -> None:

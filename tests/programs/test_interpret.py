@@ -1,4 +1,7 @@
-"""A program under the interpreter equals the sequential graph: loss, every gradient, every updated parameter."""
+"""A program under the interpreter equals the sequential graph: loss, every gradient, every updated parameter.
+
+Random plans of many models are tested like this in tests/random_plans/test_today.py. Here is what those do not reach.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,6 @@ MODELS = [
 ONE_STAGE = (0, 3)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("mesh", [(), (2,), (2, 2)])
-def test_a_stage_with_its_best_strategies_equals_the_whole(model, mesh) -> None:
-    case = Case(model)
-    case.assert_equal(case.program([(ONE_STAGE, mesh)], optimal))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_stage_with_random_strategies_equals_the_whole(model, seed) -> None:
-    case = Case(model)
-    case.assert_equal(case.program([(ONE_STAGE, (2, 2))], at_random(seed)))
-
-
 PIPELINES = {
     "1+1": [((0, 1), ()), ((2, 3), ())],
     "2+2": [((0, 1), (2,)), ((2, 3), (2,))],
@@ -44,20 +32,11 @@ PIPELINES = {
 """Layers and logical mesh of each stage."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("stages", PIPELINES)
-def test_a_pipeline_of_any_submeshes_equals_the_whole(model, stages) -> None:
-    case = Case(model, num_microbatches=3)
-    case.assert_equal(case.program(PIPELINES[stages], optimal))
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_pipeline_with_random_strategies_equals_the_whole(model, seed) -> None:
-    case = Case(model, num_microbatches=2)
-    stages = list(PIPELINES.values())[1:][seed]
-    case.assert_equal(case.program(stages, at_random(seed)))
+def test_the_best_strategies_on_unlike_submeshes_equal_the_whole(model) -> None:
+    """A random plan has none of the solver's choices, and no more microbatches than 6."""
+    case = Case(model, num_microbatches=8)
+    case.assert_equal(case.program(PIPELINES["1+1+2+4"], optimal))
 
 
 @pytest.mark.sweep(kept=8)
@@ -68,13 +47,6 @@ def test_recurrent_layers_equal_the_whole(model, choose) -> None:
     case = Case(model, num_microbatches=2)
     case.assert_equal(case.program(PIPELINES["1+2+1"], choose))
     case.assert_equal(case.program([(ONE_STAGE, (2, 2))], choose))
-
-
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "eager-1f1b"])
-@pytest.mark.parametrize("microbatches", [1, 5, 8])
-def test_any_schedule_and_number_of_microbatches_gives_the_same(schedule, microbatches) -> None:
-    case = Case("mlp-tiny", num_microbatches=microbatches)
-    case.assert_equal(case.program(PIPELINES["1+2+1"], optimal, schedule))
 
 
 @pytest.mark.slow
@@ -92,9 +64,8 @@ def test_a_backward_pass_in_two_halves_gives_the_same(model, rematerialization) 
     assert not any(isinstance(i, Send) for i in middle[Action.BACKWARD_WEIGHT][1])
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_interleaved_stages_on_the_same_ranks_give_the_same(model) -> None:
-    case = Case(model, num_microbatches=4)
+def test_interleaved_stages_on_the_same_ranks_give_the_same() -> None:
+    case = Case("gpt-tiny", num_microbatches=4)
     stages = [((k, k), (2,)) for k in range(4)]
     program = case.program(stages, optimal, "interleaved-1f1b", turns=2)
     assert program.ranks == (0, 1, 2, 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.programs.cases import Case, at_random, dividing, optimal
+from tests.programs.cases import Case, dividing, optimal
 
 PRODUCTS = (
     ("tokens",),
@@ -31,9 +31,3 @@ def test_every_division_of_the_experts_equals_the_whole(factors):
 def test_the_best_strategies_equal_the_whole():
     case = Case("routed-experts", num_microbatches=2)
     case.assert_equal(case.program([((0, 1), (2,)), ((2, 3), (2,))], optimal))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_strategies_equal_the_whole(seed):
-    case = Case("routed-experts", num_microbatches=2)
-    case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))

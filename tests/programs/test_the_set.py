@@ -1,4 +1,4 @@
-"""The whole set: four models, 1 to 4 stages on unequal submeshes, plans of every kind and random ones, B of 1 to 8."""
+"""The whole set: four models, 3 and 4 stages on unequal submeshes, plans of every kind, B of 1 to 8."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.transforms import divided
-from tests.programs.cases import Case, at_random, random_plan
+from tests.programs.cases import Case, at_random
 
 MODELS = ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "llama-tiny"]
 ONE, TWO, FOUR = (), (2,), (2, 2)
@@ -19,23 +19,13 @@ PLANS = [
 """Layers and mesh of each stage; what each axis does; B."""
 
 
-@pytest.mark.sweep(kept=6)
+@pytest.mark.sweep(kept=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("stages", "kinds", "microbatches"), PLANS, ids=[" ".join(p[1]) for p in PLANS])
 def test_every_kind_of_parallelism_on_unequal_submeshes_equals_the_whole(model, stages, kinds, microbatches) -> None:
     case = Case(model, num_microbatches=microbatches)
     program = case.program(stages, lambda problem: divided(problem, kinds[: len(problem.model.mesh.shape)]))
-    check(program)
-    case.assert_equal(program)
-
-
-@pytest.mark.sweep(kept=4)
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 9))])
-def test_a_random_plan_equals_the_whole(seed) -> None:
-    options, stages, schedule = random_plan(seed)
-    case = Case(MODELS[~seed % 4], **options)
-    program = case.program(stages, at_random(seed), schedule)
     check(program)
     case.assert_equal(program)
 

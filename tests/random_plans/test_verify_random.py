@@ -33,24 +33,6 @@ FIRST = tuple(OPTIMIZER_OF)[:11]
 QUICK = ("mlp", "tied_mlp", "scores", "small_net")
 
 
-@pytest.mark.slow
-def test_ten_plans_of_a_fixed_seed_equal_one_process(tmp_path) -> None:
-    campaign = ax.verify_random(10, seed=3, workers=1, families=(*QUICK, "llama"), folder=tmp_path)
-    assert campaign.passed, campaign.failures
-    assert campaign.plans == 10
-    assert campaign.compared > 200
-    assert 0 < campaign.worst[0] <= 1e-5
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.sweep(kept=7)
-@pytest.mark.slow
-@pytest.mark.parametrize("family", OPTIMIZER_OF)
-def test_plans_of_every_family_equal_one_process(family, tmp_path) -> None:
-    campaign = ax.verify_random(3, seed=7, workers=1, families=[family], folder=tmp_path)
-    assert campaign.passed, campaign.failures
-
-
 def test_plans_on_unlike_nodes_equal_one_process_and_are_read_back(tmp_path) -> None:
     workshop, seen = shared_workshop(), 0
     for number in range(40):

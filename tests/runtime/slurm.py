@@ -11,11 +11,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.ports import reserved_ports
+from tests.waiting import LIMIT_SECONDS, until
 
 LOOPBACK = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2"}
 """Name of a node -> its address. These are named by their addresses, which every machine can resolve."""
@@ -73,15 +75,18 @@ class Slurm:
         """The number of the new job."""
         return self.ask("sbatch", "--parsable", *options, str(script))
 
-    def finish(self, job: str, seconds: float) -> dict[str, str]:
+    def finish(self, job: str, seconds: float = LIMIT_SECONDS) -> dict[str, str]:
         """What `scontrol show job` says of a job when it is over, for example JobState=COMPLETED."""
-        end = time.monotonic() + seconds
-        while True:
-            shown = dict(part.split("=", 1) for part in self.ask("scontrol", "show", "job", job).split() if "=" in part)
-            if shown["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
-                return shown
-            assert time.monotonic() < end, f"job {job} is {shown['JobState']} after {seconds} s"
-            time.sleep(0.1)
+
+        def shown() -> dict[str, str]:
+            return dict(part.split("=", 1) for part in self.ask("scontrol", "show", "job", job).split() if "=" in part)
+
+        goes_on = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+        return until(
+            lambda: found if (found := shown())["JobState"] not in goes_on else None,
+            lambda: f"job {job} has ended: {shown()['JobState']}",
+            seconds=seconds,
+        )
 
 
 @contextmanager
@@ -98,27 +103,26 @@ def slurm(
     on a node; the default is on this machine.
     """
     start = start or (lambda _number, command, **options: subprocess.Popen(command, **options))
-    controller_port, *ports = _free_ports(1 + len(nodes))
-    lines = [
-        f"NodeName={name} NodeHostname={name} NodeAddr={address} Port={port} CPUs=4"
-        for (name, address), port in zip(nodes.items(), ports, strict=True)
-    ]
-    for name in ("state", *nodes):
-        (folder / name).mkdir(parents=True)
-    (folder / "slurm.conf").write_text(
-        _CONFIGURATION.format(
-            host=socket.gethostname(),
-            address=controller,
-            controller=controller_port,
-            user=getpass.getuser(),
-            folder=folder,
-            nodes="\n".join(lines),
-        )
-    )
-    # Nothing here uses cgroups, but a slurmd that looks for them fails where none are mounted.
-    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     running = Slurm(folder, len(nodes))
-    with ExitStack() as started:
+    with reserved_ports(1 + len(nodes)) as (controller_port, *ports), ExitStack() as started:
+        lines = [
+            f"NodeName={name} NodeHostname={name} NodeAddr={address} Port={port} CPUs=4"
+            for (name, address), port in zip(nodes.items(), ports, strict=True)
+        ]
+        for name in ("state", *nodes):
+            (folder / name).mkdir(parents=True)
+        (folder / "slurm.conf").write_text(
+            _CONFIGURATION.format(
+                host=socket.gethostname(),
+                address=controller,
+                controller=controller_port,
+                user=getpass.getuser(),
+                folder=folder,
+                nodes="\n".join(lines),
+            )
+        )
+        # Nothing here uses cgroups, but a slurmd that looks for them fails where none are mounted.
+        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         daemons = [(None, ["slurmctld", "-D", "-i"])]
         daemons += [(number, ["slurmd", "-D", "-N", name]) for number, name in enumerate(nodes)]
         for number, command in daemons:
@@ -135,20 +139,18 @@ def slurm(
 
 
 def _wait_until_idle(running: Slurm) -> None:
-    end = time.monotonic() + 30
-    while True:
-        done = subprocess.run(
-            ["sinfo", "--noheader", "--Node", "--format=%T"],
-            env=running.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.stdout.split() == ["idle"] * running.count:
-            return
-        logs = "\n".join(p.read_text(errors="replace")[-1500:] for p in running.folder.glob("*.log"))
-        assert time.monotonic() < end, f"the nodes are not idle: {done.stdout}{done.stderr}\n{logs}"
-        time.sleep(0.1)
+    states: list[str] = []
+
+    def idle() -> bool:
+        command = ["sinfo", "--noheader", "--Node", "--format=%T"]
+        done = subprocess.run(command, env=running.environment, capture_output=True, text=True, check=False)
+        states[:] = done.stdout.split() or [done.stderr]
+        return states == ["idle"] * running.count
+
+    def logs() -> str:
+        return "\n".join(p.read_text(errors="replace")[-1500:] for p in running.folder.glob("*.log"))
+
+    until(idle, lambda: f"the nodes are idle: {states}\n{logs()}")
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
@@ -158,8 +160,3 @@ def _end(process: subprocess.Popen[Any]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as opened:
-        return [opened.enter_context(socket.create_server(("", 0))).getsockname()[1] for _ in range(count)]

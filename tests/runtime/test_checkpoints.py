@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -25,7 +27,7 @@ from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.transforms import divided
-from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, writing_folder
+from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, step_name, writing_folder
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import shares
@@ -36,6 +38,8 @@ from alpa_explore.runtime.launch import launch, request_of
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, pieces, restore_optimizers
 from alpa_explore.runtime.reports import EventReader
 from tests.programs.cases import Case, at_random, optimal
+from tests.runtime.clock import Clock
+from tests.runtime.states import ended
 from tests.runtime.trained import Trained, assert_holds, mlp_plan, restored, written
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
@@ -183,15 +187,38 @@ def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained
         keeper.poll()
         assert find_checkpoint(run)[1].step == 3
         shutil.move(run / "on its way", shard)
-    CheckpointKeeper(run, mlp.ranks, lambda: [(0, {**reports[0][1], "requested": True})]).finish(0.1)  # too late for 1
-    with pytest.raises(RunError, match="did not become whole"):
-        CheckpointKeeper(run, mlp.ranks, lambda: reports[:1]).finish(0.1)
+    clock = Clock()
+    too_late = CheckpointKeeper(run, mlp.ranks, lambda: [(0, {**reports[0][1], "requested": True})])
+    too_late.finish(60.0, clock=clock.now, pause=clock.pause)  # for rank 1
+    assert clock.seconds == 0.0
+    with pytest.raises(RunError, match=r"did not become whole: .* missing after 60 s"):
+        CheckpointKeeper(run, mlp.ranks, lambda: reports[:1]).finish(60.0, clock=clock.now, pause=clock.pause)
+    assert 60.0 < clock.seconds < 61.0
     keeper.poll()
     assert find_checkpoint(run)[1].step == 4
     assert_holds(run / "checkpoints" / "step-000004", trained.wanted)
     StateWriter(run, 0, executors[0], share[0]).state(5)
     keeper.close()
     assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["step-000003", "step-000004"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.booleans()), max_size=8), st.integers(1, 4))
+def test_a_request_came_too_late_when_a_rank_went_past_its_step_without_writing(
+    events: list[tuple[int, int, bool]], asked: int
+) -> None:
+    """A rank that has done `asked` steps is about to write."""
+    done, written, waiting = {0: 0, 1: 0}, set(), []
+    keeper = CheckpointKeeper(Path("nowhere"), (0, 1), lambda: [waiting.pop()] if waiting else [])
+    for rank, step, writes in events:
+        name = {"name": step_name(step), "files": {"never there": (1, "")}}
+        waiting.append((rank, {"event": "checkpoint", **name} if writes else {"event": "step", "step": step}))
+        keeper.poll()
+        if writes:
+            written.add((rank, step))
+        else:
+            done[rank] = step + 1
+        late = [rank for rank in done if done[rank] > asked and (rank, asked) not in written]
+        assert keeper.missed(asked) is bool(late)
 
 
 def test_a_rank_needs_only_the_files_that_hold_its_boxes(run, mlp, trained, tmp_path) -> None:
@@ -335,7 +362,7 @@ def test_another_model_optimizer_or_content_is_refused_before_a_rank_is_started(
     with pytest.raises(
         CheckpointError, match=r"of another model: 0\.bias is missing in the checkpoint, \[8\] float32 in"
     ):
-        refused.result(60)
+        ended(refused)
     description = json.loads((run / "checkpoints" / "step-000003" / "checkpoint.json").read_text())
     description["optimizer"] = ["optimizer.sgd"]
     (run / "checkpoints" / "step-000003" / "checkpoint.json").write_text(json.dumps(description))
@@ -343,7 +370,7 @@ def test_another_model_optimizer_or_content_is_refused_before_a_rank_is_started(
     with pytest.raises(
         CheckpointError, match=r"another optimizer: optimizer\.sgd in the checkpoint, optimizer\.adam in"
     ):
-        refused.result(60)
+        ended(refused)
     shard = run / "checkpoints" / "step-000002" / "__0_0.distcp"
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
@@ -352,7 +379,7 @@ def test_another_model_optimizer_or_content_is_refused_before_a_rank_is_started(
         mlp_plan(), resume=run / "checkpoints" / "step-000002", folder=tmp_path / "c", steps=9, device="cpu"
     )
     with pytest.raises(CheckpointError, match=r"the content of __0_0.distcp has changed"):
-        refused.result(60)
+        ended(refused)
     assert not list(tmp_path.glob("[abc]/agent-0.log"))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import asdict
 
 import pytest
@@ -22,11 +20,12 @@ from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.measured import load_measured
-from alpa_explore.runtime.targets.local import environment
+from alpa_explore.runtime.targets.local import LocalRanks
 from alpa_explore.runtime.verify import differences
-from tests.architecture.sources import ROOT
 from tests.programs.cases import Case, at_random, dividing, following, optimal
 from tests.runtime.plans import small_plan
+from tests.runtime.states import ended
+from tests.waiting import until
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
 TWO = [((0, 1), (2,)), ((2, 3), (2,))]
@@ -135,21 +134,12 @@ def prepared(folder, model, num_microbatches, stages, choose, **more):
     return program.ranks
 
 
-def run_all(folders):
-    """How the run of every folder ended."""
-    words = [f"{folder}:{len(ranks)}" for folder, ranks in folders.items()]
-    command = [sys.executable, "-m", "tests.runtime.many", *words]
-    path = {"PYTHONPATH": f"{ROOT}:{environment()['PYTHONPATH']}"}
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment() | path, **piped) as running:  # stdin stays open: else they stop
-        return [json.loads(line) for line in running.stdout]
-
-
 @pytest.mark.distributed
 def test_programs_give_the_losses_gradients_and_weights_of_one_process(tmp_path) -> None:
     folders = {tmp_path / name: prepared(tmp_path / name, *p[:-1], **p[-1]) for name, p in PROGRAMS.items()}
-    for (folder, ranks), outcome in zip(folders.items(), run_all(folders), strict=True):
-        assert outcome == {"state": "done"}, folder.name
+    for folder, ranks in folders.items():
+        running = LocalRanks(folder, len(ranks))
+        assert until(running.poll, f"{folder.name} has ended") == {"state": "done"}, folder.name
         found = differences(folder, ranks)
         assert {d.step for d in found} == {0, 1}
         assert max(d.relative_error for d in found) < 1e-5, folder.name
@@ -175,7 +165,7 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     assert len(plan.interleaved) == 4
     folder = tmp_path / "run"
     run = ax.launch(plan, steps=3, record=True, folder=folder, device="cpu")
-    steps = run.result(120).steps
+    steps = ended(run).steps
     assert [s.step for s in steps] == [0, 1, 2]
     assert all(math.isfinite(s.loss) for s in steps)
     assert max(d.relative_error for d in differences(folder, run.ranks)) < 1e-5

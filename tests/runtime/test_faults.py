@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -9,10 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -31,32 +30,16 @@ from alpa_explore.runtime.ranks import agent, worker
 from alpa_explore.runtime.targets import local
 from alpa_explore.runtime.targets.local import environment
 from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
-from tests.runtime.plans import gone_within, processes_of, small_plan
+from tests.runtime.plans import small_plan
+from tests.runtime.states import ended, gone, processes_of, stepped
+from tests.waiting import LIMIT_SECONDS, patience, until
 
 FOR_EVER = 10**6
-SECONDS = 15.0
-"""The show: within so long a run has ended after a rank has."""
 
 
 @pytest.fixture(scope="module")
 def plan():
     return small_plan()
-
-
-def under_way(folder: Path) -> None:
-    """Wait until the run has done a step."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        reports = list(folder.glob("rank-*.jsonl"))
-        if len(reports) == 2 and all(r.stat().st_size for r in reports):
-            return
-        time.sleep(0.05)
-    raise AssertionError((folder / "agent-0.log").read_text() + (folder / "rank-0.log").read_text())
-
-
-def ranks_of(folder):
-    """The processes of the ranks, without the agent."""
-    return [p for p in processes_of(folder) if p.parent() in processes_of(folder)]
 
 
 def test_more_devices_than_are_attached_are_counted_and_nothing_is_started(plan, tmp_path, monkeypatch) -> None:
@@ -116,63 +99,90 @@ def test_what_cannot_run_is_refused_before_anything_is_written(plan, tmp_path) -
 @pytest.mark.distributed
 def test_a_killed_rank_ends_the_run_with_its_name_and_no_process_is_left(plan, tmp_path) -> None:
     run = launch(plan, folder=tmp_path, steps=FOR_EVER, device="cpu")
-    under_way(tmp_path)
+    stepped(run)
     assert run.progress.steps[0].loss > 0
-    victims = ranks_of(tmp_path)
-    assert len(victims) == 2
-    victims[1].send_signal(signal.SIGKILL)
-    start = time.monotonic()
-    with pytest.raises(RunError, match="was killed: signal 9, SIGKILL") as raised:
-        run.result(SECONDS)
-    assert time.monotonic() - start < SECONDS
+    running = processes_of(tmp_path)
+    assert sorted(running) == ["agent-0", "rank-0", "rank-1"]
+    running["rank-1"].kill()
+    with pytest.raises(RunError, match="Rank 1 was killed: signal 9, SIGKILL") as raised:
+        ended(run)
     assert f"Logs: {tmp_path}" in raised.value.remedy
     assert "\nstep " in raised.value.__notes__[0], "the end of the rank's log"
-    assert gone_within(tmp_path, 1)
+    gone(tmp_path)
 
 
-def test_a_rank_without_a_sign_of_life_is_said_to_hang(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(tuning, "FROZEN_SECONDS", 0.2)
-    (tmp_path / "run.json").write_text(json.dumps({"options": {"stall_seconds": 60}}))
-    watch = agent.Agent(tmp_path, 0, 2, "")
+@pytest.fixture
+def watched(tmp_path):
+    """An agent that watches two ranks, and a function by which a rank says how many instructions it has done."""
+    (tmp_path / "run.json").write_text(json.dumps({"options": {"stall_seconds": 60.0}}))
+    times = itertools.count(1)
 
-    def seen(rank, instructions, **where):
+    def say(rank, instructions, **where):
         said = json.dumps({"instructions": instructions, "doing": "task 0F0", "waits_for": "", **where})
-        (tmp_path / f"rank-{rank}.alive").write_text(said)
+        path = tmp_path / f"rank-{rank}.alive"
+        path.write_text(said)
+        os.utime(path, (0, next(times)))  # a later one, whatever the clock of the disk can tell apart
 
-    seen(0, 1)
-    seen(1, 1)
-    assert watch.stuck() is None
-    time.sleep(0.3)
-    seen(0, 2)
-    found = watch.stuck()
+    return agent.Agent(tmp_path, 0, 2, ""), say
+
+
+def test_a_rank_without_a_sign_of_life_is_said_to_hang_when_its_time_is_over(watched) -> None:
+    agent_, say = watched
+    say(0, 1)
+    say(1, 1)
+    assert agent_.stuck(100.0) is None
+    say(0, 2)
+    assert agent_.stuck(100.0 + tuning.FROZEN_SECONDS) is None
+    found = agent_.stuck(100.1 + tuning.FROZEN_SECONDS)
     assert (found["rank"], found["what"]) == (1, "Rank 1 hangs")
-    seen(1, 1)
-    assert watch.stuck() is None
-    watch.stall_seconds = 0.1
-    time.sleep(0.15)
-    seen(0, 2, waits_for="a message of rank 1")
-    seen(1, 1)
-    found = watch.stuck()
+    say(1, 1)
+    assert agent_.stuck(100.2 + tuning.FROZEN_SECONDS) is None, "it was only slow"
+    agent_.codes[1] = 0
+    say(0, 3)
+    assert agent_.stuck(900.0) is None, "one that has ended says nothing"
+
+
+def test_a_rank_that_never_gave_a_sign_of_life_hangs_too(watched) -> None:
+    agent_, say = watched
+    say(0, 1)
+    assert agent_.stuck(0.0) is None
+    say(0, 2)
+    found = agent_.stuck(tuning.FROZEN_SECONDS + 0.1)
+    assert (found["rank"], found["found"].rpartition(" at ")[2]) == (1, "its start")
+
+
+def test_ranks_that_make_no_progress_are_told_with_what_they_wait_for(watched) -> None:
+    agent_, say = watched
+
+    def looked(now, instructions=1):
+        say(0, instructions, waits_for="a message of rank 1")
+        say(1, 1)
+        return agent_.stuck(now)
+
+    assert looked(0.0) is None
+    assert looked(50.0, instructions=2) is None
+    assert looked(109.9, instructions=2) is None, "since the last instruction"
+    found = looked(110.0, instructions=2)
     assert (found["rank"], found["what"]) == (1, "The ranks make no progress")
-    assert "rank 0 waits for a message of rank 1" in found["found"]
+    assert "none for 60 s, rank 1 is at task 0F0; rank 0 waits for a message of rank 1" in found["found"]
 
 
 @pytest.mark.distributed
 def test_ranks_that_make_no_progress_end_the_run(plan, tmp_path) -> None:
     run = launch(plan, folder=tmp_path, steps=FOR_EVER, stall_seconds=2, device="cpu")
-    under_way(tmp_path)
-    ranks_of(tmp_path)[0].send_signal(signal.SIGSTOP)
+    stepped(run)
+    processes_of(tmp_path)["rank-0"].suspend()
     with pytest.raises(RunError, match=r"make no progress: none for 2 s.*waits for"):
-        run.result(SECONDS)
-    assert gone_within(tmp_path, 1)
+        ended(run)
+    gone(tmp_path)
 
 
 @pytest.mark.distributed
 def test_a_loss_that_is_no_number_ends_the_run_and_says_in_which_step(plan, tmp_path) -> None:
     run = launch(plan, folder=tmp_path, steps=FOR_EVER, learning_rate=1e25, device="cpu")
     with pytest.raises(RunError, match=r"The loss is not a number: (nan|inf) in step \d, microbatch \d"):
-        run.result(120)
-    assert gone_within(tmp_path, 1)
+        ended(run)
+    gone(tmp_path)
 
 
 @pytest.mark.distributed
@@ -180,36 +190,33 @@ def test_a_run_can_be_stopped_at_any_time(plan, tmp_path) -> None:
     at_once = launch(plan, folder=tmp_path / "a", steps=FOR_EVER, device="cpu")
     at_once.stop()
     run = launch(plan, folder=tmp_path / "b", steps=FOR_EVER, device="cpu")
-    under_way(tmp_path / "b")
+    stepped(run)
     run.stop()
-    assert run.result(SECONDS).stopped
+    assert ended(run).stopped
     assert run.progress.state == "stopped"
-    assert at_once.result(SECONDS).stopped
+    assert ended(at_once).stopped
+    assert not processes_of(tmp_path / "a") | processes_of(tmp_path / "b")
 
 
 @pytest.mark.distributed
 def test_a_run_is_stopped_also_where_its_agent_is_too_busy_to_notice(plan, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tuning, "STOP_SECONDS", 0.5)
-    run = launch(plan, steps=FOR_EVER, device="cpu", folder=tmp_path / "run")
-    while not (started := processes_of(tmp_path / "run")):
-        assert not run.wait(0.05)
-    for process in started:
-        process.suspend()  # as one that imports torch on a loaded machine: it does not read its standard input
+    run = launch(plan, steps=FOR_EVER, device="cpu", folder=tmp_path)
+    leader = until(lambda: processes_of(tmp_path).get("agent-0"), "the agent runs")
+    leader.suspend()  # as on a loaded machine: it does not read its standard input
     run.stop()
-    assert run.result(SECONDS).stopped
-    assert gone_within(tmp_path, 5)
-    assert gone_within(tmp_path, 1)
+    assert ended(run).stopped
+    gone(tmp_path)
 
 
 @pytest.mark.distributed
 def test_when_the_agent_is_killed_its_ranks_end_too(plan, tmp_path) -> None:
     run = launch(plan, folder=tmp_path, steps=FOR_EVER, device="cpu")
-    under_way(tmp_path)
-    (leader,) = set(processes_of(tmp_path)) - set(ranks_of(tmp_path))
-    leader.kill()
-    with pytest.raises(RunError, match="The agent of rank 0 ended"):
-        run.result(SECONDS)
-    assert gone_within(tmp_path, 1)
+    stepped(run)
+    processes_of(tmp_path)["agent-0"].kill()
+    with pytest.raises(RunError, match="The agent of rank 0 ended: exit code -9 on"):
+        ended(run)
+    gone(tmp_path)
 
 
 @pytest.mark.distributed
@@ -226,7 +233,7 @@ def test_memory_that_runs_out_is_told_with_the_tensor_and_its_size(tmp_path) -> 
     with pytest.raises(
         RunError, match=r"Rank 0 has no memory left: task 0F0, load that makes target of \[16, 2097152\]"
     ):
-        run.result(60)
+        ended(run)
     assert "tried to allocate 134217728 bytes" in run.folder.joinpath("rank-0.log").read_text()
 
 
@@ -288,7 +295,7 @@ def test_ctrl_c_ends_the_ranks_and_the_command_says_so(plan, tmp_path) -> None:
     assert first["step"] == 0
     assert first["loss"] > 0
     command.send_signal(signal.SIGINT)
-    _, said = command.communicate(timeout=SECONDS)
-    assert gone_within(folder, 1)
+    _, said = command.communicate(timeout=LIMIT_SECONDS * patience())
+    gone(folder)
     assert command.returncode == 130
     assert "stopped" in said

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
-import time
 
 import pytest
 
 from alpa_explore.cli import main
 from alpa_explore.runtime.reports import Reporter, StepReader
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_what_is_no_run_and_a_rank_that_it_has_not_are_refused(folder, tmp_path,
 
 def test_followed_lines_come_until_the_run_is_over(folder, capsys) -> None:
     def go_on():
-        time.sleep(0.5)
+        until(lambda: "step 1" in sys.stdout.getvalue(), "what there is is printed")
         with (folder / "rank-0.log").open("a") as stream:
             stream.write("the last line\n")
         (folder / "agent-0.json").write_text("{}")

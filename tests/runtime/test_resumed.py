@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import subprocess
-import time
 from functools import partial
 
 import pytest
@@ -20,8 +19,9 @@ from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.request import request_checkpoint
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch
-from tests.runtime.plans import processes_of
+from tests.runtime.states import checkpointed, ended, gone, stepped
 from tests.runtime.trained import mlp_plan
+from tests.waiting import LIMIT_SECONDS, patience
 
 B = 3
 
@@ -80,12 +80,12 @@ def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -
     megatron = plan("1x4:cpu", "megatron", tp=2, dp=1, pp=2)
     own = {"model": model, "loss": loss, "device": "cpu", "learning_rate": 1e-2}
     whole = launch(megatron, folder=tmp_path / "whole", steps=6, save=tmp_path / "w", data=microbatch, **own)
-    wanted = [step.loss for step in whole.result(120).steps]
+    wanted = [step.loss for step in ended(whole).steps]
 
     killed = launch(megatron, folder=tmp_path / "killed", steps=6, checkpoint_every=2, data=dying(5), **own)
     with pytest.raises(RunError, match="was killed: signal 9"):
-        killed.result(120)
-    assert not processes_of(killed.folder)
+        ended(killed)
+    gone(killed.folder)
     assert [kept.step for kept in killed.progress.checkpoints] == [2, 4]
     assert sorted(p.name for p in (killed.folder / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
 
@@ -101,7 +101,7 @@ def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -
         data=microbatch,
         **own,
     )
-    losses = [step.loss for step in zero.result(120).steps]
+    losses = [step.loss for step in ended(zero).steps]
     last = launch(
         plan("1x2:cpu", "gpipe-equal-layers", pp=2),
         schedule="zb-h1",
@@ -112,7 +112,7 @@ def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -
         data=microbatch,
         **own,
     )
-    losses += [step.loss for step in last.result(120).steps]
+    losses += [step.loss for step in ended(last).steps]
     assert losses == pytest.approx(wanted[2:], rel=1e-9)
     for name, value in weights_in(tmp_path / "l").items():
         torch.testing.assert_close(value, final[name], rtol=1e-6, atol=1e-9, msg=name)
@@ -125,11 +125,11 @@ def test_dropout_goes_on_with_the_numbers_of_an_uninterrupted_run(tmp_path) -> N
     plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
     own = {"model": model, "loss": loss, "data": microbatch, "device": "cpu", "steps": 4}
     whole = launch(plan, folder=tmp_path / "whole", checkpoint_every=2, seed=3, **own)
-    losses = [step.loss for step in whole.result(120).steps]
+    losses = [step.loss for step in ended(whole).steps]
     again = launch(
         plan, folder=tmp_path / "again", resume=whole.folder / "checkpoints" / "step-000002", checkpoint_every=4, **own
     )
-    assert [(step.step, step.loss) for step in again.result(120).steps] == list(enumerate(losses))[2:]
+    assert [(step.step, step.loss) for step in ended(again).steps] == list(enumerate(losses))[2:]
     assert again.progress.first_step == 2
     one, two = (weights_in(run.folder / "checkpoints" / "step-000004") for run in (whole, again))
     assert all(torch.equal(value, two[name]) for name, value in one.items())
@@ -161,14 +161,11 @@ def test_a_checkpoint_can_be_asked_for_while_a_run_goes_on(tmp_path) -> None:
     model, graph = tied()
     plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
     run = launch(plan, folder=tmp_path / "run", steps=10**6, model=model, loss=loss, data=microbatch, device="cpu")
-    end = time.monotonic() + 60
-    while len(run.progress.steps) < 3 and time.monotonic() < end:
-        time.sleep(0.02)
+    stepped(run, 3)
     step = run.checkpoint()
-    while not run.progress.checkpoints and time.monotonic() < end:
-        time.sleep(0.02)
+    checkpointed(run)
     run.stop()
-    assert run.result(30).stopped
+    assert ended(run).stopped
     (kept,) = run.progress.checkpoints
     assert find_checkpoint(run.folder)[1].step == kept.step
     assert len(run.progress.steps) >= kept.step >= step > 3
@@ -179,14 +176,11 @@ def test_a_request_that_comes_too_late_is_repeated_for_a_later_step(tmp_path) ->
     model, graph = tied()
     plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
     run = launch(plan, folder=tmp_path / "run", steps=10**6, model=model, loss=loss, data=microbatch, device="cpu")
-    end = time.monotonic() + 60
-    while len(run.progress.steps) < 3 and time.monotonic() < end:
-        time.sleep(0.02)
+    stepped(run, 3)
     request_checkpoint(run.folder, 2)  # all ranks have gone past it
-    while not run.progress.checkpoints and time.monotonic() < end:
-        time.sleep(0.02)
+    checkpointed(run)
     run.stop()
-    assert run.result(30).stopped
+    assert ended(run).stopped
     assert run.progress.checkpoints[0].step > 3
 
 
@@ -202,7 +196,7 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before_whole(tmp_path) -> None:
 
     run = launch(plan, folder=tmp_path / "run", steps=6, checkpoint_every=2, model=model, loss=loss, data=data)
     with pytest.raises(RunError, match=r"The checkpoint was not written: .*step-000004.*File too large"):
-        run.result(120)
+        ended(run)
     assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step-000002"]
     assert find_checkpoint(run.folder)[1].step == 2
 
@@ -212,9 +206,13 @@ def test_the_first_rank_of_a_script_keeps_its_checkpoints(tmp_path) -> None:
     run = launch(
         mlp_plan(), "torchrun", steps=4, checkpoint_every=2, save=tmp_path / "w", folder=tmp_path / "run", device="cpu"
     )
-    run.result(60)
+    ended(run)
     done = subprocess.run(
-        ["bash", tmp_path / "run" / "run.sh"], capture_output=True, text=True, timeout=120, check=False
+        ["bash", tmp_path / "run" / "run.sh"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS * patience(),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000002", "step-000004"]

@@ -6,10 +6,8 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
-import psutil
 import pytest
 
 import alpa_explore as ax
@@ -23,21 +21,17 @@ from alpa_explore.runtime.logs import LogReader
 from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import HostFacts
-from alpa_explore.runtime.targets.dask_left import _usable
+from alpa_explore.runtime.targets.dask_left import usable
 from alpa_explore.runtime.targets.local import environment
-from tests.runtime.plans import gone_within, processes_of, small_plan, two_machines
-
-SECONDS = 60.0
+from tests.runtime.clock import Clock, run_on
+from tests.runtime.plans import small_plan, two_machines
+from tests.runtime.states import ended, gone, processes_of
+from tests.waiting import LIMIT_SECONDS, patience, until
 
 
 @pytest.fixture(scope="module")
 def plan():
     return small_plan()
-
-
-def rank_of(folder):
-    agents = processes_of(folder)
-    return next(process for process in agents if process.parent() in agents)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +76,7 @@ def test_a_plan_for_what_is_left_has_the_same_microbatches_and_another_pipeline(
         check_replanned(other, old, cluster_left(old, 1, 1))
 
 
-def test_a_worker_that_was_lost_is_not_waited_for_unless_no_other_one_is_listed(monkeypatch) -> None:
-    monkeypatch.setattr(tuning, "LOST_SECONDS", 0.01)
-    monkeypatch.setattr(tuning, "ASK_LEFT_SECONDS", 0.5)
+def test_a_worker_that_was_lost_is_not_waited_for_unless_no_other_one_is_listed() -> None:
     here = HostFacts(name="n", address="10.0.0.1", interface=None, machine="m", devices=1, visible=(), code="")
 
     class Cluster:
@@ -101,15 +93,20 @@ def test_a_worker_that_was_lost_is_not_waited_for_unless_no_other_one_is_listed(
             return {workers[0]: here if function is dask_host.facts else {}}
 
     def left(cluster, *lost):
-        return list(asyncio.run(_usable(cluster, "cpu", lost)))
+        clock = Clock()
+        return list(run_on(clock, usable(cluster, "cpu", lost))), clock.seconds
 
     one, two = "tcp://10.0.0.1:1", "tcp://10.0.0.2:1"
-    both = Cluster(w1=0.1, w2=0.1)
-    assert left(both) == [one, two]
-    assert left(both, two) == [one], "one that takes its time may be well, one that was silent before is not"
-    assert left(Cluster(w1=0.1, w2=0.0), two) == [one, two], "a link that works again"
-    assert left(both, one, two) == [one, two], "there is no other one"
-    assert left(Cluster(w1=0.1, w2=60.0), two) == [one]
+    slow, quick = tuning.LOST_SECONDS + 0.1, tuning.LOST_SECONDS - 0.1
+    both = Cluster(w1=slow, w2=slow)
+    assert left(both)[0] == [one, two]
+    assert left(both, two)[0] == [one], "one that takes its time may be well, one that was silent before is not"
+    assert left(Cluster(w1=slow, w2=quick), two)[0] == [one, two], "a link that works again"
+    assert left(both, one, two)[0] == [one, two], "there is no other one"
+    found, seconds = left(Cluster(w1=quick, w2=60.0), two)
+    assert (found, seconds) == ([one], pytest.approx(tuning.LOST_SECONDS + quick))
+    found, seconds = left(Cluster(w1=quick, w2=60.0))
+    assert (found, seconds) == ([one], pytest.approx(tuning.ASK_LEFT_SECONDS + quick))
 
 
 @pytest.mark.distributed
@@ -124,12 +121,9 @@ def test_the_command_says_what_failed_and_from_where_it_goes_on(plan, tmp_path) 
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + SECONDS
-    while not (folder / "checkpoints" / "step-000020").exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    rank_of(folder).kill()
-    out, said = command.communicate(timeout=SECONDS)
+    until(lambda: (folder / "checkpoints" / "step-000020").exists() or command.poll() is not None, "step 20 is kept")
+    processes_of(folder)["rank-0"].kill()
+    out, said = command.communicate(timeout=LIMIT_SECONDS * patience())
     assert command.returncode == 0, said
     (retry,) = json.loads((folder / "attempts.json").read_text())
     first = retry["first_step"]
@@ -143,7 +137,7 @@ def test_the_command_says_what_failed_and_from_where_it_goes_on(plan, tmp_path) 
     assert LogReader(folder).folder == folder / "attempt-2"
     assert load_measured(folder).measured_iteration_seconds > 0
     assert not (folder / "checkpoints").exists(), "those of the last attempt are enough"
-    assert gone_within(folder, 1)
+    gone(folder / "attempt-2")
 
 
 @pytest.mark.distributed
@@ -168,6 +162,6 @@ def test_an_error_in_the_users_data_is_not_retried(plan, tmp_path) -> None:
         retries=2,
     )
     with pytest.raises(RunError, match=r"record 6 is damaged.*Not retried: it would happen again"):
-        run.result(SECONDS)
+        ended(run)
     assert run.progress.retries == ()
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in (p.info["cmdline"] or [])]
+    gone(run.folder)

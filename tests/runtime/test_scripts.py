@@ -21,7 +21,9 @@ from alpa_explore.errors import OptionError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.targets import network
 from alpa_explore.runtime.targets.scripts import COMMANDS
+from tests.ports import reserved_ports
 from tests.runtime.plans import small_plan, two_machines
+from tests.runtime.states import ended
 
 IMAGE = "registry.example/team/alpa:1"
 
@@ -29,7 +31,7 @@ IMAGE = "registry.example/team/alpa:1"
 def written(plan, target, folder, device="cpu", **more):
     """What `launch` writes for a target, and where."""
     run = launch(plan, target, steps=2, folder=folder, device=device, **more)
-    assert run.result(60).steps == ()
+    assert ended(run).steps == ()
     assert run.progress.state == "written"
     path = folder / COMMANDS[target][1]
     return path, path.read_text(encoding="utf-8")
@@ -220,12 +222,10 @@ def test_the_command_of_a_pod_trains(tmp_path, losses) -> None:
     (container,) = pod_of(job)["containers"]
     command = [word.replace("$$", "$") for word in container["command"]]
     given = os.environ | {entry["name"]: entry["value"] for entry in container["env"]}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]  # in a pod it is always the same; here another test may have it
-    given |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "alpa-master-0", "MASTER_PORT": str(port)}
-    given |= {"ALPA_EXPLORE_PYTHON": sys.executable}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=300, check=False)
+    given |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "alpa-master-0", "ALPA_EXPLORE_PYTHON": sys.executable}
+    with reserved_ports(1) as (port,):  # in a pod it is always the same; here another test may have it
+        given["MASTER_PORT"] = str(port)
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in (folder / "rank-1.jsonl").read_text().splitlines()]
     assert [e["loss"] for e in events if e["event"] == "step"] == pytest.approx(losses, rel=1e-6)
@@ -276,13 +276,13 @@ def test_options_that_a_target_cannot_use_are_refused_before_anything_is_written
 def test_weights_that_would_be_lost_with_the_pod_are_refused(tmp_path) -> None:
     run = launch(small_plan(), "kubernetes", folder=tmp_path / "a", save=tmp_path / "w", device="cpu", image=IMAGE)
     with pytest.raises(OptionError, match="weights saved elsewhere would be lost"):
-        run.result(60)
+        ended(run)
     written(small_plan(), "kubernetes", tmp_path / "b", save=tmp_path / "b" / "weights", image=IMAGE)
 
 
 @pytest.mark.distributed
 def test_a_checkpoint_that_the_pods_cannot_see_is_refused(tmp_path, monkeypatch) -> None:
-    launch(small_plan(), steps=1, checkpoint_every=1, folder=tmp_path / "a", device="cpu").result(120)
+    ended(launch(small_plan(), steps=1, checkpoint_every=1, folder=tmp_path / "a", device="cpu"))
     resumed = written(small_plan(), "kubernetes", tmp_path / "b", image=IMAGE, resume=tmp_path / "a")
     assert resumed[0].exists()
     # On another disk a file cannot be linked.
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_the_pods_cannot_see_is_refused(tmp_path, monkeypatch)
         small_plan(), "kubernetes", steps=2, folder=tmp_path / "c", device="cpu", image=IMAGE, resume=tmp_path / "a"
     )
     with pytest.raises(OptionError, match="the checkpoint is on another disk"):
-        run.result(60)
+        ended(run)
 
 
 @pytest.mark.slow

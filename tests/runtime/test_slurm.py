@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import psutil
 import pytest
@@ -12,6 +11,8 @@ from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
 from tests.runtime.plans import small_plan, two_machines
 from tests.runtime.slurm import missing, slurm
+from tests.runtime.states import ended, stepped_in
+from tests.waiting import until
 
 pytestmark = pytest.mark.distributed
 
@@ -26,8 +27,8 @@ def cluster(tmp_path_factory):
 
 def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
     folder = tmp_path / "a folder, 100%"
-    launch(two_machines(), "slurm", steps=2, folder=folder, device="cpu").result(60)
-    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 120)
+    ended(launch(two_machines(), "slurm", steps=2, folder=folder, device="cpu"))
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"))
     log = (folder / f"slurm-{shown['JobId']}.log").read_text()
     assert (shown["JobState"], shown["NumNodes"]) == ("COMPLETED", "2"), log
     events = [json.loads(line) for line in (folder / "rank-1.jsonl").read_text().splitlines()]
@@ -38,8 +39,8 @@ def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
 
 def test_a_job_goes_on_from_the_checkpoint_of_another(cluster, tmp_path) -> None:
     def run(name, steps, **options):
-        launch(two_machines(), "slurm", steps=steps, folder=tmp_path / name, device="cpu", **options).result(60)
-        shown = cluster.finish(cluster.submit(tmp_path / name / "slurm.sh"), 120)
+        ended(launch(two_machines(), "slurm", steps=steps, folder=tmp_path / name, device="cpu", **options))
+        shown = cluster.finish(cluster.submit(tmp_path / name / "slurm.sh"))
         assert shown["JobState"] == "COMPLETED", (tmp_path / name / f"slurm-{shown['JobId']}.log").read_text()
         events = [json.loads(line) for line in (tmp_path / name / "rank-1.jsonl").read_text().splitlines()]
         return {e["step"]: e["loss"] for e in events if e["event"] == "step"}
@@ -48,36 +49,30 @@ def test_a_job_goes_on_from_the_checkpoint_of_another(cluster, tmp_path) -> None
     assert (tmp_path / "first" / "checkpoints" / "step-000002" / "checkpoint.json").exists()
     rest = run("rest", 3, resume=tmp_path / "first")
     assert (list(first), list(rest)) == ([0, 1], [2])
-    whole = launch(small_plan(), steps=3, folder=tmp_path / "whole", device="cpu").result(120)
+    whole = ended(launch(small_plan(), steps=3, folder=tmp_path / "whole", device="cpu"))
     assert {**first, **rest} == pytest.approx({s.step: s.loss for s in whole.steps}, rel=1e-6)
 
 
 def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None:
     folder = tmp_path / "run"
-    launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu").result(60)
+    ended(launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu"))
     (job_of_rank_1,) = (folder / "job").glob("rank-1*")
     job_of_rank_1.write_bytes(b"damaged")
-    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 120)
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"))
     assert shown["JobState"] == "FAILED"
-    assert not workers_of(folder)
+    until(lambda: not workers_of(folder), lambda: f"{workers_of(folder)} have ended")
     assert not (folder / "measured.json").exists()
 
 
 def test_a_job_that_is_cancelled_leaves_no_process(cluster, tmp_path) -> None:
     folder = tmp_path / "run"
-    launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu").result(60)
+    ended(launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu"))
     job = cluster.submit(folder / "slurm.sh")
-    end = time.monotonic() + 60
-    while not (folder / "rank-1.jsonl").exists() or '"step"' not in (folder / "rank-1.jsonl").read_text():
-        assert time.monotonic() < end, cluster.ask("scontrol", "show", "job", job)
-        time.sleep(0.1)
+    stepped_in(folder, (0, 1))
     assert workers_of(folder)
     cluster.ask("scancel", job)
-    assert cluster.finish(job, 30)["JobState"] == "CANCELLED"
-    end = time.monotonic() + 15
-    while workers_of(folder) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not workers_of(folder)
+    assert cluster.finish(job)["JobState"] == "CANCELLED"
+    until(lambda: not workers_of(folder), lambda: f"{workers_of(folder)} have ended")
 
 
 def workers_of(folder):

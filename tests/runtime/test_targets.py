@@ -15,14 +15,22 @@ from alpa_explore.errors import OptionError, RunError, UnknownNameError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.targets.dask_cluster import deal_ranks
 from alpa_explore.runtime.targets.scripts import COMMANDS
-from tests.runtime.plans import gone_within, processes_of, small_plan, two_machines
+from tests.ports import reserved_ports
+from tests.runtime.plans import small_plan, two_machines
+from tests.runtime.states import ended, gone, processes_of, stepped
+from tests.waiting import LIMIT_SECONDS, patience
 
 
 def script(plan, target, folder):
     run = launch(plan, target, steps=2, folder=folder, device="cpu")
-    assert run.result(60).steps == ()
+    assert ended(run).steps == ()
     assert run.progress.state == "written"
     return folder / COMMANDS[target][1]
+
+
+def bash(written, **options):
+    limit = LIMIT_SECONDS * patience()
+    return subprocess.run(["bash", written], capture_output=True, text=True, timeout=limit, check=False, **options)
 
 
 def said(folder, rank):
@@ -33,12 +41,12 @@ def said(folder, rank):
 def test_the_torchrun_script_trains_and_compares(tmp_path, losses) -> None:
     plan = small_plan()
     written = script(plan, "torchrun", tmp_path / "a folder")
-    done = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    done = bash(written, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "An iteration of mlp-tiny under 1f1b on cpu took" in done.stdout
     found = [e["loss"] for e in said(tmp_path / "a folder", 1) if e["event"] == "step"]
     assert found == pytest.approx(losses, rel=1e-6)
-    again = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False)
+    again = bash(written)
     assert (again.returncode, "This run is over" in again.stderr) == (2, True)
 
 
@@ -48,7 +56,7 @@ def test_a_script_whose_port_is_in_use_says_so_before_a_rank_is_started(tmp_path
     with socket.create_server(("", 0)) as taken:
         port = str(taken.getsockname()[1])
         given = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": port, "NODE_RANK": "0"}
-        done = subprocess.run(["bash", written], capture_output=True, text=True, timeout=60, check=False, env=given)
+        done = bash(written, env=given)
     assert done.returncode == 2
     assert f"Port {port} of this machine is in use: " in done.stderr
     assert "Set MASTER_PORT to a free one" in done.stderr
@@ -61,9 +69,7 @@ def test_a_port_that_cannot_be_had_for_another_reason_is_not_said_to_be_in_use(t
     given = {**os.environ, "MASTER_ADDR": "localhost", "NODE_RANK": "0"}
 
     def stderr_of(**more: str) -> str:
-        done = subprocess.run(
-            ["bash", written], capture_output=True, text=True, timeout=60, check=False, env=given | more
-        )
+        done = bash(written, env=given | more)
         assert done.returncode == 2
         assert "in use" not in done.stderr
         return done.stderr
@@ -90,7 +96,7 @@ def run_on_two(written, **given: str):
         for number in range(2)
     ]
     try:
-        outputs = [process.communicate(timeout=120) for process in started]
+        outputs = [process.communicate(timeout=LIMIT_SECONDS * patience()) for process in started]
     finally:
         for process in started:
             process.kill()
@@ -100,9 +106,8 @@ def run_on_two(written, **given: str):
 @pytest.mark.distributed
 def test_the_torchrun_script_trains_on_two_machines(tmp_path, losses) -> None:
     written = script(two_machines(), "torchrun", tmp_path / "run")
-    with socket.create_server(("", 0)) as free:
-        port = str(free.getsockname()[1])
-    first, second = run_on_two(written, MASTER_ADDR="localhost", MASTER_PORT=port)
+    with reserved_ports(1) as (port,):
+        first, second = run_on_two(written, MASTER_ADDR="localhost", MASTER_PORT=str(port))
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert ("An iteration of" in first[1], "An iteration of" in second[1]) == (True, False)
     found = [e["loss"] for e in said(tmp_path / "run", 1) if e["event"] == "step"]
@@ -121,7 +126,7 @@ def workers():
 def test_dask_workers_start_the_ranks(workers, tmp_path, losses, capsys) -> None:
     plan = small_plan(4)
     run = launch(plan, "dask", scheduler=workers, steps=2, folder=tmp_path / "run", device="cpu")
-    assert [s.loss for s in run.result(120).steps] == pytest.approx(losses, rel=1e-6)
+    assert [s.loss for s in ended(run).steps] == pytest.approx(losses, rel=1e-6)
     assert sorted(p.name for p in (tmp_path / "run").glob("agent-*.json")) == ["agent-0.json", "agent-2.json"]
     plan.save(tmp_path / "a.plan.json")
     arguments = ["launch", str(tmp_path / "a.plan.json"), "--target", "dask", "--device", "cpu", "--dry-run"]
@@ -140,27 +145,22 @@ def test_workers_with_too_few_gpus_are_told_how_many_are_missing(workers, tmp_pa
 @pytest.mark.distributed
 def test_a_rank_that_dies_on_a_dask_worker_ends_the_run_with_the_reason(workers, tmp_path) -> None:
     run = launch(small_plan(), "dask", scheduler=workers, steps=10**6, folder=tmp_path / "run", device="cpu")
-    while not run.progress.steps:
-        assert not run.wait(0.1), run.result()
-    (victim,) = [
-        p
-        for p in processes_of(tmp_path / "run")
-        if p.cmdline()[-3:-1] == ["1", "1"] and p.parent() in processes_of(tmp_path / "run")
-    ]
-    victim.kill()
+    stepped(run)
+    running = processes_of(tmp_path / "run")
+    assert sorted(running) == ["agent-0", "agent-1", "rank-0", "rank-1"]
+    running["rank-1"].kill()
     with pytest.raises(RunError, match="Rank 1 was killed"):
-        run.result(15)
-    assert gone_within(tmp_path / "run", 15)
+        ended(run)
+    gone(tmp_path / "run")
 
 
 @pytest.mark.distributed
 def test_a_run_on_dask_workers_stops_when_asked(workers, tmp_path) -> None:
     run = launch(small_plan(), "dask", scheduler=workers, steps=10**6, folder=tmp_path / "run", device="cpu")
-    while not run.progress.steps:
-        assert not run.wait(0.1), run.result()
+    stepped(run)
     run.stop()
-    assert run.result(15).stopped
-    assert gone_within(tmp_path / "run", 15)
+    assert ended(run).stopped
+    gone(tmp_path / "run")
 
 
 def test_ranks_are_dealt_out_in_order_and_evenly() -> None:

@@ -94,21 +94,27 @@ class CheckpointKeeper:
         self.poll()
         return bool(self._written)
 
-    def finish(self, seconds: float) -> None:
+    def finish(
+        self,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
         """All ranks are done: wait for files that are still on their way, at most so long. RunError where they do not
-        come."""
-        end = time.monotonic() + seconds
+        come. `pause` waits for some seconds of `clock`."""
+        end = clock() + seconds
         while self.waits():
             required = [name for name, reports in self._written.items() if _required(reports)]
             if not required:
                 return
-            if time.monotonic() > end:
+            if clock() > end:
                 raise RunError(
                     "A checkpoint did not become whole",
                     found=f"{', '.join(required)}: parts of some ranks are missing after {seconds:.0f} s",
                     remedy="Look at the logs; the checkpoint before is whole.",
                 )
-            time.sleep(tuning.RUN_POLL_SECONDS)
+            pause(tuning.RUN_POLL_SECONDS)
 
     def close(self) -> None:
         """The run is over: remove what is not whole."""

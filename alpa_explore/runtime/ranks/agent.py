@@ -45,14 +45,15 @@ class Agent:
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
         """Rank that has ended -> its exit code; −9 for one killed by signal 9."""
-        self.started = time.monotonic()
         self.beats: dict[int, tuple[float, int]] = {}
         """Rank -> (when this agent saw its last heartbeat, modification time of that heartbeat's file)."""
-        self.progress = (0, self.started)
+        self.progress = (-1, 0.0)
         """(instructions finished by all ranks, since when the number has not changed)."""
 
     def run(self) -> dict[str, Any]:
         """Run the ranks from start to end; how they ended."""
+        if _asked_to_stop(0):
+            return {"state": STOPPED}
         for rank in self.numbers:
             self.pids[rank] = self._fork(rank)
         try:
@@ -64,7 +65,7 @@ class Agent:
                     time.sleep(tuning.SETTLE_SECONDS)
                     self._reap()
                     return {"state": FAILED, **(self._full_disk() or self._why())}
-                if (stuck := self._full_disk() or self.stuck()) is not None:
+                if (stuck := self._full_disk() or self.stuck(time.monotonic())) is not None:
                     return {"state": FAILED, **stuck}
                 if _asked_to_stop(tuning.AGENT_POLL_SECONDS):
                     return {"state": STOPPED}
@@ -133,9 +134,9 @@ class Agent:
             "Look at its log.",
         )
 
-    def stuck(self) -> dict[str, Any] | None:
-        """The failure, where a rank has no heartbeat or no rank makes progress; else None."""
-        now, total = time.monotonic(), 0
+    def stuck(self, now: float) -> dict[str, Any] | None:
+        """The failure, where at `now` (seconds) a rank has no heartbeat or no rank makes progress; else None."""
+        total = 0
         alive_of: dict[int, Heartbeat | None] = {rank: read_heartbeat(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:
             path = self.folder / f"rank-{rank}.alive"
@@ -196,12 +197,16 @@ def _stop(_signal: int, _frame: object) -> NoReturn:
     raise SystemExit(0)  # through `finally`, which ends the ranks
 
 
+def import_all() -> None:
+    """Import what ranks will need, once for all of them. The first optimizer imports a large part of torch."""
+    PieceOptimizer("optimizer.adam", torch.zeros(1), 1e-3)
+
+
 def main(arguments: list[str]) -> int:
     """Run the agent; exit code 0 where the ranks are done."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this one
-    # The first optimizer imports a large part of torch: do it once, before the ranks are forked.
-    PieceOptimizer("optimizer.adam", torch.zeros(1), 1e-3)
+    import_all()
     folder = Path(arguments[0])
     outcome: dict[str, Any] = {"state": STOPPED}
     try:

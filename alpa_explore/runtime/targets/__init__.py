@@ -2,6 +2,7 @@
 
 Read in this order:
 
+    agents         agents on this machine, forked from one that has imported torch
     local          an agent on this machine
     scripts        scripts for torchrun and Slurm, which the user starts
     network        what a script asks about its machine: the interface towards another, a free port

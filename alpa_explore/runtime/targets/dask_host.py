@@ -135,10 +135,13 @@ class Share:
         self.close_listener()
         shutil.rmtree(self.copy, ignore_errors=True)
 
+    def unwatched(self, now: float) -> bool:
+        """Whether at `now` the launcher has been silent for so long that nobody watches the run any more."""
+        return now - self.heard > tuning.WATCHED_SECONDS
+
     def _watch(self, agent: subprocess.Popen[bytes], first: int) -> None:
         while agent.poll() is None:
-            silent = time.monotonic() - self.heard > tuning.WATCHED_SECONDS
-            if self.stop.wait(tuning.AGENT_POLL_SECONDS) or silent:
+            if self.stop.wait(tuning.AGENT_POLL_SECONDS) or self.unwatched(time.monotonic()):
                 assert agent.stdin is not None, "it is a pipe"
                 agent.stdin.close()  # the agent ends its ranks and itself
                 try:

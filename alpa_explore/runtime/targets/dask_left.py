@@ -40,7 +40,7 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, l
     """
     client, opened_here = connect(scheduler)
     try:
-        found: dict[str, HostFacts] = client.sync(_usable, client, device, lost)
+        found: dict[str, HostFacts] = client.sync(usable, client, device, lost)
     except (OSError, TimeoutError) as error:
         raise ExecutorError(
             "The Dask scheduler does not answer", found=f"{type(error).__name__} {error}", remedy="Look at its log."
@@ -72,7 +72,7 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, l
     )
 
 
-async def _usable(client: Any, device: str, lost: tuple[str, ...]) -> dict[str, HostFacts]:
+async def usable(client: Any, device: str, lost: tuple[str, ...]) -> dict[str, HostFacts]:
     """Worker -> its host, for all that answer and reach each other."""
 
     async def ask(worker: str, function: Callable[..., Any], *arguments: Any) -> Any:

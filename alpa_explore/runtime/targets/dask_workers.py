@@ -41,9 +41,11 @@ from alpa_explore.runtime.targets.dask_cluster import (
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
 from alpa_explore.runtime.targets.mirror import Mirror, Pace
 
+_LOOK = "Look at the log of the worker."
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Share:
+class Share:
     """What one worker has of a run."""
 
     worker: str
@@ -67,6 +69,23 @@ class _Share:
         return f"{self.worker} on {self.host.name}"
 
 
+def silence(share: Share, *, now: float, scheduler_heard: float, connected: bool) -> tuple[bool, str, str, str] | None:
+    """(whether its worker is lost, what, found, remedy) where a share must be given up at `now`, else None.
+
+    `scheduler_heard`: when the scheduler last answered; `connected`: whether its connection is open. Seconds of one
+    clock.
+    """
+    silent = now - scheduler_heard
+    if silent > tuning.WORKER_LOST_SECONDS or (silent > tuning.WORKER_GONE_SECONDS and not connected):
+        return False, "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
+    if scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
+        return True, f"The Dask worker {share} is gone", "it left the cluster while its ranks ran", _LOOK
+    if (silent := now - share.heard) > tuning.WORKER_LOST_SECONDS:
+        found = f"for {silent:.0f} s, while the scheduler does: its link is cut, or its host hangs"
+        return True, f"The Dask worker {share} does not answer", found, _LOOK
+    return None
+
+
 class DaskRanks:
     """The ranks of a run, started by workers."""
 
@@ -88,7 +107,7 @@ class DaskRanks:
         self._client, self._own = connect(scheduler)
         self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
-        self._shares: list[_Share] = []
+        self._shares: list[Share] = []
         self._tasks: list[Future[None]] = []
         self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
@@ -98,7 +117,7 @@ class DaskRanks:
             used = deal_ranks(list(only or self._client.nthreads()), world)
             host_of = described(self._client, used, device)
             self._shares = [
-                _Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
+                Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
                 for worker, first, count in used
             ]
             self._start(ports)
@@ -145,28 +164,13 @@ class DaskRanks:
 
     def _judge(self) -> None:
         """End the share of a worker of which nothing is heard any more."""
-        now = time.monotonic()
-        silent = now - self._scheduler_heard
+        now, connected = time.monotonic(), self._client.status == "running"
         for share in self._shares:
-            if share.outcome is not None:
-                continue
-            if silent > tuning.WORKER_LOST_SECONDS or (
-                silent > tuning.WORKER_GONE_SECONDS and self._client.status != "running"
+            if share.outcome is None and (
+                told := silence(share, now=now, scheduler_heard=self._scheduler_heard, connected=connected)
             ):
-                share.outcome = self._failure(
-                    "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
-                )
-            elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
-                share.lost = True
-                share.outcome = self._failure(
-                    f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
-                )
-            elif now - share.heard > tuning.WORKER_LOST_SECONDS:
-                share.lost = True
-                share.outcome = self._failure(
-                    f"The Dask worker {share} does not answer",
-                    f"for {now - share.heard:.0f} s, while the scheduler does: its link is cut, or its host hangs",
-                )
+                share.lost, what, found, remedy = told
+                share.outcome = self._failure(what, found, remedy)
 
     def _start(self, ports: tuple[int, ...] | None) -> None:
         shares = self._shares
@@ -200,11 +204,11 @@ class DaskRanks:
         self._tasks += [asyncio.run_coroutine_threadsafe(self._ask(share), loop) for share in shares]
         self._tasks += [asyncio.run_coroutine_threadsafe(w, loop) for w in (self._ask_scheduler(), self._try_links())]
 
-    def _send(self, shares: list[_Share]) -> None:
+    def _send(self, shares: list[Share]) -> None:
         """Send the files of their ranks to workers that do not see the folder."""
         needed = json.loads((self.folder / "job" / "files.json").read_text(encoding="utf-8"))
 
-        async def to(share: _Share) -> None:
+        async def to(share: Share) -> None:
             ranks = range(share.first, share.first + share.count)
             pace = Pace()
             files = dict.fromkeys(path for rank in ranks for path in needed[str(rank)])
@@ -224,7 +228,7 @@ class DaskRanks:
 
         self._client.sync(to_all)
 
-    def _gpus(self, share: _Share) -> str | None:
+    def _gpus(self, share: Share) -> str | None:
         """The GPUs of a worker that sees those of another worker, too; None where it takes the first it sees."""
         same = [s for s in self._shares if s.host.machine == share.host.machine]
         if self._device != "cuda" or same == [share]:
@@ -233,7 +237,7 @@ class DaskRanks:
         seen = share.host.visible or tuple(map(str, range(share.host.devices)))
         return ",".join(seen[first : first + share.count])
 
-    def _all(self, call: Callable[[_Share], tuple[Any, ...]]) -> dict[str, Any]:
+    def _all(self, call: Callable[[Share], tuple[Any, ...]]) -> dict[str, Any]:
         """Worker -> the result of a call there, at the same time on all."""
 
         async def gathered() -> list[Any]:
@@ -245,7 +249,7 @@ class DaskRanks:
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return await call(self._client, worker, function, *arguments)
 
-    async def _talk(self, share: _Share) -> None:
+    async def _talk(self, share: Share) -> None:
         """Fetch what is new on a worker, until its ranks have ended and all is here."""
         while share.outcome is None and not self._ended:
             answer: Answer | None = None
@@ -273,7 +277,7 @@ class DaskRanks:
             elif not answer.more:
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)
 
-    async def _ask(self, share: _Share) -> None:
+    async def _ask(self, share: Share) -> None:
         """Note that a worker is there. It also says to the worker that the launcher is."""
         while share.outcome is None and not self._ended:
             with contextlib.suppress(OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
@@ -341,5 +345,5 @@ class DaskRanks:
         rank = outcome["rank"]
         return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
 
-    def _failure(self, what: str, found: str, remedy: str = "Look at the log of the worker.") -> dict[str, Any]:
+    def _failure(self, what: str, found: str, remedy: str = _LOOK) -> dict[str, Any]:
         return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy, "may_pass": True}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import full_disk
+from alpa_explore.runtime.targets.agents import AgentProcess
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -63,36 +62,18 @@ class LocalRanks:
         self.folder = folder
         self._killed = False
         meet = f"file:{folder / 'job' / 'store'}"
-        with (folder / "agent-0.log").open("wb") as log:
-            self._agent = subprocess.Popen(
-                agent_command(folder, 0, world, meet),
-                env=environment(),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C reaches the program that started the run, and it alone
-            )
+        self._agent = AgentProcess([str(folder), "0", str(world), meet], environment(), folder / "agent-0.log")
 
     def poll(self) -> dict[str, Any] | None:
         """How the run ended; None while it goes on."""
-        if self._agent.poll() is None:
-            return None
-        if self._agent.stdin is not None:
-            self._agent.stdin.close()
         if self._killed:
             return {"state": "stopped"}
-        return agent_outcome(self.folder, 0, self._agent.returncode)
+        code = self._agent.poll()
+        return None if code is None else agent_outcome(self.folder, 0, code)
 
     def stop(self) -> None:
         """End the ranks; returns when they are gone."""
-        if self._agent.poll() is None and self._agent.stdin is not None:
-            self._agent.stdin.close()
-            try:
-                self._agent.wait(tuning.STOP_SECONDS)
-            except subprocess.TimeoutExpired:  # the agent does not read its standard input yet
-                self._killed = True
-                os.killpg(self._agent.pid, signal.SIGKILL)
-                self._agent.wait()
+        self._killed = not self._agent.stop(tuning.STOP_SECONDS) or self._killed
 
 
 def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """A rank that runs exported PyTorch code, and compares loss, gradients and weights with one process.
 
     torchrun --nproc-per-node N rank.py EXPORTED.py
-    python rank.py EXPORTED.py N
+    python rank.py EXPORTED.py N [EXPORTED.py N …]
 
-The second starts the ranks as copies of a process that has imported torch, which is most of what torchrun's ranks do.
-Prints, on rank 0, the largest difference of any rank, relative to the largest entry, of loss, gradients and weights.
+The second starts the ranks of one after the other as copies of a process that has imported torch, which is most of what
+torchrun's ranks do. Prints a line for each, on rank 0: the largest difference of any rank, relative to the largest
+entry, of loss, gradients and weights; or that it has failed.
 """
 
 from __future__ import annotations
@@ -25,9 +26,20 @@ STEPS, RATE = 2, 0.5
 
 
 def main() -> None:
-    code = _module(sys.argv[1])
-    if sys.argv[2:]:
-        _be_ranks(int(sys.argv[2]))
+    paths, counts = sys.argv[1::2], sys.argv[2::2]
+    if not counts:
+        compare(_module(paths[0]))
+    for path, count in zip(paths, counts, strict=True):
+        code = _module(path)  # here, so that what one imports is imported for all
+        if not (pid := os.fork()):
+            _be_ranks(int(count))
+            compare(code)
+        if os.waitpid(pid, 0)[1]:
+            print(json.dumps({"failed": path}), flush=True)
+
+
+def compare(code: Any) -> None:
+    """Run some steps as one of the ranks; ends the process."""
     dist.init_process_group("gloo")
     generator = torch.Generator().manual_seed(1)
     shape = (STEPS, code.MICROBATCHES * code.MICROBATCH * code.DATA, code.LENGTH + 1)
@@ -64,9 +76,10 @@ def main() -> None:
 
 def _be_ranks(count: int) -> None:
     """Returns in a copy of this process for each rank; this one ends with them, by 1 and at once where one fails."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(count))
+    place = socket.socket()  # bound to the end, so that no other program gets its port; the first rank listens there
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", 0))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(place.getsockname()[1]), WORLD_SIZE=str(count))
     running = set()
     for rank in range(count):
         if not (pid := os.fork()):

@@ -14,6 +14,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.plans.export.fsdp2 import fsdp2
 from alpa_explore.plans.plan import Plan
+from tests.waiting import LIMIT_SECONDS, patience
 
 _RANK = Path(__file__).with_name("rank.py")
 _INTERLEAVED = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
@@ -72,33 +73,54 @@ def test_a_model_from_outside_the_catalogue_has_functions_to_write() -> None:
         namespace(exported.text)["make_model"]()
 
 
-@pytest.mark.distributed
-@pytest.mark.parametrize(
-    ("model", "cluster", "kind", "options"),
-    [
-        ("llama-tiny", "1x4:h100", "megatron", {"tp": 2, "pp": 2}),
-        ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 2, "pp": 1, "rematerialization": "full"}),
-        ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 1, "pp": 2}),
-        ("llama-tiny", "1x4:h100", "hsdp", {"num_microbatches": 2, "replicas": 2}),
-        ("llama-tiny", "1x4:h100", "megatron", {"cp": 2, "dp": 2, "tp": 1, "pp": 1, "num_microbatches": 32}),
-        ("gpt-tiny", "1x4:v100", "megatron", {"tp": 2, "pp": 2}),
-        ("llama-tiny", "1x2:h100", "", {"pipeline": _INTERLEAVED}),
-    ],
-    ids=["tp+pp", "fsdp+tp", "fsdp+pp", "hsdp", "cp", "tied", "interleaved"],
-)
-def test_loss_gradients_and_weights_are_those_of_one_process(
-    model: str, cluster: str, kind: str, options: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+EXPORTED = {
+    "tp+pp": ("llama-tiny", "1x4:h100", "megatron", {"tp": 2, "pp": 2}),
+    "fsdp+tp": ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 2, "pp": 1, "rematerialization": "full"}),
+    "fsdp+pp": ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 1, "pp": 2}),
+    "hsdp": ("llama-tiny", "1x4:h100", "hsdp", {"num_microbatches": 2, "replicas": 2}),
+    "cp": ("llama-tiny", "1x4:h100", "megatron", {"cp": 2, "dp": 2, "tp": 1, "pp": 1, "num_microbatches": 32}),
+    "tied": ("gpt-tiny", "1x4:v100", "megatron", {"tp": 2, "pp": 2}),
+    "interleaved": ("llama-tiny", "1x2:h100", "", {"pipeline": _INTERLEAVED}),
+}
+
+
+def written(name: str, folder: Path) -> list[str]:
+    """[file of the exported code, number of its ranks]."""
+    model, cluster, kind, options = EXPORTED[name]
     plan = plan_of(model, cluster, kind, **options)
-    (tmp_path / "exported.py").write_text(fsdp2(plan).text)
-    exported, ranks = str(tmp_path / "exported.py"), str(plan.cluster.devices)
-    command = [sys.executable, str(_RANK), exported, ranks]
-    if request.node.callspec.id == "tp+pp":
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
-        command += [str(_RANK), exported]
+    (folder / f"{name}.py").write_text(fsdp2(plan).text)
+    return [str(folder / f"{name}.py"), str(plan.cluster.devices)]
+
+
+def ran(*command: str) -> list[dict[str, Any]]:
+    """The lines that it printed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    limit = LIMIT_SECONDS * patience()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert all("failed" not in line for line in lines), (lines, done.stderr[-3000:])
+    return lines
+
+
+def assert_equal(found: dict[str, Any]) -> None:
     assert found.pop("missing") == []
+    assert set(found) == {"loss", "gradients", "weights"}
     assert max(found.values()) < 1e-5, found
+
+
+@pytest.mark.distributed
+def test_loss_gradients_and_weights_are_those_of_one_process(tmp_path: Path) -> None:
+    names = list(EXPORTED)[1:]
+    words = [word for name in names for word in written(name, tmp_path)]
+    for name, found in zip(names, ran(sys.executable, str(_RANK), *words), strict=True):
+        print(name)  # the last one is the one that differs
+        assert_equal(found)
+
+
+@pytest.mark.distributed
+def test_they_are_under_torchrun_too(tmp_path: Path) -> None:
+    exported, ranks = written("tp+pp", tmp_path)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
+    (found,) = ran(*torchrun, str(_RANK), exported)
+    assert_equal(found)

@@ -25,7 +25,7 @@ from alpa_explore.runtime.checkpoints.keeper import Kept
 from alpa_explore.runtime.drift import Drift, LinkDrift
 from alpa_explore.runtime.reports import StepReport
 from alpa_explore.runtime.run import RunProgress, RunResult
-from tests.runtime.plans import gone_within
+from tests.runtime.states import gone
 from tests.widgets.conftest import HeldPlanner, make_plan
 
 
@@ -456,4 +456,4 @@ def test_a_real_run_is_measured_against_its_prediction_and_leaves_no_process_beh
     assert {row["stage"] for row in panel.rows(explorer.session.store.state)} == {0, 1}
     explorer.close()
     assert run.folder is not None
-    assert gone_within(run.folder, 20)
+    gone(run.folder)
