@@ -78,7 +78,7 @@ def test_a_link_that_becomes_slow_is_named_and_the_run_goes_on_under_the_better_
     before = reached(run, lambda _: link_ratio(run))
 
     for host in (0, 1):
-        pair.limit(host, "24mbit")
+        pair.limit(host, "8mbit")
     reached(run, lambda _: link_ratio(run) > 3 * before)
     # The samples before the limit leave.
     seen = len(run.progress.steps)
