@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -60,12 +59,6 @@ def agents(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The program that starts agents which have imported torch."""
     with ForkedPython(tmp_path_factory.mktemp("agents")) as python:
         yield python.program
-
-
-@pytest.fixture
-def forked_here(agents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs on this machine, with which those on hosts are compared, start their agents in the same way."""
-    monkeypatch.setattr(sys, "executable", str(agents))
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,11 @@
-"""Waiting for runs on emulated hosts: until they have got so far, have ended, or have left no process."""
+"""Waiting for runs on emulated hosts: until they have got so far, or have left no process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from alpa_explore.runtime.run import Run, RunProgress, RunResult
+from alpa_explore.runtime.run import Run, RunProgress
 from tests.hosts.hosts import Hosts
 from tests.waiting import until
 
@@ -21,12 +21,6 @@ def reached(run: Run, state: Callable[[RunProgress], T]) -> T:
         return found
 
     return until(look, lambda: run.progress)
-
-
-def result_of(run: Run) -> RunResult:
-    """The result of a run, or its error, when it has ended."""
-    until(lambda: run.wait(0), lambda: run.progress, pause=run.wait)
-    return run.result(0)
 
 
 def no_rank_is_left(*hosts: Hosts) -> bool:

@@ -15,8 +15,9 @@ import alpa_explore as ax
 from alpa_explore.errors import RunError
 from alpa_explore.runtime.drift import LinkDrift
 from alpa_explore.runtime.launch import launch
-from tests.hosts.runs import no_rank_is_left, reached, result_of
+from tests.hosts.runs import no_rank_is_left, reached
 from tests.runtime.plans import two_machines
+from tests.runtime.states import ended
 from tests.waiting import until
 
 pytestmark = pytest.mark.hosts
@@ -67,7 +68,6 @@ def link_ratio(run):
     return None if drift is None else next((link.ratio for link in drift.links if len(link.nodes) == 2), None)
 
 
-@pytest.mark.usefixtures("forked_here")
 def test_a_link_that_becomes_slow_is_named_and_the_run_goes_on_under_the_better_plan(pair, run_folder) -> None:
     for host in (0, 1):
         pair.limit(host, "1000mbit")
@@ -78,7 +78,7 @@ def test_a_link_that_becomes_slow_is_named_and_the_run_goes_on_under_the_better_
     before = reached(run, lambda _: link_ratio(run))
 
     for host in (0, 1):
-        pair.limit(host, "24mbit")
+        pair.limit(host, "8mbit")
     reached(run, lambda _: link_ratio(run) > 3 * before)
     # The samples before the limit leave.
     seen = len(run.progress.steps)
@@ -96,28 +96,27 @@ def test_a_link_that_becomes_slow_is_named_and_the_run_goes_on_under_the_better_
     reached(run, lambda progress: [kept for kept in progress.checkpoints if kept.step >= step])
     step = run.progress.checkpoints[-1].step  # later than asked for where the request reached the ranks too late
     run.stop()
-    first = {s.step: s.loss for s in result_of(run).steps}
-    second = result_of(launch(better.best, steps=step + 12, resume=run.folder, folder=run_folder / "b", **there))
+    first = {s.step: s.loss for s in ended(run).steps}
+    second = ended(launch(better.best, steps=step + 12, resume=run.folder, folder=run_folder / "b", **there))
     assert second.steps[0].step == step
 
     # The losses without slow links and without a change of plan: at the beginning, and from the checkpoint on.
     here = {"device": "cpu"}
-    beginning = result_of(launch(plan, steps=15, folder=run_folder / "d", **here))
+    beginning = ended(launch(plan, steps=15, folder=run_folder / "d", **here))
     assert all(first[s.step] == pytest.approx(s.loss, abs=1e-4) for s in beginning.steps)
-    unchanged = result_of(launch(plan, steps=step + 12, resume=run.folder, folder=run_folder / "c", **here))
+    unchanged = ended(launch(plan, steps=step + 12, resume=run.folder, folder=run_folder / "c", **here))
     losses = {s.step: s.loss for s in unchanged.steps}
     assert all(loss == pytest.approx(losses[s], abs=1e-4) for s, loss in first.items() if s in losses)
     assert all(s.loss == pytest.approx(losses[s.step], abs=1e-3) for s in second.steps)
 
 
-@pytest.mark.usefixtures("forked_here")
 def test_a_run_that_loses_a_host_goes_on_with_the_other_one_to_the_same_weights(pair, run_folder) -> None:
     steps = 60
-    result_of(launch(plan(), steps=steps, folder=run_folder / "whole", save=run_folder / "a", device="cpu"))
+    ended(launch(plan(), steps=steps, folder=run_folder / "whole", save=run_folder / "a", device="cpu"))
     run = start(pair, run_folder / "run", steps=steps, save=run_folder / "b")
     with_a_checkpoint(run)
     pair.kill(1)
-    result = result_of(run)
+    result = ended(run)
     (retry,) = result.retries
     assert "node1 is gone" in retry.reason
     assert f"under another plan, 1 stage on 1x1:cpu: 1x1, on node0 ({pair.address(0)})" in retry.where
@@ -144,7 +143,7 @@ def test_a_run_whose_rank_is_killed_goes_on_with_both_hosts_and_the_same_plan(pa
     assert retry.where == f"on node0 ({pair.address(0)}), node1 ({pair.address(1)})"
     reached(run, lambda progress: len(progress.steps) > retry.first_step + 2)
     run.stop()
-    assert result_of(run).stopped
+    assert ended(run).stopped
     assert no_rank_is_left(pair)
 
 
@@ -158,7 +157,7 @@ def test_a_run_whose_link_is_cut_goes_on_with_the_host_that_is_left(pair, run_fo
     assert run.ranks == (0,)
     until(lambda: not pair.ranks(1), "the host without a link ends its ranks itself")
     run.stop()
-    assert result_of(run).stopped
+    assert ended(run).stopped
     assert no_rank_is_left(pair)
 
 
@@ -168,14 +167,14 @@ def test_without_its_scheduler_a_run_ends_though_it_may_be_retried(pair, run_fol
     (process,) = (p for p in pair.processes(0) if "distributed.cli.dask_scheduler" in p.cmdline())
     process.kill()
     with pytest.raises(RunError, match=r"The Dask scheduler is gone: .*Not retried: .*cannot be reached"):
-        result_of(run)
+        ended(run)
     assert no_rank_is_left(pair)
 
 
 def test_a_loss_that_is_no_number_is_not_retried(pair, run_folder) -> None:
     run = start(pair, run_folder, learning_rate=1e25, checkpoint_every=1, retries=3)
     with pytest.raises(RunError, match=r"The loss is not a number: .*Not retried: it would happen again"):
-        result_of(run)
+        ended(run)
     assert run.progress.retries == ()
     assert no_rank_is_left(pair)
 

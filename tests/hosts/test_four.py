@@ -11,8 +11,9 @@ import alpa_explore as ax
 from alpa_explore.errors import ClusterError, ExecutorError, OptionError, RunError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.verify import verify
-from tests.hosts.runs import no_rank_is_left, reached, result_of
+from tests.hosts.runs import no_rank_is_left, reached
 from tests.runtime.plans import small_plan
+from tests.runtime.states import ended
 
 pytestmark = pytest.mark.hosts
 FOR_EVER = 10**6
@@ -41,7 +42,7 @@ def test_ranks_meet_at_a_given_port_and_a_range_in_use_is_refused(four, run_fold
     reached(run, lambda progress: progress.steps)
     assert f"{four.address(0)}:29502" in four.run(0, ["ss", "-Hltn"]).stdout
     run.stop()
-    assert result_of(run).stopped
+    assert ended(run).stopped
 
 
 def test_hosts_that_the_scheduler_reaches_but_not_each_other_are_named(four, run_folder) -> None:
@@ -53,7 +54,6 @@ def test_hosts_that_the_scheduler_reaches_but_not_each_other_are_named(four, run
     assert no_rank_is_left(four)
 
 
-@pytest.mark.usefixtures("forked_here")
 def test_code_of_the_users_own_modules_comes_along_and_is_told_its_place(
     four, tmp_path, monkeypatch, run_folder
 ) -> None:
@@ -75,7 +75,7 @@ def test_code_of_the_users_own_modules_comes_along_and_is_told_its_place(
     # The workers do not have the module: their path was taken before.
     run = launch(plan, "dask", scheduler=four.scheduler_address, folder=run_folder / "dask", **options)
     local = launch(plan, folder=run_folder / "local", **options)
-    assert [s.loss for s in result_of(run).steps] == [s.loss for s in result_of(local).steps]
+    assert [s.loss for s in ended(run).steps] == [s.loss for s in ended(local).steps]
     assert "place (1, 2, (8, 16))" in (run_folder / "dask" / "rank-1.log").read_text()
 
 
@@ -85,7 +85,7 @@ def test_a_link_that_is_cut_between_two_workers_alone_ends_the_run_with_both_nam
     reached(run, lambda progress: progress.steps)
     four.cut(1, 2)
     with pytest.raises(RunError, match=r"cannot reach each other any more: node1 .* → node2 .*; node2 .* → node1"):
-        result_of(run)
+        ended(run)
     four.restore(1, 2)
     assert no_rank_is_left(four)
 

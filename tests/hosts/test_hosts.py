@@ -11,6 +11,7 @@ import pytest
 
 from tests.hosts import hosts as module
 from tests.hosts.hosts import DECOY, Hosts
+from tests.waiting import until
 
 pytestmark = pytest.mark.hosts
 
@@ -22,7 +23,7 @@ def output(hosts: Hosts, host: int, *command: str) -> str:
 
 
 def reaches(hosts: Hosts, one: int, other: int) -> bool:
-    """Whether a TCP connection from one host to another one comes about."""
+    """Whether a TCP connection from one host to another one comes about in a second."""
     listen = "import socket; s = socket.create_server(('', 5000)); print(flush=True); s.accept()"
     server = hosts.popen(other, [sys.executable, "-c", listen], stdout=subprocess.PIPE)
     server.stdout.readline()
@@ -31,6 +32,11 @@ def reaches(hosts: Hosts, one: int, other: int) -> bool:
     server.kill()
     server.wait()
     return found
+
+
+def connects(hosts: Hosts, one: int, other: int) -> bool:
+    """Wait until a TCP connection from one host to another one comes about."""
+    return until(lambda: reaches(hosts, one, other), f"host {one} reaches {other}")
 
 
 def test_every_host_has_a_name_that_leads_to_the_loopback_and_an_interface_too_many(pair) -> None:
@@ -45,17 +51,17 @@ def test_every_host_has_a_name_that_leads_to_the_loopback_and_an_interface_too_m
 
 
 def test_a_cable_that_is_pulled_and_one_that_is_put_back(four) -> None:
-    assert reaches(four, 0, 1)
+    assert connects(four, 0, 1)
     four.cut(1)
     assert not reaches(four, 0, 1)
-    assert reaches(four, 0, 2)
+    assert connects(four, 0, 2)
     four.restore(1)
     four.cut(1, 2)
-    assert reaches(four, 0, 1)
+    assert connects(four, 0, 1)
     assert not reaches(four, 1, 2)
     assert not reaches(four, 2, 1)
     four.restore(1, 2)
-    assert reaches(four, 1, 2)
+    assert connects(four, 1, 2)
 
 
 def test_reset_makes_the_hosts_as_dask_left_them(pair) -> None:
@@ -66,7 +72,7 @@ def test_reset_makes_the_hosts_as_dask_left_them(pair) -> None:
     pair.cut(0, 1)
     pair.reset()
     sleeper.wait()
-    assert reaches(pair, 0, 1)
+    assert connects(pair, 0, 1)
     assert "tbf" not in output(pair, 0, "tc", "qdisc", "show", "dev", "e0")
     assert [process.pid for host in (0, 1) for process in pair.processes(host)] == before
     for change in (pair.kill, pair.cut):

@@ -18,8 +18,9 @@ from alpa_explore.cli import main
 from alpa_explore.errors import OptionError, RunError
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.launch import launch
-from tests.hosts.runs import no_rank_is_left, reached, result_of
+from tests.hosts.runs import no_rank_is_left, reached
 from tests.runtime.plans import small_plan
+from tests.runtime.states import ended
 
 pytestmark = pytest.mark.hosts
 FOR_EVER = 10**6
@@ -53,20 +54,20 @@ def test_the_command_line_verifies_a_plan_on_hosts_and_exits_1_where_it_differs(
     assert main([*asked, *there]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["ranks"], found["steps"], found["passed"]) == (2, 2, True)
-    assert set(found["relative_error"]) == {"loss", "gradient", "weight"}
+    values = {"loss", "gradient", "weight"}
+    assert set(found["relative_error"]) == values | {f"module {name}" for name in values}
     assert found["compared"] > 100
     # Two ranks add up a gradient in another order than one process: nothing is equal to 1e-12.
     assert main([*asked, *there, "--tolerance", "1e-12"]) == 1
     assert no_rank_is_left(pair)
 
 
-@pytest.mark.usefixtures("forked_here")
 def test_what_ranks_write_comes_back_from_hosts_without_the_folder(pair, run_folder) -> None:
     plan, there = small_plan(), {"target": "dask", "scheduler": pair.scheduler_address, "device": "cpu"}
-    local = result_of(launch(plan, steps=3, folder=run_folder / "local", save=run_folder / "a", device="cpu"))
+    local = ended(launch(plan, steps=3, folder=run_folder / "local", save=run_folder / "a", device="cpu"))
     to = {"folder": run_folder / "run", "save": run_folder / "b"}
     run = launch(plan, steps=3, checkpoint_every=2, **to, **there)
-    assert [s.loss for s in result_of(run).steps] == [s.loss for s in local.steps]
+    assert [s.loss for s in ended(run).steps] == [s.loss for s in local.steps]
     weights = []
     for name in ("a", "b"):
         dcp_to_torch_save(run_folder / name, run_folder / f"{name}.pt")
@@ -79,7 +80,7 @@ def test_what_ranks_write_comes_back_from_hosts_without_the_folder(pair, run_fol
     assert not list(pair.folder.glob("local-*/**/rank-*")), "the copies of the folder are removed"
     # Going on from there needs the checkpoint on the hosts.
     more = launch(plan, steps=5, resume=run_folder / "run", folder=run_folder / "more", **there)
-    assert [s.step for s in result_of(more).steps] == [3, 4]
+    assert [s.step for s in ended(more).steps] == [3, 4]
 
 
 def test_ranks_use_the_interface_by_which_the_scheduler_knows_the_worker_unless_told(empty_pair, run_folder) -> None:
@@ -91,7 +92,7 @@ def test_ranks_use_the_interface_by_which_the_scheduler_knows_the_worker_unless_
     assert [e["GLOO_SOCKET_IFNAME"] for e in found] == ["e0", "e0"]
     assert [e["NCCL_SOCKET_IFNAME"] for e in found] == ["=e0", "mine"]
     run.stop()
-    assert result_of(run).stopped
+    assert ended(run).stopped
     assert no_rank_is_left(hosts)
 
 
@@ -102,7 +103,7 @@ def test_hosts_with_one_name_and_two_workers_on_a_host_by_ipv6(make_hosts, agent
     for worker in started:
         hosts.wait_for_worker(worker)
     run = launch(small_plan(4), "dask", scheduler=scheduler, steps=2, folder=run_folder, device="cpu")
-    assert len(result_of(run).steps) == 2
+    assert len(ended(run).steps) == 2
     named = json.loads((run_folder / "hosts.json").read_text())
     assert list(named.values()) == [f"twin ({hosts.address6(host)})" for host in (0, 0, 1, 1)]
 
@@ -125,7 +126,7 @@ def test_a_worker_that_is_lost_ends_the_run_with_its_name_and_its_ranks_end_them
     (worker,) = (p for p in pair.processes(1) if "--local-directory" in p.cmdline())
     worker.kill()
     with pytest.raises(RunError, match=rf"tcp://{pair.address(1)}:\d+ on node1 is gone"):
-        result_of(run)
+        ended(run)
     assert no_rank_is_left(pair)
 
 
@@ -134,7 +135,7 @@ def test_a_checkpoint_can_be_asked_for_from_hosts_without_the_folder(pair, run_f
     step = run.checkpoint()
     (kept,) = reached(run, lambda progress: progress.checkpoints)
     run.stop()
-    assert result_of(run).stopped
+    assert ended(run).stopped
     assert run.progress.checkpoints == (kept,)
     assert kept.step >= step  # later where the request reached the ranks too late
     assert find_checkpoint(run.folder)[1].step == kept.step

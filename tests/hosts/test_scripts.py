@@ -9,16 +9,16 @@ import pytest
 
 from alpa_explore.runtime.launch import launch
 from tests.hosts.hosts import Hosts
-from tests.hosts.runs import result_of
 from tests.runtime.plans import two_machines
 from tests.runtime.slurm import missing, slurm
+from tests.runtime.states import ended
 
 pytestmark = pytest.mark.hosts
 
 
 def write(target, folder):
     """The script of a run of two steps."""
-    result_of(launch(two_machines(), target, steps=2, folder=folder, device="cpu"))
+    ended(launch(two_machines(), target, steps=2, folder=folder, device="cpu"))
     return folder / ("run.sh" if target == "torchrun" else "slurm.sh")
 
 

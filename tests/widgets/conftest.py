@@ -24,6 +24,7 @@ from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, PlanStage, Predicted, Statistics
 from alpa_explore.pricing.stage_costs import StageCosts
+from tests.waiting import LIMIT_SECONDS, until
 
 LATENCIES = (0.010, 0.014)
 """Seconds of a microbatch of each of the two stages of the small plan."""
@@ -134,9 +135,9 @@ class HeldPlanner:
         self.plans.append({"cluster": str(cluster), **options})
         progress(Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0))
         self.started.release()
-        while not self.gate.wait(0.01):
-            if cancel.is_set():
-                raise CancelledError("Cancelled", found="a test", remedy="None.")
+        until(lambda: self.gate.is_set() or cancel.is_set(), "the test lets it go on")
+        if not self.gate.is_set():
+            raise CancelledError("Cancelled", found="a test", remedy="None.")
         progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=1.0))
         if self.error is not None:
             raise self.error
@@ -168,7 +169,7 @@ class HeldPlanner:
         self.replans.append((num_microbatches, dict(pipeline)) if pipeline else num_microbatches)
         pipeline.pop("delta", None)
         self.started.release()
-        assert self.replan_gate.wait(10), "nobody released the replan"
+        assert self.replan_gate.wait(LIMIT_SECONDS), "nobody released the replan"
         if self.error is not None:
             raise self.error
         options = plan.options
@@ -206,7 +207,7 @@ def session(planner: HeldPlanner) -> Iterator[Session]:
     test_session.cancel()
     planner.gate.set()
     planner.replan_gate.set()
-    assert test_session.wait(10), "a planner thread is left over"
+    assert test_session.wait(LIMIT_SECONDS), "a planner thread is left over"
 
 
 @pytest.fixture

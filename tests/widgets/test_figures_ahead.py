@@ -13,6 +13,7 @@ from alpa_explore_widgets.tabs.frontier import FrontierPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 
 import alpa_explore as ax
+from tests.waiting import LIMIT_SECONDS
 
 TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search", "Compare")
 OF_THE_HISTORY = ("Why", "Search", "Compare")
@@ -41,7 +42,7 @@ def explorer(plan: ax.Plan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Explore
 
 def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
     explorer.go_to_tab(title)
-    assert explorer._ahead.wait(30)
+    assert explorer._ahead.wait(LIMIT_SECONDS)
     (figure,) = explorer.panels[explorer.tabs.selected].figures
     return dict(figure.ahead)
 
@@ -49,7 +50,7 @@ def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
 def drawn_at(explorer: Explorer, b: int) -> str:
     """What Python draws once the slider is at `b`."""
     explorer.controls["num_microbatches"].value = float(b)
-    assert explorer.session.wait(30)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert explorer.plan is not None
     assert explorer.plan.options.num_microbatches == b
     (figure,) = explorer.panels[explorer.tabs.selected].figures
@@ -89,17 +90,17 @@ def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: a
     fit.devices.value, fit.nodes.value = "v100", "1, 2"
     explorer.go_to_tab(title)  # which asks
     questions = explorer.session.layouts
-    assert questions.layouts.wait(60)
-    assert questions.scaling.wait(60)
+    assert questions.layouts.wait(LIMIT_SECONDS)
+    assert questions.scaling.wait(LIMIT_SECONDS)
     figures = ahead(explorer, title)
     assert "8" not in figures, "its larger microbatches were not captured, and are not until the slider is there"
     for b in (3, 1, 4):
         assert text(figures[str(b)]) == drawn_at(explorer, b)
-        assert questions.layouts_by_batch.worker.wait(60)
+        assert questions.layouts_by_batch.worker.wait(LIMIT_SECONDS)
     before = explorer.session.store.state
     assert drawn_at(explorer, 8)  # reads what the others of its size need, too
-    assert questions.layouts_by_batch.worker.wait(60)
-    assert questions.scaling_by_batch.worker.wait(60)
+    assert questions.layouts_by_batch.worker.wait(LIMIT_SECONDS)
+    assert questions.scaling_by_batch.worker.wait(LIMIT_SECONDS)
     assert "8" in ahead(explorer, title)
     drawn_at(explorer, before.settings.num_microbatches)
     state = explorer.session.store.state
@@ -128,7 +129,7 @@ def test_where_they_take_long_those_near_the_slider_are_made(plan: ax.Plan, monk
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
     explorer.controls["schedule"].value = "gpipe"
-    assert explorer.session.wait(30)
+    assert explorer.session.wait(LIMIT_SECONDS)
     after = ahead(explorer, "Memory")
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
@@ -141,7 +142,7 @@ def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     panel = explorer.panels[explorer.tabs.selected]
     assert isinstance(panel, FrontierPanel)
     panel.view.value = "choices"
-    assert explorer._ahead.wait(30)
+    assert explorer._ahead.wait(LIMIT_SECONDS)
     after = panel.figure.ahead
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]

@@ -17,6 +17,7 @@ from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from tests.plans.example import example_plan
+from tests.waiting import LIMIT_SECONDS
 
 _SCALES = {
     "s": 1.0,
@@ -156,7 +157,7 @@ def test_every_lesson_has_a_tab_and_the_next_ones_lead_through_all_of_them(explo
 
 def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_again(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     usual = [title for title, *_ in explorer.tabs.tabs]
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
@@ -171,7 +172,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     before = explorer.lesson.text.value
     assert "Step 7 of 17: Costs" in before
     explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert "/ 16" in explorer.lesson.text.value != before
     assert "layers 2–3" in explorer.lesson.text.value, "the slowest stage"
     explorer.session.select("stage:0")

@@ -122,7 +122,7 @@ def test_annealing_finds_the_optimum_of_brute_force():
             continue
         limit = float(np.quantile([peak(items, c) for c in legal], 0.2))
         optimum = min(problem.evaluate(c) for c in legal if peak(items, c) <= limit)
-        result = anneal_within(problem, MemoryLimit.of(items, limit), time.perf_counter() + 0.25, seed=case)
+        result = anneal_within(problem, MemoryLimit.of(items, limit), time.process_time() + 0.25, seed=case)
         assert result.choices is not None
         assert is_legal(problem, result.choices)
         assert peak(items, result.choices) <= limit
@@ -170,23 +170,22 @@ def large_case(seed, nodes=1500):
 
 def load_kernels(problem, memory):
     """So that no time limit has to pay for compiling."""
-    anneal_within(problem, memory, time.perf_counter() + 0.01)
-    price_search(problem, memory, time.perf_counter())
+    anneal_within(problem, memory, time.process_time() + 0.01)
+    price_search(problem, memory, time.process_time())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, 4.0])
 def test_the_time_limit_is_kept_on_a_large_problem(seconds):
-    # In one second under load, less can be prepared.
+    # In one second less can be prepared.
     problem, items = large_case(1, nodes=1500 if seconds > 1 else 400)
     free = MemoryLimit.of(items, 1e12)
     limit = 1.1 * free.least_peak() + 3000.0
     memory = MemoryLimit.of(items, limit)
     load_kernels(problem, memory)
-    began = time.perf_counter(), time.process_time()
+    began = time.process_time()
     solution = solve_limited(problem, memory, time_limit_seconds=seconds)
-    # It computes all the time. Where other processes take the processor, less of it is used than the clock says.
-    assert min(time.perf_counter() - began[0], time.process_time() - began[1]) < 1.05 * seconds + 0.1
+    assert time.process_time() - began < 1.05 * seconds + 0.1
     assert solution.status is Status.TIME_LIMIT
     assert memory.allows(solution.choices)
     assert 0 <= solution.bound <= solution.objective == problem.evaluate(solution.choices)

@@ -21,10 +21,9 @@ def test_a_training_graph_gets_a_legal_choice_better_than_the_planted_one(margin
     (tmp_path / "graph.json").write_text(json.dumps(graph.document()))
     problem, memory, _ = read_problem(tmp_path / "graph.json")
     load_kernels(problem, memory)
-    began = time.perf_counter(), time.process_time()
+    began = time.process_time()
     solution = solve_limited(problem, memory, time_limit_seconds=5.0)
-    # It computes all the time. Where other processes take the processor, less of it is used than the clock says.
-    assert min(time.perf_counter() - began[0], time.process_time() - began[1]) < 1.05 * 5.0 + 0.1
+    assert time.process_time() - began < 1.05 * 5.0 + 0.1
     # By the file alone.
     evaluation = evaluate_file(tmp_path / "graph.json", solution.choices)
     planted = evaluate_file(tmp_path / "graph.json", graph.planted)

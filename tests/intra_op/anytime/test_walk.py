@@ -11,6 +11,7 @@ from alpa_explore.intra_op.anytime.partner import Partner
 from alpa_explore.intra_op.anytime.walk import Ground, Walk
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from tests.intra_op.anytime.test_anytime import random_case
+from tests.waiting import LIMIT_SECONDS, until
 
 
 def field_by_definition(problem, items, prices_of_time, choices):
@@ -101,8 +102,7 @@ def test_a_partner_does_what_is_asked_and_hands_faults_over():
     partner = Partner()
     thread = threading.Thread(target=partner.serve)
     thread.start()
-    while not partner.ready:
-        pass
+    until(lambda: partner.ready, "the partner serves")
     done = []
     with partner.beside(lambda: done.append(threading.get_ident())):
         done.append(threading.get_ident())
@@ -110,6 +110,6 @@ def test_a_partner_does_what_is_asked_and_hands_faults_over():
     with pytest.raises(ZeroDivisionError), partner.beside(lambda: [1 // 0]):
         pass
     partner.dismiss()
-    thread.join(10)
+    thread.join(LIMIT_SECONDS)
     assert not thread.is_alive()
     assert not partner.ready

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from alpa_explore.runtime.drift import Drift, LinkDrift
 from alpa_explore.runtime.reports import StepReport
 from alpa_explore.runtime.run import RunProgress, RunResult
 from tests.runtime.states import gone
+from tests.waiting import LIMIT_SECONDS, until
 from tests.widgets.conftest import HeldPlanner, make_plan
 
 
@@ -100,13 +100,6 @@ class Tab:
         until(lambda: all(word in self.status for word in words), f"{words} in {self.status}")
 
 
-def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"timeout: {what}"
-        time.sleep(0.01)
-
-
 def show_run(explorer: Explorer) -> None:
     explorer.tabs.selected = [p.title for p in explorer.panels].index("Run")
 
@@ -135,7 +128,7 @@ def tab_of(planner: HeldPlanner) -> Iterator[Callable[..., Tab]]:
         for handle in (made.handle, made.next_handle):
             if handle is not None:
                 handle.ended.set()
-        assert made.explorer.session.runs.wait(10), "a thread of the run is left over"
+        assert made.explorer.session.runs.wait(LIMIT_SECONDS), "a thread of the run is left over"
 
 
 @pytest.fixture
@@ -171,7 +164,7 @@ def test_a_run_continues_when_the_plan_changes_and_names_its_plan(tab: Tab) -> N
     tab.says("1 of 20 steps")
     assert "another plan" not in tab.status
     tab.explorer.controls["num_microbatches"].value = 16
-    assert tab.explorer.wait(5)
+    assert tab.explorer.wait(LIMIT_SECONDS)
     tab.says("another plan", "B = 8", 'data-alpa-key="plan:0"')
     tab.handle.step()
     tab.says("2 of 20 steps")
@@ -238,15 +231,40 @@ def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> N
         tab.explorer.close()
     else:
         tab.explorer.toolbar.widget._handle_custom_msg({"kind": "reset"}, [])
-    assert tab.handle.ended.wait(10)
-    assert tab.handle.stops > 0
+    until(lambda: tab.handle.stops > 0, "the run is stopped")
 
 
-@pytest.mark.slow
+@pytest.fixture
+def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets so many seconds pass for the explorer's timers."""
+    waiting: list[tuple[float, Callable[[], None]]] = []
+
+    class HeldTimer:
+        daemon = False
+
+        def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+            self.start = lambda: waiting.append((now[0] + seconds, function))
+
+    now = [0.0]
+
+    def passed(seconds: float) -> None:
+        now[0] += seconds
+        for due in [timer for timer in waiting if timer[0] <= now[0]]:
+            waiting.remove(due)
+            due[1]()
+
+    monkeypatch.setattr("alpa_explore_widgets.explorer.threading.Timer", HeldTimer)
+    return passed
+
+
+def stopping(tab: Tab) -> bool:
+    run = tab.explorer.session.runs.run
+    return run is not None and (run.stopping or run.finished)
+
+
 def test_a_run_ends_when_its_explorer_is_removed_but_not_when_the_cell_is_moved(
-    tab: Tab, monkeypatch: pytest.MonkeyPatch
+    tab: Tab, pass_time: Callable[[float], None]
 ) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.session.tuning.HIDDEN_SECONDS", 0.2)
     tab.panel.start.click()
     tab.says("0 of 20 steps")
 
@@ -255,17 +273,18 @@ def test_a_run_ends_when_its_explorer_is_removed_but_not_when_the_cell_is_moved(
             tab.explorer.bridge._handle_custom_msg({"kind": kind}, [])
 
     tell("shown", "gone", "shown")
-    assert not tab.handle.ended.wait(0.6)
+    pass_time(session_tuning.HIDDEN_SECONDS)
+    assert not stopping(tab)
     tell("gone")
-    assert tab.handle.ended.wait(10)
+    pass_time(session_tuning.HIDDEN_SECONDS - 0.1)
+    assert not stopping(tab)
+    pass_time(0.1)
+    assert stopping(tab)
 
 
-@pytest.mark.slow
 def test_a_run_survives_a_reload_of_its_page_and_ends_when_the_page_stays_away(
-    tab: Tab, monkeypatch: pytest.MonkeyPatch
+    tab: Tab, pass_time: Callable[[float], None]
 ) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.session.tuning.HIDDEN_SECONDS", 0.1)
-    monkeypatch.setattr("alpa_explore_widgets.session.tuning.RELOAD_SECONDS", 0.8)
     tab.panel.start.click()
     tab.says("0 of 20 steps")
 
@@ -274,11 +293,14 @@ def test_a_run_survives_a_reload_of_its_page_and_ends_when_the_page_stays_away(
 
     tell("shown")
     tell("left")
-    assert not tab.handle.ended.wait(0.4), "it may be loading"
+    pass_time(session_tuning.RELOAD_SECONDS - 0.1)
+    assert not stopping(tab), "it may be loading"
     tell("shown")
-    assert not tab.handle.ended.wait(0.8), "it came back"
+    pass_time(session_tuning.RELOAD_SECONDS)
+    assert not stopping(tab), "it came back"
     tell("left")
-    assert tab.handle.ended.wait(10)
+    pass_time(session_tuning.RELOAD_SECONDS)
+    assert stopping(tab)
 
 
 def test_the_next_page_of_a_browser_tab_replaces_the_previous_one_even_without_its_last_message(tab: Tab) -> None:
@@ -358,7 +380,7 @@ def test_a_module_of_the_notebook_is_sent_with_its_inputs_and_its_loss(planner: 
     )
     module, inputs, loss = torch.nn.Linear(4, 4), (torch.zeros(8, 4), torch.zeros(8, 4)), torch.nn.functional.mse_loss
     explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", backend=functions)
-    assert explorer.session.wait(60)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert explorer.plan is not None
     mine = replace(explorer.plan, model=replace(explorer.plan.model, name="Linear", recipe=None))
     explorer.session.store.change(plan=mine)
