@@ -197,6 +197,7 @@ TIERS = (
         name="hosts",
         markers="hosts and not browser",
         workers=HOSTS_AT_ONCE,
+        share="loadfile",
         missing=hosts_are_missing,
         marked="hosts",
         repeats=REPEATS,

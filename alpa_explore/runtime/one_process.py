@@ -35,7 +35,7 @@ class Difference:
 
     step: int
     what: str
-    """'loss', 'gradient' or 'weight'."""
+    """'loss', 'gradient' or 'weight', of the run beside one process; 'module loss', …, of that beside the module."""
     name: str
     """Name of the parameter; empty for the loss."""
     relative_error: float
@@ -49,6 +49,8 @@ class Verification:
     steps: int
     tolerance: float
     differences: tuple[Difference, ...]
+    written: tuple[str, ...] = ()
+    """Buffers that the forward pass of the module writes and a run does not: what they hold is not compared."""
 
     @property
     def worst(self) -> Difference:
@@ -76,21 +78,21 @@ class OneProcess:
         self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
     ) -> Iterator[Difference]:
         """Run one step, and compare it with the records of each rank: every replica and every piece by itself."""
-        wanted_loss, expected = self._gradients(microbatches)
-        yield _difference(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
+        wanted_loss, expected = self.gradients(microbatches)
+        yield compared(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
         largest = max(float(g.abs().max()) for g in expected.values())
         for place, parameter in enumerate(self.graph.parameters):
             gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
             weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
-            scale = max(float(expected[place].abs().max()), NOTHING * largest)
-            yield _difference(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
-            updated = self._updated(place, _whole(expected[place].shape, gradients))
+            scale = scale_of(expected[place], largest)
+            yield compared(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
+            updated = self.updated(place, _whole(expected[place].shape, gradients))
             error = _error(updated, weights)
-            yield _difference(step, "weight", parameter.name, error, float(updated.abs().max()))
+            yield compared(step, "weight", parameter.name, error, float(updated.abs().max()))
             self.state[parameter.tensor] = _whole(updated.shape, weights)
 
-    def _gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
-        """(mean loss, mean gradient of every parameter)."""
+    def gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
+        """(mean loss, mean gradient of every parameter) of an iteration of these microbatches."""
         loss, sums = 0.0, dict[int, torch.Tensor]()
         for microbatch in with_counts(self.graph, microbatches):
             values = evaluate(self.graph, {**self.state, **microbatch})
@@ -100,7 +102,8 @@ class OneProcess:
                 sums[place] = sums[place] + gradient if place in sums else gradient
         return loss, {place: total / len(microbatches) for place, total in sums.items()}
 
-    def _updated(self, place: int, gradient: torch.Tensor) -> torch.Tensor:
+    def updated(self, place: int, gradient: torch.Tensor) -> torch.Tensor:
+        """The parameter at `place` after one more step of its optimizer."""
         parameter = self.graph.parameters[place]
         if place not in self.optimizers:
             kind, weight = self.graph.operators[parameter.update].kind, self.state[parameter.tensor]
@@ -108,7 +111,20 @@ class OneProcess:
         return self.optimizers[place].step(gradient)
 
 
-def _difference(step: int, what: str, name: str, error: float, scale: float) -> Difference:
+def scale_of(gradient: torch.Tensor, largest: float) -> float:
+    """What an error of a gradient is relative to; `largest` is the largest entry of all gradients."""
+    return max(float(gradient.abs().max()), NOTHING * largest)
+
+
+def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference of two entries; infinite where one is not a number."""
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    error = float((a.to(wide) - b.to(wide)).abs().max()) if a.numel() else 0.0
+    return error if error == error else math.inf
+
+
+def compared(step: int, what: str, name: str, error: float, scale: float) -> Difference:
+    """A difference with an `error` of values as large as `scale`."""
     relative = error / scale if scale else error
     return Difference(step=step, what=what, name=name, relative_error=relative)
 
@@ -119,8 +135,7 @@ def _error(expected: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> fl
     worst = 0.0
     for box, piece in pieces:
         covered[tuple(slice(start, stop) for start, stop in box)] = True
-        error = float((cut(expected, box).double() - piece.double()).abs().max())
-        worst = max(worst, error if error == error else math.inf)
+        worst = max(worst, largest_difference(cut(expected, box), piece))
     return worst if bool(covered.all()) else math.inf
 
 

@@ -44,6 +44,13 @@ class OwnModel:
     loss: Any = None
     data: Data | None = None
 
+    @property
+    def first_microbatch(self) -> Any:
+        """Inputs in the form of all microbatches."""
+        if self.example_inputs is not None or self.data is None:
+            return self.example_inputs
+        return self.data(0) if callable(self.data) else self.data[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Microbatches:
@@ -140,11 +147,17 @@ class Recut:
 class _Flat:
     """Number of a microbatch -> its tensors."""
 
-    data: Callable[[int], Any]
+    data: Callable[..., Any]
     loss: Any
 
     def __call__(self, number: int) -> list[torch.Tensor]:
         return microbatch_tensors(self.data(number), self.loss)
+
+
+def from_recipe(summary: ModelSummary, samples: int, *, seed: int, allow_import: bool) -> OwnModel:
+    """The model of a recipe with real weights; raises as `build_from_recipe`."""
+    recipe = build_from_recipe(summary.recipe, samples, device="cpu", seed=seed, allow_import=allow_import)
+    return OwnModel(model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch)
 
 
 def training(
@@ -163,18 +176,15 @@ def training(
     """
     if source is None:
         samples = stream_samples or summary.samples
-        recipe = build_from_recipe(summary.recipe, samples, device="cpu", seed=seed, allow_import=allow_import)
-        source = OwnModel(
-            model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch
-        )
+        source = from_recipe(summary, samples, seed=seed, allow_import=allow_import)
         if samples != summary.samples:
             flat = (
-                Varied(inputs=tuple(microbatch_tensors(recipe.example_inputs, recipe.loss)))
-                if recipe.microbatch is None
-                else _Flat(data=recipe.microbatch, loss=recipe.loss)
+                _Flat(data=source.data, loss=source.loss)
+                if callable(source.data)
+                else Varied(inputs=tuple(microbatch_tensors(source.example_inputs, source.loss)))
             )
             recut = Recut(data=flat, samples=samples, wanted=summary.samples)
-            return initial_weights(graph, recipe.model), Microbatches(graph=graph, data=recut, loss=None)
+            return initial_weights(graph, source.model), Microbatches(graph=graph, data=recut, loss=None)
     weights = initial_weights(graph, source.model)
     if source.data is not None:
         if not callable(source.data) and not len(source.data):

@@ -1,14 +1,15 @@
 """Compare a plan with one process: the loss, every gradient and every updated weight of a few steps.
 
 `verify` trains on devices, a process a rank; `verify_interpreted` runs the same instructions in this process, which is
-quicker where the ranks are many and the model is small. `one_process` says how errors are measured.
+quicker where the ranks are many and the model is small. Both compare the run with the captured graph, and that graph
+with the module itself in plain PyTorch. `one_process` and `plain_module` say how.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ from alpa_explore.programs.lowering.decision import plan_decisions
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.checkpoints.stored import StoredState
-from alpa_explore.runtime.job import read_job
+from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.one_process import Difference, OneProcess, Verification, check_determined
+from alpa_explore.runtime.plain_module import ModuleCheck, check_module
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.runtime.targets.scripts import COMMANDS
-from alpa_explore.runtime.training import Microbatches, training
+from alpa_explore.runtime.training import Data, Microbatches, OwnModel, from_recipe, training
 from alpa_explore.schedules.task import Schedule
 
 
@@ -75,8 +77,42 @@ def verify(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     compared = differences(folder, run.ranks)
+    job, state = read_job(folder, run.ranks[0])
+    assert not isinstance(state, StoredState), "a resumed run is not recorded"
     shutil.rmtree(folder, ignore_errors=True)
-    return Verification(ranks=len(run.ranks), steps=steps, tolerance=tolerance, differences=compared)
+    own = {name: options.get(name) for name in ("model", "example_inputs", "loss", "data")}
+    module = check_module(
+        job.program.graph,
+        _source(plan, own, seed=job.options.seed, allow_import=allow_import),
+        state,
+        _whole_batches(job)(0),
+        job.options.learning_rate,
+    )
+    return _verification(run.ranks, steps, tolerance, compared, module)
+
+
+def _source(plan: Plan, own: Mapping[str, Any], *, seed: int, allow_import: bool) -> OwnModel:
+    """The module of a run: the user's own, or that of the plan's recipe."""
+    if own["model"] is None:
+        return from_recipe(plan.model, plan.model.samples, seed=seed, allow_import=allow_import)
+    return OwnModel(**own)
+
+
+def _whole_batches(job: RankJob) -> Callable[[int], Values]:
+    """The microbatches of a run with all their samples, not only those of one rank."""
+    return replace(job.batches, place=None) if isinstance(job.batches, Microbatches) else job.batches
+
+
+def _verification(
+    ranks: Sequence[int], steps: int, tolerance: float, run: tuple[Difference, ...], module: ModuleCheck
+) -> Verification:
+    return Verification(
+        ranks=len(ranks),
+        steps=steps,
+        tolerance=tolerance,
+        differences=(*run, *module.differences),
+        written=module.written,
+    )
 
 
 def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
@@ -85,8 +121,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     assert not isinstance(state, StoredState), "a resumed run is not recorded"
     reference = OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
-    # All samples, not only those of one rank.
-    batches = replace(job.batches, place=None) if isinstance(job.batches, Microbatches) else job.batches
+    batches = _whole_batches(job)
     compared: list[Difference] = []
     for report in StepReader(folder, ranks)():
         recorded = [torch.load(folder / f"step-{report.step}-rank-{rank}.pt") for rank in ranks]
@@ -103,11 +138,16 @@ def verify_interpreted(
     schedule: str | Schedule | None = None,
     learning_rate: float = 1e-3,
     seed: int = 0,
+    model: torch.nn.Module | None = None,
+    example_inputs: Any = None,
+    loss: Any = None,
+    data: Data | None = None,
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
 ) -> Verification:
     """As `verify`, but all ranks run in this process, under the reference interpreter; no other process is started.
 
+    A plan without a recipe needs the `model` that was captured, and its `example_inputs` or `data`, as for `launch`.
     Raises as `rebuild` and `lower`, ProgramError where the ranks deadlock, OptionError for a model that draws random
     numbers.
     """
@@ -115,9 +155,12 @@ def verify_interpreted(
     program = lower(plan, schedule)
     check(program)
     check_determined(program.graph)
-    state, batches = training(program.graph, plan.model, None, seed=seed, allow_import=allow_import)
+    own = {"model": model, "example_inputs": example_inputs, "loss": loss, "data": data}
+    source = _source(plan, own, seed=seed, allow_import=allow_import)
+    state, batches = training(program.graph, plan.model, source, seed=seed, allow_import=allow_import)
     compared = interpreted_differences(program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed)
-    return Verification(ranks=len(program.ranks), steps=steps, tolerance=tolerance, differences=compared)
+    module = check_module(program.graph, source, state, batches(0), learning_rate)
+    return _verification(program.ranks, steps, tolerance, compared, module)
 
 
 def interpreted_differences(

@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[1]
 _SUFFIXES = (".py", ".json", ".css", ".js", ".gz")
 
 
@@ -21,13 +21,13 @@ def code_version(parts: tuple[str, ...], distributions: tuple[str, ...] = ()) ->
     """
     digest = sha256()
     for part in parts:
-        path = _PACKAGE / part
+        path = PACKAGE / part
         sources = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES)
         if not sources:
             raise FileNotFoundError(f"{path}: no source of alpa_explore to take the digest of")
         for source in sources:
             text = source.read_bytes()
-            digest.update(f"{source.relative_to(_PACKAGE).as_posix()} {len(text)}\n".encode())
+            digest.update(f"{source.relative_to(PACKAGE).as_posix()} {len(text)}\n".encode())
             digest.update(text)
     for distribution in distributions:
         digest.update(f"{distribution} {_version(distribution)}\n".encode())

@@ -17,13 +17,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
+from torch.utils.hooks import RemovableHandle
 
 from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
@@ -41,8 +42,8 @@ from alpa_explore.tracing.inputs.fake_model import (
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
-from alpa_explore.tracing.joint_graph.forward_calls import Call, forward_calls
 from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, TracePosition, follow_modules
+from alpa_explore.tracing.joint_graph.step_calls import StepCalls, step_calls
 from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
@@ -120,8 +121,11 @@ def _from_fewer_blocks(request: _Request) -> TrainingGraph | None:
         with blocks.shortened(MORE):
             more_calls = _FakeStep(request).calls()
         whole = _FakeStep(request)
-        if continued_calls(few_calls, more_calls, blocks.periods, FEW) != whole.calls():
-            return None
+        whole_calls = whole.calls()
+        for part in fields(StepCalls):
+            of_few, of_more, of_whole = (getattr(calls, part.name) for calls in (few_calls, more_calls, whole_calls))
+            if continued_calls(of_few, of_more, blocks.periods, FEW) != of_whole:
+                return None
         with blocks.shortened(FEW):
             few = _captured(request)
         with blocks.shortened(MORE):
@@ -180,20 +184,27 @@ class _FakeStep:
         inputs = [fake_like(tensor, self._mode, request.precision) for tensor in self.example.tensors]
         self._tensors = [*(tensor.fake for tensor in self.held), *inputs]
         self._place = TracePosition()
+        self._hooks: list[RemovableHandle] = []
 
     def trace(self) -> JointGraph:
         """The joint graph of forward and backward. CaptureError."""
         return self._diagnosed(lambda: trace(self._run, self._tensors))
 
-    def calls(self) -> list[Call]:
-        """The calls of the forward pass. CaptureError."""
+    def calls(self) -> StepCalls:
+        """The calls of the forward and the backward pass. CaptureError."""
         with torch.enable_grad(), no_collection():
-            return self._diagnosed(lambda: forward_calls(self._run, self._tensors, self._mode))
+            return self._diagnosed(lambda: step_calls(self._run, self._tensors, self._mode))
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         place, held = self._place, self.held
         place.modules.clear()
         call = self.example.rebuild(tensors[len(held) :])
+        # The backward pass follows this function, so hooks stay until the next run of the same tensors.
+        while self._hooks:
+            self._hooks.pop().remove()
+        for original, tensor in zip(held, tensors, strict=False):
+            for hook in original.hooks:
+                self._hooks.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]  # torch has no annotation
         with (
             attributes_restored(self._model),
             installed(held, tensors[: len(held)]),

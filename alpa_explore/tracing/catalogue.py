@@ -18,7 +18,7 @@ from alpa_explore.store.code_version import code_version
 if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
 
-_DECIDING = ("cluster", "errors.py", "graph", "models", "numerics", "tracing", "units.py")
+CAPTURED_BY = ("cluster", "errors.py", "graph", "models", "numerics", "tracing", "units.py")
 """The parts of this package on which the capture of a catalogue model depends; their digest is in the key."""
 
 
@@ -41,7 +41,7 @@ def catalogue_graph(
         known.rematerialization if rematerialization is None else rematerialization,
         optimizer,
     )
-    key = f"graph-{sha256(repr((request, code_version(_DECIDING, ('torch',)))).encode()).hexdigest()}"
+    key = f"graph-{sha256(repr((request, code_version(CAPTURED_BY, ('torch',)))).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
         return load_graph(stored)
     with capturing(), no_collection():  # importing torch alone creates half a million permanent objects

@@ -7,14 +7,15 @@ import os
 import secrets
 import socket
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.attached import calibrations, worker_side
+from alpa_explore.attached import calibrations, tuning, worker_side
 from alpa_explore.attached.attach import calibrate
 from alpa_explore.attached.hosts import Gpu
 from alpa_explore.attached.starting import scheduler_of
@@ -103,19 +104,22 @@ def test_a_cancelled_measurement_ends(cluster, reported) -> None:
         ax.attach(cluster, cancel=cancel, found=lambda _: cancel.set())
 
 
-def test_a_scheduler_that_cannot_be_reached_or_is_none_is_said_in_time() -> None:
-    start = time.monotonic()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(ExecutorError, match="connection refused"):
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens at, and that nobody else can take meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_a_scheduler_that_cannot_be_reached_or_is_none_is_said() -> None:
+    with closed_port() as port, pytest.raises(ExecutorError, match="connection refused"):
         ax.attach(f"tcp://127.0.0.1:{port}")
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(ExecutorError, match="does not answer as a Dask scheduler"),
     ):
         ax.attach(f"tcp://127.0.0.1:{silent.getsockname()[1]}")
-    assert time.monotonic() - start < 30
 
 
 def test_a_listener_takes_nothing_from_a_stranger_and_a_closed_port_is_named() -> None:
@@ -128,11 +132,9 @@ def test_a_listener_takes_nothing_from_a_stranger_and_a_closed_port_is_named() -
 
     stranger, friend = asyncio.run(both())
     assert stranger["fault"]
-    assert friend["latency_seconds"] < 0.1
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        closed = probe.getsockname()[1]
-    assert worker_side.transfer("127.0.0.1", closed, secret) == {"fault": "connection refused"}
+    assert [size for size, _ in friend["points"]] == list(tuning.SIZES)[: len(friend["points"])]
+    with closed_port() as port:
+        assert worker_side.transfer("127.0.0.1", port, secret) == {"fault": "connection refused"}
 
 
 SRUN = """#!/usr/bin/env bash

@@ -34,7 +34,7 @@ def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=2)
 @pytest.mark.parametrize(
     ("cluster", "tp", "pp", "dp", "microbatches"),
     [

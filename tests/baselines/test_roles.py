@@ -42,7 +42,7 @@ def collectives(program, action):
     return Counter(i.kind for i in instructions if isinstance(i, Collective))
 
 
-@pytest.mark.sweep(kept=10)
+@pytest.mark.sweep(kept=5)
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -57,6 +57,7 @@ def test_a_block_has_two_all_reduces_in_each_pass(model, blocks, samples) -> Non
     assert [i.reduction for i in largest].count(Reduction.MAXIMUM) == 1
 
 
+@pytest.mark.sweep(kept=5)
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
@@ -108,6 +109,7 @@ def test_the_residual_stream_is_whole_or_divided_along_the_sequence(model) -> No
         assert pending == ({(-2,)} if role is Role.TENSOR_SEQUENCE else {(-1,)})
 
 
+@pytest.mark.sweep(kept=6)
 @pytest.mark.parametrize("mesh", [(2,), (4,)])
 @pytest.mark.parametrize("role", [Role.TENSOR, Role.TENSOR_SEQUENCE])
 @pytest.mark.parametrize("model", ["gpt", "tied llama", "fused llama"])

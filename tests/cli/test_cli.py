@@ -25,6 +25,7 @@ from alpa_explore.planner import interface
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.rules import RULES
 from tests.plans.example import example_plan
+from tests.waiting import LIMIT_SECONDS
 
 PLAN = ("plan", "gpt-tiny", "--cluster", "2x4:v100")
 FIRST = Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0)
@@ -181,7 +182,7 @@ class TestPlan:
         def plan(*_: object, cancel: threading.Event, progress: ProgressCallback, **__: object) -> Plan:
             progress(FIRST)
             signal.raise_signal(signal.SIGINT)
-            assert cancel.wait(10)
+            assert cancel.wait(LIMIT_SECONDS)
             raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
 
         monkeypatch.setattr(interface, "plan", plan)
@@ -376,7 +377,7 @@ class TestLab:
     def test_opens_the_current_folder_where_the_tour_is_not_installed(
         self, started: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cli.lab, "_PACKAGE", tmp_path / "site-packages" / "alpa_explore")
+        monkeypatch.setattr(cli.lab, "PACKAGE", tmp_path / "site-packages" / "alpa_explore")
         monkeypatch.chdir(tmp_path)
         cli.main(["lab"])
         assert f"--ServerApp.root_dir={tmp_path}" in started

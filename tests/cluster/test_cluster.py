@@ -1,10 +1,22 @@
 """Clusters, submeshes, logical meshes and placement."""
 
+import itertools
+import math
 import random
 
 import pytest
 
-from alpa_explore.cluster import Cluster, Submesh, logical_mesh, logical_meshes, place, preset_names, submeshes
+from alpa_explore.cluster import (
+    Cluster,
+    Software,
+    Submesh,
+    logical_mesh,
+    logical_meshes,
+    place,
+    preset_names,
+    submeshes,
+)
+from alpa_explore.cluster.group import device_group, straggler_factor
 from alpa_explore.errors import ClusterError, UnknownNameError
 
 
@@ -21,6 +33,26 @@ def test_every_preset_makes_a_cluster_with_sane_figures(name):
     assert cluster.between_nodes.source
     assert device.peak("float16") > 1e9
     assert device.peak("int64") == device.peak("float32")
+
+
+@pytest.mark.parametrize("per_node", [1, 4, 8])
+def test_groups_side_by_side_share_the_network_of_the_nodes_that_they_span(per_node):
+    soft = Software(network_share=0.8, network_decline=0.5, straggler_share=0.1, shared_node_share=0.2)
+    cluster = Cluster.parse(f"4x{per_node}:h100", software=soft)
+    for ranks, stride in itertools.product((1, 2, 4, 8, 16, 32), repeat=2):
+        if ranks * stride > cluster.devices:
+            continue
+        # The groups of a mesh: device d of each stride is in the group of d % stride.
+        groups = [{start + r * stride for r in range(ranks)} for start in range(stride)]
+        nodes = {d // per_node for d in groups[0]}
+        sharing = sum(0 in {d // per_node for d in group} for group in groups)
+        found = device_group(cluster, ranks, stride)
+        assert (found.ranks, found.nodes) == (ranks, len(nodes))
+        if len(nodes) > 1:
+            link = cluster.between_nodes.bandwidth * 0.8 / max(len(nodes) / 2, 1) ** 0.5
+            assert found.network_bandwidth == pytest.approx(link / sharing)
+        factor = straggler_factor(cluster, devices=cluster.devices, stage_devices=2 * per_node, tensor=ranks)
+        assert factor == pytest.approx(1 + 0.1 * math.log2(4) + 0.2 * (2 * ranks <= per_node))
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import math
 from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alpa_explore.calibration.link_fit import GroupRow, bus_seconds, fit_links
 from alpa_explore.calibration.pattern_search import Fit
-from alpa_explore.cluster import Cluster
-from alpa_explore.cluster.group import device_group
+from alpa_explore.cluster.group import Group, Span
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.sharding.reshard import StepKind
 
@@ -72,10 +74,61 @@ def test_as_algorithm_bandwidths_the_figures_would_be_impossible() -> None:
     assert 2 * 7 / 8 * bus > 480e9 * 1.5, "read as an algorithm bandwidth it would be far above"
 
 
-@pytest.mark.parametrize("kind", list(KINDS.values()))
-def test_a_larger_message_and_more_nodes_take_longer(kind: StepKind) -> None:
-    groups = [device_group(Cluster.parse(f"{nodes}x8:h100"), 8 * nodes, 1) for nodes in (1, 2, 4, 8, 16)]
-    for size in (1e3, 1e6, 2.7e8):
-        times = [group_seconds(kind, size, group) for group in groups]
-        assert times == sorted(times)
-        assert all(group_seconds(kind, 2 * size, group) >= t for group, t in zip(groups, times, strict=True))
+FIGURE = st.floats(0.5, 2.0)
+
+
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3)).filter(lambda shape: math.prod(shape) > 1),
+    st.lists(FIGURE, min_size=7, max_size=7),
+    st.booleans(),
+)
+def test_a_collective_takes_what_its_steps_and_its_bytes_take_counted_one_by_one(
+    shape: tuple[int, int, int], figures: list[float], switches: bool
+) -> None:
+    """In pods of nodes of devices; the formulas of the module's docstring, counted over ranks and pairs of ranks."""
+    pods, nodes, each = shape
+    in_node, net, out, hop_in, hop_net, hop_out, wait = figures
+    ranks = range(math.prod(shape))
+    p, n, size = len(ranks), pods * nodes, 3.0
+    unit = [(rank // each, rank // (each * nodes)) for rank in ranks]  # (node, pod)
+    group = Group(
+        ranks=p,
+        nodes=n,
+        inside_bandwidth=in_node,
+        reduction_bandwidth=1.5 * in_node if switches else 0.0,
+        network_bandwidth=net,
+        hop_inside_seconds=hop_in,
+        hop_seconds=hop_net,
+        wait_seconds=wait,
+        outer=(Span(units=pods, bandwidth=out, hop_seconds=hop_out),) if pods > 1 else (),
+    )
+
+    def hop(a: int, b: int) -> float:
+        return hop_out if unit[a][1] != unit[b][1] else hop_net if unit[a][0] != unit[b][0] else hop_in
+
+    steps = sum(hop(rank, (rank + 1) % p) for rank in ranks) - (hop_in if n == 1 else 0.0)  # a ring has p − 1 steps
+    rates = [in_node, *([net] if n > 1 else []), *([out] if pods > 1 else [])]
+    ring = steps + (p - 1) / p * size / min(rates)
+    waited = wait * math.log2(p)
+    assert group_seconds(StepKind.ALL_GATHER, size, group) == pytest.approx(waited + ring)
+    assert group_seconds(StepKind.REDUCE_SCATTER, size, group) == pytest.approx(waited + ring)
+
+    # All-to-all: every pair exchanges 1/p; what leaves a node, or a pod, shares its link.
+    sent = size / p
+    loads = [sent * sum(unit[0][0] == unit[other][0] for other in ranks[1:]) / in_node]
+    if n > 1:
+        loads.append(sent * sum(unit[a][0] == 0 != unit[b][0] for a in ranks for b in ranks) / net)
+    if pods > 1:
+        loads.append(sent * sum(unit[a][1] == 0 != unit[b][1] for a in ranks for b in ranks) / out)
+    if n > 1:
+        assert group_seconds(StepKind.ALL_TO_ALL, size, group) == pytest.approx(waited + steps + max(loads))
+
+    # All-reduce: both halves of the ring, or the switches of a node and a tree above it.
+    reduced = 2 * (each - 1) / each * size / (group.reduction_bandwidth or in_node)
+    if n == 1:
+        expected = reduced if switches else 2 * ring
+    else:
+        climb = 2 * math.log2(nodes) * hop_net + 2 * math.log2(pods) * hop_out
+        over = [2 * (n - 1) / n * size / net, *([2 * (pods - 1) / pods * size / out] if pods > 1 else [])]
+        expected = min(2 * ring, max(reduced, climb + max(over)))
+    assert group_seconds(StepKind.ALL_REDUCE, size, group) == pytest.approx(waited + expected)

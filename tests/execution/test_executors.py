@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import logging
 import os
 import signal
@@ -10,14 +11,18 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from alpa_explore.errors import CancelledError, ExecutorError, OptionError, SolverError
-from alpa_explore.execution import tuning
+from alpa_explore.execution import dask_pool, tuning
 from alpa_explore.execution.executors import Executor, run_tasks
+from tests.waiting import LIMIT_SECONDS, until
 
 IN_PROCESS = ["serial", "threads", "auto"]
 PLACES = [*IN_PROCESS, pytest.param("processes", marks=pytest.mark.distributed)]
@@ -52,8 +57,19 @@ def fail_at_three(value):
 
 
 def slow(value):
+    """A task that takes a while, of which most of many are still to be run when something happens."""
     time.sleep(0.05)
     return value * 7
+
+
+def slow_and_noted(value):
+    folder, number = value
+    Path(folder, str(number)).touch()
+    return slow(number)
+
+
+def process_of(value):
+    return slow(value) and os.getpid()
 
 
 def die_once(value):
@@ -62,7 +78,6 @@ def die_once(value):
     if number == 5 and not Path(flag).exists():
         Path(flag).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.02)
     return number * number
 
 
@@ -70,11 +85,13 @@ def die_always(value):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def comes_true(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
+def children():
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def starting():
+    """Whether a thread of this process is starting workers."""
+    return any(thread.name == "alpa-explore-start" for thread in threading.enumerate())
 
 
 def read(results, kept, after=None, then=lambda: None):
@@ -140,20 +157,19 @@ def test_cancel_stops_between_tasks_and_keeps_results(place):
     with Executor(place, workers=2) as executor:
         with pytest.raises(CancelledError):
             read(executor.map(slow, {n: n for n in range(200)}, cancel=cancel, batch_size=2), kept, 6, cancel.set)
-        assert 6 <= len(kept) < 20
+        assert len(kept) == 6 if place in ("serial", "auto") else 6 <= len(kept) < 100
         assert all(value == key * 7 for key, value in kept.items())
         cancel.clear()
         assert dict(executor.map(square, {3: 3}, cancel=cancel)) == {3: 9}
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_caller_may_stop_reading(place):
+def test_a_caller_may_stop_reading(place, tmp_path):
     with Executor(place, workers=2) as executor:
-        for _ in executor.map(slow, {n: n for n in range(100)}):
+        for _ in executor.map(slow_and_noted, {n: (str(tmp_path), n) for n in range(300)}, batch_size=2):
             break
-        start = time.monotonic()
         assert len(dict(executor.map(square, {n: n for n in range(4)}))) == 4
-        assert time.monotonic() - start < 3, "the tasks that nobody reads should not be run first"
+        assert len(list(tmp_path.iterdir())) < 200, "the tasks that nobody reads should not be run first"
 
 
 def test_an_unknown_scheduler_and_no_workers_are_option_errors():
@@ -179,7 +195,7 @@ def test_importing_the_executors_does_not_import_dask():
     code = (
         "import sys, alpa_explore.execution.executors; sys.exit('dask' in sys.modules or 'distributed' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monkeypatch):
@@ -198,7 +214,7 @@ def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monke
 
 def test_on_few_cores_auto_executes_compiled_tasks_in_threads_of_this_process(monkeypatch):
     monkeypatch.setattr(tuning, "MOST_THREADS", 2)
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=LIMIT_SECONDS)
 
     def where(_):
         both.wait()
@@ -234,79 +250,106 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
 
 @pytest.mark.distributed
 def test_workers_are_started_while_what_they_will_do_is_prepared(monkeypatch):
-    monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.05)
     with Executor("auto", workers=2) as executor:
+        monkeypatch.setattr(tuning, "PREPARING_SECONDS", 1000.0)
         with executor.preparing():
             pass
-        assert executor._starting is None, "what is quickly prepared is small"
+        assert not starting(), "what is quickly prepared is small"
+        monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.01)
         with executor.preparing():
-            time.sleep(0.5)
-        assert executor._starting is not None
-        executor._starting.join()
-        found = dict(executor.map(lambda _: os.getpid(), {n: n for n in range(40)}))
+            until(starting, "workers are being started")
+        until(lambda: not starting(), "workers are started")
+        found = dict(executor.map(process_of, {n: n + 1 for n in range(40)}))
     assert len(set(found.values()) - {os.getpid()}) == 2
 
 
 @pytest.mark.distributed
 def test_closing_does_not_wait_for_workers_that_nobody_needs_and_leaves_none_behind(monkeypatch):
-    from alpa_explore.execution import dask_pool  # so that its import is not what takes time
-    from alpa_explore.execution.local_cluster import WorkerProcess
-
-    assert dask_pool.DaskPool
+    # A wait for them would last until this test is ended.
+    for limit in ("CONNECT_SECONDS", "WORKERS_SECONDS"):
+        monkeypatch.setattr(tuning, limit, 10**6)
     monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.01)
-    launched = []
+    launched, popen = [], subprocess.Popen
 
-    def never_ready(self):
-        self._process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        launched.append(self._process)
+    def never_ready(_command, **options):
+        launched.append(popen([sys.executable, "-c", "import time; time.sleep(10**6)"], **options))
+        return launched[-1]
 
-    monkeypatch.setattr(WorkerProcess, "_launch", never_ready)
-    with Executor("auto", workers=2) as executor:
-        with executor.preparing():
-            assert comes_true(lambda: len(launched) == 2), "preparing takes long, so workers are started"
-        start = time.monotonic()
-    assert time.monotonic() - start < 3
+    monkeypatch.setattr(subprocess, "Popen", never_ready)
+    with Executor("auto", workers=2) as executor, executor.preparing():
+        until(lambda: len(launched) == 2, "workers are started, as preparing takes long")
     assert all(process.poll() is not None for process in launched)
     assert executor.warnings == []
     executor.close()
 
 
+class AtOnce:
+    """A timer whose time is over when it is started."""
+
+    def __init__(self, _seconds, function):
+        self.start, self.cancel = function, lambda: None
+
+
+def prepare(executor):
+    with executor.preparing():
+        pass
+
+
 def test_closing_while_the_starting_thread_is_about_to_run_waits_for_it(monkeypatch):
+    about, go, errors, seen = threading.Event(), threading.Event(), [], []
+
     class SlowToStart(threading.Thread):
         def start(self):
-            time.sleep(0.3)
+            about.set()
+            until(go.is_set, "the thread may start")
             super().start()
 
-    started = []
-    monkeypatch.setattr(Executor, "_start", lambda self: started.append(self))
-    monkeypatch.setattr(threading, "Thread", SlowToStart)
-    executor = Executor("auto", workers=2)
-    beside = SlowToStart(target=executor._start_beside)
-    beside.start()
-    assert comes_true(executor._start_or_close.locked)
-    executor.close()  # before: "cannot join thread before it is started"
-    assert started == [executor]
-    assert executor.warnings == []
+    def close():
+        try:
+            executor.close()
+        except RuntimeError as error:  # before: "cannot join thread before it is started"
+            errors.append(error)
 
-    closed = Executor("auto", workers=2)
-    closed.close()
-    closed._start_beside()
-    assert started == [executor], "nothing is started for an executor that is closed"
+    def waits():
+        """Whether the closing thread was at the same place in five looks."""
+        seen.append(getattr(sys._current_frames().get(closing.ident), "f_lasti", None))
+        return len(seen) > 5 and len(set(seen[-5:])) == 1
+
+    executor = Executor("auto", workers=2)
+    preparing, closing = threading.Thread(target=prepare, args=(executor,)), threading.Thread(target=close)
+    pool = SimpleNamespace(wait=lambda _: 1, close=lambda: None)
+    monkeypatch.setattr(dask_pool, "open_pool", lambda *_: pool)
+    monkeypatch.setattr(threading, "Timer", AtOnce)
+    monkeypatch.setattr(threading, "Thread", SlowToStart)
+    preparing.start()
+    until(about.is_set, "the starting thread is about to run")
+    closing.start()
+    until(lambda: not closing.is_alive() or waits(), "closing waits for it")
+    go.set()
+    until(lambda: not (preparing.is_alive() or closing.is_alive() or starting()), "all threads have ended")
+    assert (errors, executor.warnings) == ([], [])
+
+    about.clear()
+    prepare(executor)
+    assert not about.is_set(), "nothing is started for an executor that is closed"
 
 
 @pytest.mark.distributed
-def test_closing_at_any_moment_of_the_start_leaves_no_process_behind(monkeypatch):
-    psutil = pytest.importorskip("psutil")
-    from alpa_explore.execution import dask_pool
-
-    assert dask_pool.DaskPool
+@pytest.mark.parametrize("moment", ["at once", "a thread starts them", "one is started", "both are started", "ready"])
+def test_closing_at_any_moment_of_the_start_leaves_no_process_behind(moment, monkeypatch):
     monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.0)
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
-    for pause in (0.0, 0.05, 0.2, 0.6):
-        with Executor("auto", workers=2) as executor, executor.preparing():
-            time.sleep(pause)
-        assert executor.warnings == []
-        assert comes_true(lambda: {child.pid for child in psutil.Process().children(recursive=True)} <= before, 3)
+    before = children()
+    reached = {
+        "at once": lambda: True,
+        "a thread starts them": starting,
+        "one is started": lambda: children() - before,
+        "both are started": lambda: len(children() - before) >= 2,
+        "ready": lambda: children() - before and not starting(),
+    }
+    with Executor("auto", workers=2) as executor, executor.preparing():
+        until(reached[moment], moment)
+    assert executor.warnings == []
+    until(lambda: children() <= before, "no process is left")
 
 
 @pytest.mark.distributed
@@ -361,9 +404,8 @@ def test_an_error_that_cannot_be_pickled_comes_back_as_text():
 
 @pytest.mark.distributed
 def test_nothing_listens_beyond_this_machine():
-    psutil = pytest.importorskip("psutil")
     with Executor("processes", workers=2) as executor:
-        pids = set(dict(executor.map(lambda _: (time.sleep(0.05), os.getpid())[1], {n: n for n in range(20)})).values())
+        pids = set(dict(executor.map(process_of, {n: n + 1 for n in range(20)})).values())
         listening = [
             connection.laddr.ip
             for pid in (os.getpid(), *pids)
@@ -381,7 +423,6 @@ def test_nothing_listens_beyond_this_machine():
 @pytest.mark.distributed
 def test_it_works_where_an_event_loop_runs_as_in_a_notebook():
     async def cell():
-        await asyncio.sleep(0)
         return run_tasks(square, {n: n for n in range(6)}, scheduler="processes", workers=1)
 
     assert asyncio.run(cell()) == {n: n * n for n in range(6)}
@@ -404,14 +445,17 @@ def test_a_script_needs_no_main_guard_and_may_come_from_stdin(tmp_path):
     for arguments, text in (([str(tmp_path / "script.py")], None), (["-"], SCRIPT)):
         # -P: the script's own import of random is not what is tried here.
         done = subprocess.run(
-            [sys.executable, "-P", *arguments], input=text, cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [sys.executable, "-P", *arguments],
+            input=text,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
         )
         assert (done.stdout, done.returncode) == (expected, 0), done.stderr
 
 
 @pytest.mark.distributed
 def test_workers_ignore_an_interrupt_and_leave_when_the_program_is_killed():
-    psutil = pytest.importorskip("psutil")
     script = """
 import os, time
 from alpa_explore.execution.executors import Executor
@@ -437,7 +481,7 @@ with Executor("processes", workers=2) as executor:
         program.kill()
         program.wait()
     assert len(workers) == 2
-    assert comes_true(lambda: not any(psutil.pid_exists(pid) for pid in workers))
+    until(lambda: not any(psutil.pid_exists(pid) for pid in workers), "the workers have left")
 
 
 @dataclass
@@ -450,22 +494,21 @@ class OwnScheduler:
 
 @pytest.fixture
 def own_scheduler(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    python = [sys.executable, "-m"]
-    port = address.rsplit(":", 1)[1]
+    told = tmp_path / "scheduler.json"
+    known = [f"--scheduler-file={told}", "--host=127.0.0.1"]
     commands = [
-        [*python, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"],
-        [*python, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1"],
+        ["distributed.cli.dask_scheduler", *known, "--port=0", "--no-dashboard"],
+        ["distributed.cli.dask_worker", *known, "--nthreads=1", "--no-nanny"],
     ]
-    log = (tmp_path / "log").open("w")
-    processes = [subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path) for command in commands]
-    yield OwnScheduler(processes, address)
-    for process in processes:
-        process.kill()
-        process.wait()
-    log.close()
+    with (tmp_path / "log").open("w") as log, ExitStack() as ends:
+        processes = []
+        for command in commands:
+            process = subprocess.Popen([sys.executable, "-m", *command], stdout=log, stderr=log, cwd=tmp_path)
+            ends.callback(process.wait)
+            ends.callback(process.kill)
+            processes.append(process)
+            until(lambda: told.exists() and told.read_text().endswith("}"), (tmp_path / "log").read_text)
+        yield OwnScheduler(processes, json.loads(told.read_text())["address"])
 
 
 @pytest.mark.distributed
@@ -476,19 +519,19 @@ def test_a_scheduler_of_the_users_serves_by_address_and_by_client(own_scheduler)
     with Client(own_scheduler.address, set_as_default=False) as client:
         assert run_tasks(plus, {n: n for n in range(9)}, scheduler=client, shared=1)[8] == 9
         assert client.status == "running", "a client of the user's stays open"
-        assert comes_true(lambda: not client.futures), "nothing is left on the scheduler"
+        until(lambda: not client.futures, "nothing is left on the scheduler")
 
 
 @pytest.mark.distributed
-def test_a_scheduler_that_goes_is_a_clear_error_and_results_are_kept(own_scheduler, caplog):
+def test_a_scheduler_that_goes_is_a_clear_error_and_results_are_kept(own_scheduler, caplog, monkeypatch):
     kept = {}
     logging.getLogger("distributed.client").addHandler(caplog.handler)
-    with Executor(own_scheduler.address) as executor:
-        with pytest.raises(ExecutorError, match="of 200 tasks") as caught:
-            read(executor.map(slow, {n: n for n in range(200)}, batch_size=2), kept, 6, own_scheduler.processes[0].kill)
-        start = time.monotonic()
-    assert time.monotonic() - start < 5, "closing does not wait for what is gone"
-    assert 6 <= len(kept) < 50
+    # Closing does not wait for what is gone: that would last until this test is ended.
+    monkeypatch.setattr(tuning, "CONNECT_SECONDS", 10**6)
+    scheduler, _ = own_scheduler.processes
+    with Executor(own_scheduler.address) as executor, pytest.raises(ExecutorError, match="of 200 tasks") as caught:
+        read(executor.map(slow, {n: n for n in range(200)}, batch_size=2), kept, 6, scheduler.kill)
+    assert 6 <= len(kept) < 100
     assert all(value == key * 7 for key, value in kept.items())
     assert "is kept" in caught.value.remedy
     assert not caplog.records, "dask's own complaint says no more"

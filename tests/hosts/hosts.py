@@ -4,8 +4,7 @@
         address = hosts.dask()                      # a scheduler on host 0, a worker on each; tcp://198.18.7.1:8786
         hosts.run(0, [sys.executable, "-m", "alpa_explore.cli", "launch", …])
         hosts.cut(1)                                # its cable is pulled
-        hosts.restore(1)
-        assert hosts.processes(1) == []
+        hosts.reset()                               # as after `dask`: whole links, the scheduler and its workers
 
 Host i has the address `hosts.address(i)` on its interface e0, and an IPv6 address. As on many real machines, its name
 leads to the loopback (127.0.1.1), and it has another interface, docker0, with the same useless address on every host.
@@ -24,24 +23,23 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tests.hosts.forked_python import AGENT
+from tests.waiting import until
+
 NETWORK = ipaddress.ip_network("198.18.0.0/15")
 NETWORK6 = ipaddress.ip_network("2001:2::/48")
 DECOY = "172.17.0.1"
 """The address of docker0 on every host."""
 SCHEDULER_PORT = 8786
-SECONDS = 60.0
-"""Longest wait for a Dask scheduler or worker; all start at once on few cores."""
 _PREFIX = re.compile(r"ax\d+n\d+")
 _NUMBERS = itertools.count(1)
 
@@ -50,7 +48,7 @@ def missing() -> str | None:
     """What this machine lacks for emulated hosts, and how to get it; None where they can be made."""
     if sys.platform != "linux":
         return f"emulated hosts are network namespaces, which {sys.platform} has not"
-    if absent := [tool for tool in ("ip", "tc", "unshare", "mount") if shutil.which(tool) is None]:
+    if absent := [tool for tool in ("ip", "tc", "unshare", "nsenter", "mount") if shutil.which(tool) is None]:
         return f"{', '.join(absent)} not found: apt-get install iproute2 util-linux"
     if os.geteuid() != 0:
         return "network namespaces need root: run this tier with sudo"
@@ -78,6 +76,13 @@ class Hosts:
         self._prefix = f"ax{os.getpid()}n{next(_NUMBERS)}"
         self._subnet = 0
         self._processes: list[tuple[int, subprocess.Popen[Any]]] = []
+        self._dask: list[subprocess.Popen[Any]] = []
+        """The scheduler and the workers that `dask` started; `reset` keeps them."""
+        self._dask_options: dict[str, Any] = {}
+        self._cut: set[tuple[int, int | None]] = set()
+        self._unplugged: set[int] = set()
+        """Hosts whose cable was pulled since `reset`: what was sent meanwhile may come late, or never."""
+        self._limited: set[int] = set()
         self.folder = Path()
         """For logs and Dask's local directories; removed by `down`."""
 
@@ -159,7 +164,48 @@ class Hosts:
         for _, process in self._processes:
             process.wait()
         self._processes.clear()
+        self._dask.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def reset(self) -> None:
+        """Make the hosts as `dask` left them, whatever a test has done: links, limits and processes.
+
+        A worker that was killed, or whose cable was pulled, is started again; without the scheduler all are.
+        """
+        for pair in list(self._cut):
+            self.restore(*pair)
+        for host in list(self._limited):
+            self.limit(host, self._rate)
+        living = {process.pid for host in range(self.count) for process in self.processes(host)}
+        # One that was killed may be gone from its host before it can be waited for.
+        lost = {h for h, worker in enumerate(self._dask[1:]) if h in self._unplugged or worker.pid not in living}
+        all_lost = bool(self._dask) and (self._dask[0].pid not in living or 0 in self._unplugged)
+        for process in self._dask if all_lost else [self._dask[1 + host] for host in lost]:
+            process.kill()
+            process.wait()
+        for process in (process for host in range(self.count) for process in self.processes(host)):
+            if process.pid not in {process.pid for process in self._dask}:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._unplugged.clear()
+        if all_lost:
+            self.dask(**self._dask_options)
+        elif lost:
+            self._again(lost)
+
+    def _again(self, lost: set[int]) -> None:
+        """Start the workers of these hosts again; returns when the scheduler knows all workers that live, and no
+        other."""
+        from distributed import Client  # half a second, which `missing` has no need of
+
+        for host in lost:
+            self._dask[1 + host] = self.worker(host, self.scheduler_address, wait=False, **self._dask_options)
+        for process in self._dask[1:]:
+            self.wait_for_worker(process)
+        logs = [self.worker_log(process).read_text() for process in self._dask[1:]]
+        living = {re.findall(r"Start worker at: +(\S+)", log)[0] for log in logs}
+        with Client(self.scheduler_address, set_as_default=False) as client:
+            until(lambda: set(client.nthreads()) == living, lambda: f"{set(client.nthreads())}, not {living}")
 
     # Processes
 
@@ -190,13 +236,13 @@ class Hosts:
         return process
 
     def run(
-        self, host: int, command: Sequence[str | os.PathLike[str]], *, timeout: float = 120.0, **options: Any
+        self, host: int, command: Sequence[str | os.PathLike[str]], **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on a host to its end, and return its output as text; it is killed after `timeout` seconds."""
+        """Run a command on a host to its end, and return its output as text."""
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with self.popen(host, command, text=True, **streams | options) as process:
             try:
-                out, err = process.communicate(timeout=timeout)
+                out, err = process.communicate()
             except BaseException:
                 process.kill()
                 raise
@@ -204,42 +250,44 @@ class Hosts:
 
     def processes(self, host: int) -> list[psutil.Process]:
         """The processes on a host."""
-        listed = subprocess.run(
-            ["ip", "netns", "pids", self.namespace(host)], capture_output=True, text=True, check=True
-        )
-        found = []
-        for pid in map(int, listed.stdout.split()):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return _processes_in(self.namespace(host))
 
     def ranks(self, host: int) -> list[psutil.Process]:
         """The agents and ranks on a host."""
         found = []
         for process in self.processes(host):
             with contextlib.suppress(psutil.NoSuchProcess):
-                if "alpa_explore.runtime.ranks.agent" in process.cmdline():
+                if process.name() == AGENT or process.cmdline()[1:4] == [
+                    "-P",
+                    "-m",
+                    "alpa_explore.runtime.ranks.agent",
+                ]:
                     found.append(process)
         return found
 
     def kill(self, host: int) -> None:
-        """Kill all processes on a host at once: its power is cut."""
+        """Kill all processes on a host at once, and wait until they are gone: its power is cut."""
         for process in self.processes(host):
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGKILL)
+                process.kill()
+        until(lambda: not self.processes(host), lambda: self.processes(host))
 
     # Dask
 
-    def dask(self, workers: Sequence[int] | None = None, **options: Any) -> str:
-        """Start a scheduler on host 0 and workers on the given hosts (by default one on each); the address.
+    @property
+    def scheduler_address(self) -> str:
+        """Where `dask` started the scheduler."""
+        return f"tcp://{self.address(0)}:{SCHEDULER_PORT}"
+
+    def dask(self, **options: Any) -> str:
+        """Start a scheduler on host 0 and a worker on each host; the scheduler's address.
 
         `options` are those of `worker`. All start at once; returns when the scheduler knows them.
         """
-        address = self.scheduler(0)
-        started = [self.worker(i, address, wait=False, **options) for i in (workers or range(self.count))]
-        for process in started:
+        address, self._dask_options = self.scheduler(0), options
+        self._dask = [self._processes[-1][1]]
+        self._dask += [self.worker(host, address, wait=False, **options) for host in range(self.count)]
+        for process in self._dask[1:]:
             self.wait_for_worker(process)
         return address
 
@@ -263,16 +311,21 @@ class Hosts:
         six: bool = False,
         wait: bool = True,
         arguments: Sequence[str] = (),
+        agents: Path | None = None,
         env: Mapping[str, str] | None = None,
         hide: Sequence[str | os.PathLike[str]] = (),
     ) -> subprocess.Popen[Any]:
         """Start a Dask worker on a host, with a local directory of its own. See `popen` for `env` and `hide`.
 
+        `agents`: the program that starts its agents, by default Python (forked_python.py).
         Its log is `worker_log` of the process. Unless `wait` is False, returns when the scheduler knows it.
         """
         at = self._at(host, six)
         number = len(self._processes)
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--no-dashboard", "--host", at]
+        text = (
+            f"import sys; from distributed.cli import dask_worker; sys.executable = {str(agents or sys.executable)!r}"
+        )
+        command = [sys.executable, "-c", f"{text}; dask_worker.main()", scheduler, "--no-dashboard", "--host", at]
         command += ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(self.folder / f"local-{number}")]
         command += ["--nanny" if nanny else "--no-nanny", *(["--name", name] if name else []), *arguments]
         with (self.folder / f"worker-{number}.log").open("wb") as stream:
@@ -286,6 +339,20 @@ class Hosts:
         number = next(n for n, (_, p) in enumerate(self._processes) if p is process)
         return self.folder / f"worker-{number}.log"
 
+    @contextlib.contextmanager
+    def small_disk(self, host: int, size: str) -> Iterator[Path]:
+        """Give the worker that `dask` started on a host a disk of its own ("16m") for its local directory, and the
+        agents that it starts; the path by which this machine sees it."""
+        worker = self._dask[1 + host]
+        number = next(n for n, (_, process) in enumerate(self._processes) if process is worker)
+        (place,) = self.folder.glob(f"local-{number}/*/worker-*/")
+        inside = ["nsenter", f"--mount=/proc/{worker.pid}/ns/mnt"]
+        subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", f"size={size}", "small", str(place)], check=True)
+        try:
+            yield Path(f"/proc/{worker.pid}/root{place}")
+        finally:
+            subprocess.run([*inside, "umount", "-l", str(place)], check=True)
+
     def _at(self, host: int, six: bool) -> str:
         return f"[{self.address6(host)}]" if six else self.address(host)
 
@@ -297,6 +364,7 @@ class Hosts:
 
     def limit(self, host: int, rate: str | None) -> None:
         """Limit what a host sends ("100mbit"); None: no limit."""
+        (self._limited.discard if rate is None else self._limited.add)(host)
         if rate is None:
             subprocess.run(["tc", "-n", self.namespace(host), "qdisc", "del", "dev", "e0", "root"], check=False)
         else:
@@ -304,7 +372,9 @@ class Hosts:
 
     def cut(self, host: int, other: int | None = None) -> None:
         """Pull the cable of a host, or let only what it and `other` send each other be lost."""
+        self._cut.add((host, other))
         if other is None:
+            self._unplugged.add(host)
             _ip("-n", self._switch, "link", "set", f"port{host}", "down")
             return
         for one, two in ((host, other), (other, host)):
@@ -314,6 +384,7 @@ class Hosts:
 
     def restore(self, host: int, other: int | None = None) -> None:
         """Undo `cut`."""
+        self._cut.discard((host, other))
         if other is None:
             _ip("-n", self._switch, "link", "set", f"port{host}", "up")
             return
@@ -344,10 +415,9 @@ def sweep() -> None:
 def _remove(prefix: str) -> None:
     spaces = [space for space in _namespaces() if re.fullmatch(prefix + r"(sw|h\d+)", space)]
     for space in spaces:
-        listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
-        for pid in map(int, listed.stdout.split()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for process in _processes_in(space):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
     for space in spaces:
         _ip("netns", "delete", space)
     # It goes with the switch, but a moment later.
@@ -357,6 +427,17 @@ def _remove(prefix: str) -> None:
 def _namespaces() -> list[str]:
     folder = Path("/run/netns")
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _processes_in(space: str) -> list[psutil.Process]:
+    """The processes in a network namespace, but those that have ended and are not waited for."""
+    its, found = Path("/run/netns", space).stat().st_ino, []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):  # it has ended meanwhile
+                if (entry / "ns/net").stat().st_ino == its:
+                    found.append(psutil.Process(int(entry.name)))
+    return found
 
 
 def _free_subnet() -> int:
@@ -384,16 +465,12 @@ def _ip(*words: str) -> None:
 
 def _wait_for(text: str, log: Path, process: subprocess.Popen[Any]) -> None:
     """Wait until a process has written `text` to its log."""
-    for _ in _until(SECONDS):
-        if text in log.read_text(errors="replace"):
-            return
-        if process.poll() is not None:
-            break
-    raise AssertionError(f"{shlex.join(map(str, process.args))}\n{log.read_text(errors='replace')}")
 
+    def told() -> str:
+        return f"{shlex.join(map(str, process.args))}\n{log.read_text(errors='replace')}"
 
-def _until(seconds: float) -> Iterator[None]:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield
-        time.sleep(0.05)
+    def written() -> bool:
+        assert process.poll() is None, told()
+        return text in log.read_text(errors="replace")
+
+    until(written, told)

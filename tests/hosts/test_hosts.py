@@ -33,50 +33,72 @@ def reaches(hosts: Hosts, one: int, other: int) -> bool:
     return found
 
 
-def test_every_host_has_a_name_that_leads_to_the_loopback_and_an_interface_too_many(two_hosts) -> None:
+def test_every_host_has_a_name_that_leads_to_the_loopback_and_an_interface_too_many(pair) -> None:
     for host in (0, 1):
-        assert output(two_hosts, host, "hostname") == f"node{host}"
-        assert output(two_hosts, host, "getent", "hosts", f"node{host}").split() == ["127.0.1.1", f"node{host}"]
-        found = output(two_hosts, host, "ip", "-o", "addr")
+        assert output(pair, host, "hostname") == f"node{host}"
+        assert output(pair, host, "getent", "hosts", f"node{host}").split() == ["127.0.1.1", f"node{host}"]
+        found = output(pair, host, "ip", "-o", "addr")
         assert DECOY in found
-        assert two_hosts.address(host) in found
-        assert two_hosts.address6(host) in found
-        assert two_hosts.address(1 - host) not in found
+        assert pair.address(host) in found
+        assert pair.address6(host) in found
+        assert pair.address(1 - host) not in found
 
 
-def test_a_cable_that_is_pulled_and_one_that_is_put_back(make_hosts) -> None:
-    hosts = make_hosts(3)
-    assert reaches(hosts, 0, 1)
-    hosts.cut(1)
-    assert not reaches(hosts, 0, 1)
-    assert reaches(hosts, 0, 2)
-    hosts.restore(1)
-    hosts.cut(1, 2)
-    assert reaches(hosts, 0, 1)
-    assert not reaches(hosts, 1, 2)
-    assert not reaches(hosts, 2, 1)
-    hosts.restore(1, 2)
-    assert reaches(hosts, 1, 2)
+def test_a_cable_that_is_pulled_and_one_that_is_put_back(four) -> None:
+    assert reaches(four, 0, 1)
+    four.cut(1)
+    assert not reaches(four, 0, 1)
+    assert reaches(four, 0, 2)
+    four.restore(1)
+    four.cut(1, 2)
+    assert reaches(four, 0, 1)
+    assert not reaches(four, 1, 2)
+    assert not reaches(four, 2, 1)
+    four.restore(1, 2)
+    assert reaches(four, 1, 2)
 
 
-def test_a_limit_is_kept(make_hosts) -> None:
-    hosts = make_hosts(2, rate="80mbit")
+def test_reset_makes_the_hosts_as_dask_left_them(pair) -> None:
+    before = [process.pid for host in (0, 1) for process in pair.processes(host)]
+    assert len(before) == 3, "a scheduler and two workers"
+    sleeper = pair.popen(0, ["sleep", "1000"])
+    pair.limit(0, "1kbit")
+    pair.cut(0, 1)
+    pair.reset()
+    sleeper.wait()
+    assert reaches(pair, 0, 1)
+    assert "tbf" not in output(pair, 0, "tc", "qdisc", "show", "dev", "e0")
+    assert [process.pid for host in (0, 1) for process in pair.processes(host)] == before
+    for change in (pair.kill, pair.cut):
+        change(1)
+        pair.reset()
+        after = [process.pid for host in (0, 1) for process in pair.processes(host)]
+        assert (after[:2], len(after)) == (before[:2], 3), "the worker alone is another one"
+        assert after[2] != before[2]
+    pair.kill(0)
+    pair.reset()
+    after = [process.pid for host in (0, 1) for process in pair.processes(host)]
+    assert len(after) == 3
+    assert not set(after) & set(before)
+
+
+def test_a_limit_is_kept(pair) -> None:
+    pair.limit(0, "80mbit")
     listen = (
-        "import socket, time; s, _ = socket.create_server(('', 5000)).accept(); n = len(s.recv(1 << 20));"
-        "t = time.time()\nwhile d := s.recv(1 << 20): n += len(d)\nprint(n / (time.time() - t))"
+        "import socket, time; server = socket.create_server(('', 5000)); print(flush=True); s, _ = server.accept();"
+        "n = len(s.recv(1 << 20)); t = time.time()\n"
+        "while d := s.recv(1 << 20): n += len(d)\nprint(n / (time.time() - t))"
     )
-    server = hosts.popen(1, [sys.executable, "-c", listen], stdout=subprocess.PIPE, text=True)
-    ask = (
-        "import socket, time; time.sleep(0.5);"
-        f" socket.create_connection(('{hosts.address(1)}', 5000)).sendall(bytes(5 * 10**6))"
-    )
-    output(hosts, 0, sys.executable, "-c", ask)
-    assert 5e6 < float(server.communicate()[0]) < 12e6  # bytes a second; 10e6 are asked for
+    server = pair.popen(1, [sys.executable, "-c", listen], stdout=subprocess.PIPE, text=True)
+    assert server.stdout.readline() == "\n", "it listens"
+    ask = f"import socket; socket.create_connection(('{pair.address(1)}', 5000)).sendall(bytes(5 * 10**6))"
+    output(pair, 0, sys.executable, "-c", ask)
+    assert float(server.communicate()[0]) < 12e6  # bytes a second; 10e6 are asked for, and it may take longer
 
 
-def test_a_folder_can_be_hidden(two_hosts, tmp_path) -> None:
+def test_a_folder_can_be_hidden(pair, tmp_path) -> None:
     (tmp_path / "file").write_text("of this machine")
-    done = two_hosts.run(0, ["sh", "-c", f"ls {tmp_path}; touch {tmp_path}/mine"], hide=[tmp_path])
+    done = pair.run(0, ["sh", "-c", f"ls {tmp_path}; touch {tmp_path}/mine"], hide=[tmp_path])
     assert (done.returncode, done.stdout) == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 

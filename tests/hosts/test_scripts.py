@@ -9,6 +9,7 @@ import pytest
 
 from alpa_explore.runtime.launch import launch
 from tests.hosts.hosts import Hosts
+from tests.hosts.runs import result_of
 from tests.runtime.plans import two_machines
 from tests.runtime.slurm import missing, slurm
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.hosts
 
 def write(target, folder):
     """The script of a run of two steps."""
-    launch(two_machines(), target, steps=2, folder=folder, device="cpu").result(60)
+    result_of(launch(two_machines(), target, steps=2, folder=folder, device="cpu"))
     return folder / ("run.sh" if target == "torchrun" else "slurm.sh")
 
 
@@ -39,23 +40,23 @@ def run_on_both(hosts, script, first):
         )
         for number in range(2)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in started]
+    outputs = [process.communicate()[0] for process in started]
     return [(process.returncode, output) for process, output in zip(started, outputs, strict=True)]
 
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_torchrun_trains_across_two_hosts(two_hosts, tmp_path, family) -> None:
-    first = two_hosts.address(0) if family == "IPv4" else two_hosts.address6(0)
-    outcomes = run_on_both(two_hosts, write("torchrun", tmp_path / "run"), first)
+def test_torchrun_trains_across_two_hosts(pair, tmp_path, family) -> None:
+    first = pair.address(0) if family == "IPv4" else pair.address6(0)
+    outcomes = run_on_both(pair, write("torchrun", tmp_path / "run"), first)
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert len(losses(tmp_path / "run")) == 2
 
 
-def test_a_first_host_whose_name_leads_to_its_loopback_says_so(two_hosts, tmp_path) -> None:
+def test_a_first_host_whose_name_leads_to_its_loopback_says_so(pair, tmp_path) -> None:
     script = write("torchrun", tmp_path / "run")
-    done = two_hosts.run(0, ["bash", script], env={"NODE_RANK": "0", "MASTER_ADDR": two_hosts.names[0]})
+    done = pair.run(0, ["bash", script], env={"NODE_RANK": "0", "MASTER_ADDR": pair.names[0]})
     assert done.returncode == 2
-    assert f"{two_hosts.names[0]} is 127.0." in done.stderr
+    assert f"{pair.names[0]} is 127.0." in done.stderr
     assert "Set MASTER_ADDR to the address of a network card" in done.stderr
 
 

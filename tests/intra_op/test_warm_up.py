@@ -29,6 +29,6 @@ def test_after_it_a_time_limit_pays_for_no_compiling():
     assert len(before) > 20
     problem, items = large_case(3, nodes=300)
     limit = MemoryLimit.of(items, 1.0).least_peak() * 1.2
-    solution = solve_limited(problem, MemoryLimit.of(items, limit), time_limit_seconds=8.0)
+    solution = solve_limited(problem, MemoryLimit.of(items, limit), time_limit_seconds=4.0)
     assert solution.choices
     assert signatures() == before

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from alpa_explore.models.configs import ExpertsConfig
 from alpa_explore.models.decoder.attention import causal_attention
 from alpa_explore.models.decoder.experts import CLAMPED, SigmoidGate, SoftmaxGate
+from alpa_explore.models.rotary import rotary_tables, rotated
 
 
 def test_gpt_oss_cuts_its_gates():
@@ -34,6 +35,16 @@ def test_a_window_hides_older_tokens_and_a_sink_takes_its_share(window, sinks):
             shares = scores.softmax(1)[:, : place + 1 - first]
             expected = (shares[:, None] @ values)[:, 0]
             torch.testing.assert_close(made[:, head, place], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_rotary_positions_turn_pairs_of_channels_by_their_angle():
+    """Channels i and i + D/2 as a complex number, times e^(i · position · theta^(−2i / D))."""
+    torch.manual_seed(0)
+    x, theta = torch.randn(2, 3, 7, 8), 50.0
+    turned = rotated(x, *rotary_tables(7, 8, theta))
+    angles = torch.arange(7.0)[:, None] * theta ** (-torch.arange(4.0) / 4)
+    expected = torch.complex(*x.chunk(2, dim=3)) * torch.exp(1j * angles)
+    torch.testing.assert_close(torch.complex(*turned.chunk(2, dim=3)), expected)
 
 
 def test_the_softmax_gate_is_mixtrals():

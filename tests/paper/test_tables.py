@@ -48,6 +48,7 @@ def test_gpt_2_6b_is_predicted_close_to_the_measurement_with_stages_of_the_paper
     assert 1 <= paper_plan.predicted.iteration_seconds / plan.predicted.iteration_seconds < 1.1
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.parametrize(
     ("name", "layers", "column"), [("moe-2.4b", 4, "moe_alpa"), ("wide-resnet-2b", 8, "wide_resnet_alpa")]
 )

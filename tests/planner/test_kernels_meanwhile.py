@@ -7,21 +7,26 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import alpa_explore as ax
 from alpa_explore.planner import kernels_meanwhile as module
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
+from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS, warm_up
+from tests.waiting import LIMIT_SECONDS
 
 SCRIPT = """
 import sys, time
 from alpa_explore.numerics.compiled import compilation_reported
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS
+from tests.waiting import until
 import alpa_explore as ax
 
 with kernels_meanwhile():
-    time.sleep(1)
+    until(lambda: any(kernel.on_disk for kernel in COMPOSITION_KERNELS), "the first kernel is on disk")
 assert all(kernel.on_disk for kernel in COMPOSITION_KERNELS)
 reports = []
 with compilation_reported(reports.append):
@@ -33,9 +38,20 @@ print("done")
 
 
 @pytest.mark.slow
+def test_what_is_compiled_ahead_is_all_that_a_plan_calls() -> None:
+    warm_up()
+    before = [tuple(kernel.dispatcher.signatures) for kernel in COMPOSITION_KERNELS]
+    assert all(before)
+    ax.plan("gpt-tiny", "1x4:v100", num_microbatches=8, cache=False, scheduler="serial")
+    assert [tuple(kernel.dispatcher.signatures) for kernel in COMPOSITION_KERNELS] == before
+
+
+@pytest.mark.sweep(kept=0)
+@pytest.mark.slow
 def test_a_plan_after_it_compiles_nothing(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT],
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -64,11 +80,14 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> tuple[Endless, threading.Event]:
     """The process that is started, and whether it is."""
     process, started = Endless(), threading.Event()
 
-    def start(self: module._Compiling) -> None:
-        self._process = process  # type: ignore[assignment]  # as little of Popen as is used
+    def popen(*_: object, **__: object) -> Endless:
         started.set()
+        return process
 
-    monkeypatch.setattr(module._Compiling, "start", start)
+    nowhere = SimpleNamespace(on_disk=False, dispatcher=SimpleNamespace(stats=SimpleNamespace(cache_path="")))
+    monkeypatch.setattr(module, "available_cores", lambda: 2)
+    monkeypatch.setattr(module, "COMPOSITION_KERNELS", [nowhere])
+    monkeypatch.setattr(module.subprocess, "Popen", popen)
     return process, started
 
 
@@ -76,7 +95,7 @@ def test_the_process_ends_when_the_plan_is_cancelled(endless: tuple[Endless, thr
     process, started = endless
     cancel = threading.Event()
     with kernels_meanwhile(cancel):
-        assert started.wait(10)
+        assert started.wait(LIMIT_SECONDS)
         cancel.set()
     assert process.killed
 
@@ -86,7 +105,7 @@ def test_the_process_ends_with_an_error(endless: tuple[Endless, threading.Event]
 
     def fail() -> None:
         with kernels_meanwhile():
-            assert started.wait(10)
+            assert started.wait(LIMIT_SECONDS)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -94,7 +113,7 @@ def test_the_process_ends_with_an_error(endless: tuple[Endless, threading.Event]
     assert process.killed
 
 
-def test_a_short_block_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module._Compiling, "start", lambda _: pytest.fail("started"))
+def test_a_short_block_starts_nothing(endless: tuple[Endless, threading.Event]) -> None:
     with kernels_meanwhile():
         pass
+    assert not endless[1].is_set()

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import alpa_explore as ax
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.plans.iteration_time import iteration_time, iteration_time_of
+from alpa_explore.plans.iteration_time import IterationTime, iteration_time, iteration_time_of
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.schedules.catalog import build_schedule
@@ -48,6 +50,18 @@ def test_t_and_sends_and_unequal_tasks_add_up_to_the_simulated_seconds(plan: Pla
         assert time.planned_seconds + time.unequal_seconds + time.sends_seconds == pytest.approx(time.simulated_seconds)
         assert time.sends_seconds > 0
         assert time.counted_seconds == 0
+
+
+@given(*[st.floats(0, 100)] * 4)
+def test_the_parts_of_an_iteration_add_up_whatever_t_counts(t: float, counted: float, without: float, whole: float):
+    time = IterationTime(
+        schedule="1f1b",
+        planned_seconds=t,
+        counted_seconds=counted,
+        without_sends_seconds=without,
+        simulated_seconds=whole,
+    )
+    assert t - counted + time.unequal_seconds + time.sends_seconds == pytest.approx(whole, abs=1e-9)
 
 
 def test_without_sends_equal_stages_take_t() -> None:

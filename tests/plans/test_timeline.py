@@ -227,6 +227,20 @@ def test_dual_pipe_runs_the_stages_of_the_plan_twice_from_either_end(planned) ->
     assert [s.devices for s in stages[count:]] == [s.devices for s in reversed(plan.stages)]
 
 
+def test_the_copies_of_a_stage_pay_and_hold_together_what_the_plan_says_of_both() -> None:
+    plan = example_plan(num_layers=8, num_microbatches=8)
+    pipeline = replace(plan.options.pipeline, schedule="dualpipe")
+    stages = tuple(replace(s, iteration_seconds=0.3 + s.index, tied_seconds=0.0) for s in plan.stages)
+    plan = replace(plan, options=replace(plan.options, pipeline=pipeline), stages=stages)
+    plan = replace(plan, costs=replace(plan.costs, copies=2))
+    timeline, count = plan.timeline("dualpipe"), len(plan.stages)
+    for index, stage in enumerate(plan.stages):
+        copies = timeline.times[index], timeline.times[count + index]
+        assert sum(t.update_seconds for t in copies) == pytest.approx(stage.iteration_seconds)
+        assert sum(t.resident_bytes for t in copies) == pytest.approx(stage.weight_bytes)
+        assert [t.microbatch_seconds for t in copies] == pytest.approx([stage.microbatch_seconds] * 2)
+
+
 def fsdp_plan(**software: object) -> Plan:
     cluster = ax.Cluster.parse("1x8:h100")
     # Without host time, so that every second is one of the device.

@@ -7,18 +7,21 @@ import pytest
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.intra_op.composition import cut_blocks
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
-from alpa_explore.pricing import mesh_tasks
 from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh, fastest_on_mesh
 from tests.programs.cases import Case
 
 CLUSTER = Cluster.parse("2x2:v100")
 
 
-@pytest.fixture
-def layered():
-    """A graph of its own for each test: what tasks share is kept by the identity of the graph."""
+def layered_anew():
+    """A graph that shares nothing with another: what tasks share is kept by the identity of the graph."""
     case = Case("gpt of 2", num_layers=3)
     return assign_layers(case.graph, case.layer_of_forward)
+
+
+@pytest.fixture
+def layered():
+    return layered_anew()
 
 
 @pytest.fixture
@@ -41,14 +44,11 @@ def test_the_second_task_on_a_mesh_builds_no_block(layered, task, monkeypatch) -
     composed = compose_mesh(layered, task)
     assert not builds
     assert fastest_on_mesh(layered, task) == alone
-    mesh_tasks._composer_on.cache_clear()
-    assert compose_mesh(layered, task) == composed
+    assert compose_mesh(layered_anew(), task) == composed
 
 
 @pytest.mark.slow
 def test_tasks_that_run_together_on_a_mesh_find_what_they_find_alone(layered, task) -> None:
     with ThreadPoolExecutor(3) as pool:
         together = list(pool.map(lambda _: compose_mesh(layered, task), range(3)))
-    mesh_tasks._composer_on.cache_clear()
-    alone = compose_mesh(layered, task)
-    assert together == [alone] * 3
+    assert together == [compose_mesh(layered_anew(), task)] * 3

@@ -1,6 +1,7 @@
 """The latency table is what choosing candidate by candidate gives, at every place and every B."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +32,34 @@ def random_costs(seed):
                     for n in range(int(rng.integers(0, 4)))
                 )
     return StageCosts(num_layers=layers, submeshes=pieces, device_memory_bytes=100, candidates=candidates)
+
+
+def test_every_kind_of_nodes_has_the_table_that_it_has_alone():
+    """Of two kinds whose devices differ in memory: the table of each is that of a cluster of its kind."""
+    for seed in range(20):
+        costs, memories, b = random_costs(seed), (100, 60), 3
+        kinds = [(number, piece) for number in (0, 1) for piece in costs.submeshes]
+        both = replace(
+            costs,
+            submeshes=tuple(replace(piece, kind=number) for number, piece in kinds),
+            memory_of_kinds=memories,
+            candidates={
+                (first, last, number * len(costs.submeshes) + piece): tuple(
+                    replace(c, logical_mesh=replace(c.logical_mesh, kind=number)) for c in found
+                )
+                for number in (0, 1)
+                for (first, last, piece), found in costs.candidates.items()
+            },
+        )
+        table = both.latency_table(b)
+        for number, memory in enumerate(memories):
+            alone = replace(costs, device_memory_bytes=memory)
+            own = slice(number * len(costs.submeshes), (number + 1) * len(costs.submeshes))
+            np.testing.assert_array_equal(table[:, :, own], alone.latency_table(b))
+            for (first, last, piece), held in itertools.product(costs.candidates, (1, 3)):
+                found = both.choose((first, last, piece + own.start), held, b)
+                expected = alone.choose((first, last, piece), held, b)
+                assert (found and found.solution_key) == (expected and expected.solution_key)
 
 
 def test_the_table_holds_the_fastest_candidate_that_fits_at_each_place():

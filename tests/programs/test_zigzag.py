@@ -67,6 +67,7 @@ def test_random_strategies_equal_the_whole(seed) -> None:
         ("gpt of 1", 2, "no fused attention"),
         ("fused gpt of 1", 2, "positions"),
         (MODEL, 3, "16 positions for 3 devices"),
+        (MODEL, 16, "16 positions for 16 devices"),  # one chunk each
     ],
 )
 def test_what_depends_on_positions_otherwise_is_refused(name, parts, found) -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -25,7 +27,7 @@ from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.transforms import divided
-from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, writing_folder
+from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, step_name, writing_folder
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import shares
@@ -198,6 +200,25 @@ def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained
     StateWriter(run, 0, executors[0], share[0]).state(5)
     keeper.close()
     assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["step-000003", "step-000004"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.booleans()), max_size=8), st.integers(1, 4))
+def test_a_request_came_too_late_when_a_rank_went_past_its_step_without_writing(
+    events: list[tuple[int, int, bool]], asked: int
+) -> None:
+    """A rank that has done `asked` steps is about to write."""
+    done, written, waiting = {0: 0, 1: 0}, set(), []
+    keeper = CheckpointKeeper(Path("nowhere"), (0, 1), lambda: [waiting.pop()] if waiting else [])
+    for rank, step, writes in events:
+        name = {"name": step_name(step), "files": {"never there": (1, "")}}
+        waiting.append((rank, {"event": "checkpoint", **name} if writes else {"event": "step", "step": step}))
+        keeper.poll()
+        if writes:
+            written.add((rank, step))
+        else:
+            done[rank] = step + 1
+        late = [rank for rank in done if done[rank] > asked and (rank, asked) not in written]
+        assert keeper.missed(asked) is bool(late)
 
 
 def test_a_rank_needs_only_the_files_that_hold_its_boxes(run, mlp, trained, tmp_path) -> None:

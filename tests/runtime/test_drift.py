@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import alpa_explore as ax
 from alpa_explore.cli import main
+from alpa_explore.cluster import Submesh, logical_mesh
+from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.runtime.drift import drift_of
 from alpa_explore.runtime.launch import launch
 from alpa_explore.schedules.csv_file import write_csv
+from alpa_explore.sharding.reshard import StepKind
+from tests.plans.example import example_plan
 from tests.runtime.plans import two_machines
 from tests.runtime.states import ended
 from tests.waiting import until
@@ -67,6 +73,43 @@ def test_the_compute_of_a_stage_is_compared_without_collectives_and_waiting(plan
     assert after.peak_flops["float32"] == pytest.approx(before.peak_flops["float32"] / slower)
     assert after.launch_seconds == pytest.approx(before.launch_seconds * slower)
     assert drift.cluster.between_nodes == plan.cluster.between_nodes
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A plan of several stages of two nodes of four, and the folder of its run."""
+    plan = example_plan("2x4:v100")
+    (tmp_path / "schedule.csv").write_text(write_csv(plan.timeline().schedule))
+    run = {"ranks": list(range(8)), "stages": [list(s.devices) for s in plan.stages], "num_microbatches": 32}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    return plan, tmp_path
+
+
+def test_a_stage_is_as_slow_as_its_slowest_rank(large) -> None:
+    plan, folder = large
+    assert max(len(stage.devices) for stage in plan.stages) > 1
+    took = {rank: 1.0 + (3 * rank % 8) for rank in range(8)}
+    for stage in plan.stages:
+        for rank in stage.devices:
+            report(folder, rank, tasks={f"{stage.index}F": [took[rank], 0, 0]})
+    slowest = [max(took[rank] for rank in stage.devices) for stage in plan.stages]
+    assert [s.measured_seconds for s in drift_of(folder, plan).stages] == pytest.approx(slowest)
+
+
+@pytest.mark.parametrize("kind", [StepKind.ALL_REDUCE, StepKind.ALL_GATHER, StepKind.ALL_TO_ALL])
+def test_a_collective_is_predicted_as_the_planner_prices_it_along_its_mesh_axis(large, kind) -> None:
+    """Groups that lie side by side share the network of their nodes."""
+    plan, folder = large
+    for shape, axis in itertools.product([(8,), (2, 4), (4, 2), (2, 2, 2)], range(3)):
+        if axis >= len(shape):
+            continue
+        group = np.moveaxis(np.arange(8).reshape(shape), axis, -1).reshape(-1, shape[axis])[0].tolist()
+        exchanged = [group, kind.value, BYTES, 3, 1.0]
+        for rank in range(8):
+            report(folder, rank, collectives=[exchanged] if rank in group else [])
+        (link,) = drift_of(folder, plan).links
+        mesh = logical_mesh(plan.cluster, Submesh(2, 4), shape)
+        assert link.predicted_seconds == pytest.approx(3 * axis_seconds(kind, BYTES, mesh, axis))
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.05, -0.2], ids=["clocks alike", "rank 1 is late", "rank 1 is early"])

@@ -25,7 +25,7 @@ def package(tmp_path, monkeypatch):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    monkeypatch.setattr(module, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(module, "PACKAGE", tmp_path)
     code_version.cache_clear()
     yield tmp_path
     code_version.cache_clear()
@@ -134,4 +134,4 @@ def test_the_digest_of_solves_covers_everything_that_a_solve_imports():
 
 def test_the_digest_of_captured_graphs_covers_everything_that_a_capture_imports():
     parts, _ = reached("alpa_explore.tracing.catalogue")
-    assert parts - {"store"} == set(catalogue._DECIDING)
+    assert parts - {"store"} == set(catalogue.CAPTURED_BY)

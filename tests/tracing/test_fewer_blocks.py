@@ -8,14 +8,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 import transformers
+from hypothesis import strategies
 from torch import nn
 
 import alpa_explore.tracing.capture as capturing
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.resizing.fewer_blocks import MORE, repeated_blocks
 
 BLOCKS = 20
@@ -84,10 +87,117 @@ class OneHasAnotherShape(Stack):
         self.blocks[6].up, self.blocks[6].down = nn.Linear(H, 3 * H), nn.Linear(3 * H, H)
 
 
-class OneHasABackwardHook(Stack):
-    def __init__(self) -> None:
+class Halved(torch.autograd.Function):
+    """The identity, with half of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return 0.5 * gradient
+
+
+class Whole(torch.autograd.Function):
+    """The identity; its forward pass is that of `Halved`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+class Told(torch.autograd.Function):
+    """The identity, whose backward pass depends on what the forward pass was told."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, other: bool) -> torch.Tensor:
+        ctx.other = other
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return (-gradient if ctx.other else gradient), None
+
+
+class Swapped(torch.autograd.Function):
+    """The sum of a tensor and of two weights, which may get each other's gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, other: bool) -> torch.Tensor:
+        ctx.other = other
+        return x + a + 2 * b
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        of_a = gradient.flatten(0, -2).sum(0)
+        of_b = 2 * of_a
+        return gradient, *((of_b, of_a) if ctx.other else (of_a, of_b)), None
+
+
+def gradients_off(block: Block, x: torch.Tensor, other: bool) -> torch.Tensor:
+    with torch.set_grad_enabled(not other):
+        branch = block(x)
+    return x + branch
+
+
+def tensor_hook(block: Block, x: torch.Tensor, other: bool) -> torch.Tensor:
+    out = block(x)
+    if other:
+        out.register_hook(lambda gradient: 0.5 * gradient)
+    return out
+
+
+def node_hook(block: Block, x: torch.Tensor, other: bool) -> torch.Tensor:
+    out = block(x)
+    if other:
+        out.grad_fn.register_prehook(lambda gradients: tuple(3.0 * g for g in gradients))
+    return out
+
+
+def module_hook(block: Block, x: torch.Tensor, other: bool) -> torch.Tensor:
+    if not other:
+        return block(x)
+    handle = block.register_full_backward_hook(lambda module, into, out: tuple(2.0 * g for g in into))
+    try:
+        return block(x)
+    finally:
+        handle.remove()
+
+
+def weight_hook(block: Block, x: torch.Tensor, other: bool) -> torch.Tensor:
+    if other:
+        block.up.weight.register_hook(lambda gradient: 0.0 * gradient)
+    return block(x)
+
+
+HIDDEN = {
+    "gradients off": gradients_off,
+    "detached": lambda block, x, other: block(x.detach() if other else x),
+    "hook of a tensor": tensor_hook,
+    "hook of a node": node_hook,
+    "hook of a module": module_hook,
+    "hook of a weight": weight_hook,
+    "another backward": lambda block, x, other: block((Halved if other else Whole).apply(x)),
+    "a backward that was told": lambda block, x, other: block(Told.apply(x, other)),
+    "gradients swapped": lambda block, x, other: Swapped.apply(block(x), block.norm.weight, block.norm.bias, other),
+}
+"""Ways to call a block that give the same values in the forward pass, whether `other` or not."""
+
+
+class HiddenDifference(Stack):
+    """Some blocks differ in what autograd records of them."""
+
+    def __init__(self, way: str, others: frozenset[int]) -> None:
         super().__init__()
-        self.blocks[5].register_full_backward_hook(lambda module, into, out: None)
+        self.way, self.others = HIDDEN[way], others
+
+    def called(self, block: Block, x: torch.Tensor) -> torch.Tensor:
+        return self.way(block, x, block.number in self.others)
 
 
 def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -219,7 +329,27 @@ def test_blocks_that_are_called_otherwise_are_captured_whole(
     check_equal(fewer, whole)
 
 
-@pytest.mark.parametrize("kind", [OneIsFrozen, OneHasAnotherShape, OneHasABackwardHook])
+@pytest.mark.slow
+@hypothesis.given(
+    way=strategies.sampled_from(sorted(HIDDEN)),
+    others=strategies.frozensets(strategies.integers(0, BLOCKS - 1), max_size=3),
+)
+@hypothesis.settings(max_examples=12)
+def test_blocks_that_differ_in_what_autograd_records_have_the_gradients_of_torch(
+    way: str, others: frozenset[int]
+) -> None:
+    torch.manual_seed(0)
+    model, x, y = HiddenDifference(way, others), torch.randn(2, 4, H), torch.randn(2, 4, 4)
+    assert repeated_blocks(model) is not None, "the modules do not show it"
+    graph = capturing.capture(model, (x, y), loss=loss)
+    values = evaluate(graph, initial_values(graph, model, (x, y), loss))
+    loss(model(x), y).backward()
+    found = {parameter.name: values[parameter.gradient] for parameter in graph.parameters}
+    wanted = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("kind", [OneIsFrozen, OneHasAnotherShape])
 def test_blocks_that_differ_are_not_equal(kind: type[Stack]) -> None:
     assert repeated_blocks(kind()) is None
 

@@ -220,7 +220,7 @@ def test_a_scan_that_is_written_out_is_named_in_a_warning():
     assert warning.startswith("A loop of Python is unrolled (test_scan.py:")
 
 
-@pytest.mark.sweep(kept=6)
+@pytest.mark.sweep(kept=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STEP)
 @pytest.mark.parametrize("cluster", ["1x2:cpu", "2x2:cpu"])

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from alpa_explore.errors import MissingPackageError, OptionError
 
-_PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def add(commands: Any) -> None:
@@ -87,7 +87,7 @@ def check_port(port: int | None) -> None:
 def _place(notebook: str | None) -> tuple[Path, Path | None]:
     """(root folder of the server, file to open)."""
     if notebook is None:
-        tour = _PACKAGE.parent / "notebooks" / "00_tour.ipynb"
+        tour = PACKAGE.parent / "notebooks" / "00_tour.ipynb"
         return (tour.parent, tour) if tour.is_file() else (Path.cwd(), None)
     path = Path(notebook).resolve()
     if path.is_dir():

@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     }
     on = {name: getattr(options, name) for name in ("target", "scheduler", "ports", "device")}
     verification = verify_interpreted(plan, **common) if options.interpret else verify(plan, **on, **common)
-    kinds = ("loss", "gradient", "weight")
+    kinds = tuple(dict.fromkeys(difference.what for difference in verification.differences))
     if options.json:
         print_json(
             {
@@ -120,6 +120,7 @@ def run(options: argparse.Namespace) -> int:
                 "compared": len(verification.differences),
                 "worst": asdict(verification.worst),
                 "relative_error": {kind: verification.worst_of(kind) for kind in kinds},
+                "written_buffers": verification.written,
             }
         )
     else:
@@ -129,9 +130,14 @@ def run(options: argparse.Namespace) -> int:
         print(render_table([{**row, "relative_error": f"{row['relative_error']:.1e}"} for row in rows]))
         verdict = "within" if verification.passed else "OVER"
         print(
-            f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process: the largest"
-            f" relative error is {verification.worst.relative_error:.1e}, {verdict} the tolerance of"
-            f" {verification.tolerance:g}."
+            f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process, and of one"
+            f" microbatch with the module in plain PyTorch: the largest relative error is"
+            f" {verification.worst.relative_error:.1e}, {verdict} the tolerance of {verification.tolerance:g}."
+        )
+    if verification.written:
+        complain(
+            f"the forward pass writes {len(verification.written)} buffers, as {verification.written[0]}, which a run"
+            " does not: they keep their first values"
         )
     if not verification.passed and plan.model.precision != "float32":
         complain(

@@ -31,7 +31,8 @@ class PieceOptimizer:
         self, kind: str, weight: torch.Tensor, learning_rate: float, state: Mapping[str, torch.Tensor] | None = None
     ) -> None:
         """Start with no state, or go on with the `state` of another one."""
-        master = weight.detach().clone() if weight.dtype == torch.float64 else weight.detach().float().clone()
+        # Also of complex numbers, which `float()` would cut to their real parts.
+        master = weight.detach().clone() if weight.dtype.itemsize >= 4 else weight.detach().float()
         self._weight = torch.nn.Parameter(master)
         self._dtype = weight.dtype
         self._optimizer = OPTIMIZERS[kind]([self._weight], learning_rate)

@@ -6,7 +6,7 @@ meta device, already fake). The model is changed only inside `installed`, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 
 from alpa_explore.errors import CaptureError
 
+GradientHook = Callable[[torch.Tensor], torch.Tensor | None]
 Slot = tuple[nn.Module, str, bool]
 """Where a model holds a tensor: module, name in it, True for a parameter (False: buffer)."""
 
@@ -30,6 +31,8 @@ class ModelTensor:
     name: str
     fake: torch.Tensor
     slots: tuple[Slot, ...]
+    hooks: tuple[GradientHook, ...]
+    """What `register_hook` of the parameter was given, in order."""
 
     @property
     def trainable(self) -> bool:
@@ -56,9 +59,25 @@ def model_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype
                 first.setdefault(id(tensor), (full_name, tensor))
                 slots.setdefault(id(tensor), []).append((module, name, is_parameter))
     return tuple(
-        ModelTensor(name=name, fake=fake_like(tensor, mode, precision, tensor.requires_grad), slots=tuple(slots[key]))
+        ModelTensor(
+            name=name,
+            fake=fake_like(tensor, mode, precision, tensor.requires_grad),
+            slots=tuple(slots[key]),
+            hooks=_gradient_hooks(name, tensor),
+        )
         for key, (name, tensor) in first.items()
     )
+
+
+def _gradient_hooks(name: str, tensor: torch.Tensor) -> tuple[GradientHook, ...]:
+    """The hooks of a parameter on its gradient; CaptureError for one that runs after the gradient is stored."""
+    if stored := getattr(tensor, "_post_accumulate_grad_hooks", None):
+        raise CaptureError(
+            "A parameter has a hook that runs after its gradient is stored, which a plan cannot do",
+            found=f"{name}.register_post_accumulate_grad_hook({next(iter(stored.values()))!r})",
+            remedy="Remove the hook; an optimizer inside the backward pass is an option of the run, not of the model.",
+        )
+    return tuple((tensor._backward_hooks or {}).values())
 
 
 def fake_like(

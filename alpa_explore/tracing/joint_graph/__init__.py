@@ -6,7 +6,7 @@
     locate            module path, source line and torch function of each call while the model is traced
     unmerge           a rewrite of the graph that restores the batch dims of products, so that heads can be sharded
     trace             `trace`: the joint graph, its inputs, loss and gradients
-    forward_calls     the ATen calls of the forward pass alone
+    step_calls        the ATen calls of the forward and backward pass, not traced
     diagnose          an exception raised while tracing -> a CaptureError that names the place and a remedy
 
 They import `tracing.attention`, `tracing.experts`, `tracing.fused`, `tracing.cancelling`, `models`, `errors` and

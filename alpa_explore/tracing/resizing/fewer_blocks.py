@@ -1,8 +1,9 @@
 """A model with fewer of its repeated blocks, and the proof that the captures of such models determine the whole one.
 
-Blocks may be equal in class and shapes and still be called differently: every third one with a window, say. So the
-ATen calls of the whole forward pass are recorded, without the backward pass, and must be those that the forward passes
-with 3 and with 5 periods determine. Autograd then makes the same backward pass. (With 2 and 4 a model whose head is one
+Blocks may be equal in class and shapes and still be called differently: every third one with a window, say, or late
+ones without gradients. So the ATen calls of the whole model are recorded, forward and backward, and must be those that
+the passes with 3 and with 5 periods determine. What autograd records of a block (which results need a gradient, hooks,
+the backward of an own function) shows in its backward pass. (With 2 and 4 a model whose head is one
 product is not determined: in the backward pass its last block reads another tensor.)
 """
 
@@ -20,8 +21,6 @@ FEW, MORE = 3, 5
 """Numbers of periods in the two captures."""
 _PLAIN = (float, str, bool, type(None))
 """Attributes of these types must be equal; integers may count the blocks."""
-_BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
-"""Hooks that a forward pass does not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,7 +97,6 @@ def _signature(module: nn.Module | None) -> object:
             type(part),
             part.training,
             tuple((name, _tensor(t)) for group in (part._parameters, part._buffers) for name, t in group.items()),
-            tuple(id(hook) for hooks in _BACKWARD_HOOKS for hook in getattr(part, hooks).values()),
             tuple((name, type(v), v) for name, v in vars(part).items() if isinstance(v, _PLAIN)),
         )
         for path, part in module.named_modules()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
-from alpa_explore.tracing.joint_graph.forward_calls import Call
+from alpa_explore.tracing.joint_graph.step_calls import Call
 
 FEW, MORE = 2, 4
 """Numbers of periods in the two captures."""
@@ -97,7 +97,7 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = F
 
 
 def continued_calls(few: Sequence[Call], more: Sequence[Call], periods: int, begun: int = FEW) -> list[Call] | None:
-    """The same for the calls of forward passes."""
+    """The same for the calls of one pass: forward or backward."""
     rows_of_few, rows_of_more = ([_Row((text,), numbers) for text, numbers in calls] for calls in (few, more))
     rows = _continued(rows_of_few, rows_of_more, periods - begun)
     return None if rows is None else [(str(row.forms[0]), row.numbers) for row in rows]

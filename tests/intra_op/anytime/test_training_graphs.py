@@ -14,7 +14,8 @@ from tests.intra_op.anytime.test_anytime import load_kernels
 from tests.intra_op.anytime.training_graphs import training_graph
 
 
-@pytest.mark.parametrize("margin", [1.0, 1.1, 50.0])
+@pytest.mark.sweep(kept=1)
+@pytest.mark.parametrize("margin", [1.1, 1.0, 50.0])
 def test_a_training_graph_gets_a_legal_choice_better_than_the_planted_one(margin, tmp_path):
     graph = training_graph(400, seed=1, margin=margin)
     (tmp_path / "graph.json").write_text(json.dumps(graph.document()))
@@ -34,6 +35,7 @@ def test_a_training_graph_gets_a_legal_choice_better_than_the_planted_one(margin
     assert solution.bound <= solution.objective
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_where_highs_proves_the_optimum_of_a_training_graph_it_is_found(seed):

@@ -1,16 +1,16 @@
-"""Ranges whose distant blocks share the nodes of a parameter: the least cost is that of all choices, one by one."""
+"""Chains of block tables, and those whose distant blocks share nodes: the least cost is that of all choices."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import cast
 
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.composition.block_tables import BlockTable
-from alpa_explore.intra_op.composition.min_plus_products import best_states_with_shared_nodes
+from alpa_explore.intra_op.composition.block_tables import BlockTable, DirectedTable
+from alpa_explore.intra_op.composition.min_plus_products import PrefixCosts, best_states_with_shared_nodes
 from alpa_explore.numerics.arrays import Floats
 
 
@@ -19,6 +19,10 @@ class _Table:
     """Costs [prices, shared states, left, right], as those of a `BlockTable`."""
 
     shared_costs: Floats
+
+    def directed(self, direction: int) -> DirectedTable:
+        costs = self.shared_costs[:, 0]
+        return DirectedTable(np.ascontiguousarray(costs if direction > 0 else costs.transpose(0, 2, 1)))
 
 
 def _least(tables: list[_Table], price: int) -> float:
@@ -57,3 +61,18 @@ def test_the_least_cost_is_that_of_all_choices(seed: int, forbidden: float) -> N
         if least < np.inf:
             states = tuple(best.states[p].tolist())
             assert _cost(tables, p, int(best.shared_states[p]), states) == pytest.approx(least, rel=1e-12)
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_states_of_a_chain_attain_its_least_cost_from_either_end(seed: int, direction: int) -> None:
+    draw = np.random.default_rng(seed)
+    sizes = [1, 3, 4, 2, 1]
+    tables = [_Table(draw.random((2, 1, left, right))) for left, right in pairwise(sizes)]
+    prefix = PrefixCosts(2, direction)
+    for table in tables[::direction]:
+        (prefix,) = PrefixCosts.extended([prefix], cast(BlockTable, table))
+    best = prefix.best_states()
+    for p in range(2):
+        assert best.costs[p] == pytest.approx(_least(tables, p))
+        assert _cost(tables, p, 0, tuple(best.states[p].tolist())) == pytest.approx(_least(tables, p))

@@ -166,13 +166,14 @@ def test_an_overlap_outside_0_and_1_is_refused(share):
             Cluster.parse("1x2:v100", **{name: share})
 
 
-def test_software_hides_gathers_behind_the_product_beside_them(layered):
-    """At most `tensor_overlap` of what the product takes; nothing of an all-reduce, nothing elsewhere."""
+@pytest.mark.parametrize("sync", ["exposed", "overlapped"])
+def test_software_hides_gathers_behind_the_product_beside_them(layered, sync):
+    """At most `tensor_overlap` of what the product takes; nothing of an all-reduce, nothing elsewhere. Where gradients
+    are summed beside the backward pass, all of a stored weight too, but for what that costs the product."""
     cluster = Cluster.parse("1x4:h100")
-    share = 0.75
-    idle, hiding = (
-        cluster.with_changes(software=Software(fuses_pointwise=False, tensor_overlap=s)) for s in (0.0, share)
-    )
+    share, contention = 0.75, 0.375
+    software = Software(tensor_overlap=share, gradient_sync=sync, contention=contention)
+    idle, hiding = (cluster.with_changes(software=s) for s in (Software(), software))
     problems = [
         build_stage_problem(
             slice_stages(layered)(0, 2), CostModel(c.device, logical_mesh(c, Submesh(1, 4), (4,)).squeezed())
@@ -188,6 +189,8 @@ def test_software_hides_gathers_behind_the_product_beside_them(layered):
         products = [layered.products[o][end] for end, o in enumerate(ends) if o is not None]
         product = next((p for p in products if p is not None), None)
         stored = nodes[plain.a].kind is NodeKind.WEIGHT or nodes[plain.b].kind is NodeKind.ACCUMULATOR
+        if plain.each_iteration and sync == "overlapped":
+            continue  # the sums of gradients themselves
         for i, j in np.ndindex(plain.seconds.shape):
             before, after = plain.seconds[i, j], less.seconds[i, j]
             if before >= UNREACHABLE:
@@ -197,9 +200,12 @@ def test_software_hides_gathers_behind_the_product_beside_them(layered):
                 source, target = table.specs[plain.source_specs[i]], table.specs[plain.target_specs[j]]
                 gathers = sum(t for s, t in table.path(source, target) if s.kind is not StepKind.ALL_REDUCE)
                 room = share * min(gathers, model.operator(graph, product).seconds.min())
+            elif product is not None and not plain.each_iteration and sync == "overlapped":
+                room = (1 - contention) * min(before, model.operator(graph, product).seconds.min())
             assert after == pytest.approx(before - room, rel=1e-9)
-            seen.add((product is not None, room > 0, before > 0))
-    assert {(True, True, True), (True, False, True), (False, False, True)} <= seen
+            seen.add((product is not None, stored, room > 0, before > 0))
+    assert {(True, False, True, True), (True, False, False, True), (False, False, False, True)} <= seen
+    assert (True, True, sync == "overlapped", True) in seen
 
 
 def test_views_between_a_product_and_its_gather_do_not_count(layered):

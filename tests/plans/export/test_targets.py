@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from functools import cache
@@ -57,8 +58,8 @@ def plan_of(name: str) -> Plan:
 every_plan = pytest.mark.parametrize("name", [*_TINY, *(pytest.param(n, marks=pytest.mark.slow) for n in _LARGE)])
 
 
+@pytest.mark.sweep(kept=9)
 @pytest.mark.slow
-@pytest.mark.sweep(kept=7)
 @every_plan
 def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:
     plan, exported = plan_of(name), export(plan_of(name), "megatron")
@@ -82,6 +83,13 @@ def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:
         assert number("--num-layers", pipeline) % (pipeline * exported.degrees.chunks) == 0
 
 
+@pytest.mark.parametrize("target", ["megatron", "nemo", "torchtitan"])
+def test_a_target_trains_the_global_batch_of_the_plan(target: str) -> None:
+    plan = plan_of("data")
+    (batch,) = re.findall(r"global[-_]batch[-_]size\W+(\d+)", export(plan, target).text)
+    assert int(batch) == plan.global_batch > plan.options.num_microbatches
+
+
 @pytest.mark.sweep(kept=5)
 @pytest.mark.slow
 @every_plan
@@ -103,6 +111,7 @@ def test_megatron_bridge_knows_every_field(name: str) -> None:
             assert function in names["recipes"][module]
 
 
+@pytest.mark.sweep(kept=9)
 @every_plan
 def test_torchtitan_knows_every_field_and_its_own_checks_hold(name: str) -> None:
     plan, exported = plan_of(name), export(plan_of(name), "torchtitan")

@@ -9,7 +9,7 @@ from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.summary import plan_report
 
 
-@pytest.mark.sweep(kept=6)
+@pytest.mark.sweep(kept=4)
 @pytest.mark.parametrize("model", ["gpt-tiny", pytest.param("llama-tiny", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("kind", "degrees", "cluster", "said"),

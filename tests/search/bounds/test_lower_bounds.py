@@ -17,6 +17,7 @@ from alpa_explore.layering import manual_layers
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.search.bounds.entering_sums import EnteringSums
+from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.sharding.spec_constraint import constraints_of
 
@@ -68,6 +69,25 @@ def check_bounds(plan, other, graph):
         for c in candidates:
             bound = least.seconds(*cell, c.logical_mesh)
             assert 0 < bound <= c.latency_seconds(B) * (1 + 1e-9), (cell, c.logical_mesh.shape)
+
+
+def test_on_one_device_a_stage_holds_what_the_bound_says_and_on_more_no_less():
+    graph = ax.capture(Residual(), (torch.zeros(64, 32),))
+    plan = planned(graph, "1x2:v100", random_layers(graph, random.Random(0), 3))
+    bound, least = least_of(plan, plan, graph), least_bytes(layered_graphs(plan, graph)[0])
+    alone = 0
+    for cell, candidates in plan.costs.candidates.items():
+        devices = plan.costs.submeshes[cell[2]].devices
+        for c in candidates:
+            weights, held = c.weight_bytes * devices, c.activation_bytes * devices
+            assert least[cell[:2]] <= (weights * (1 + 1e-9), held * (1 + 1e-9))
+            most = (devices * plan.costs.device_memory_bytes - weights) / held
+            assert most <= bound.most_held(*cell) * (1 + 1e-9)
+            if devices == 1:
+                assert least[cell[:2]] == pytest.approx((weights, held))
+                assert bound.most_held(*cell) == pytest.approx(most)
+                alone += 1
+    assert alone > 3
 
 
 def random_layers(graph, rng, layers):
@@ -123,6 +143,7 @@ def test_no_choice_is_faster_than_its_bound_whatever_the_layers_of_a_residual_st
     check_bounds(*plans[::-1], graph)
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny"])
 def test_no_choice_is_faster_than_its_bound_whatever_the_layers(name):

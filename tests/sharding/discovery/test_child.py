@@ -2,15 +2,16 @@
 
 import ctypes
 import os
+import signal
 import threading
-import time
 
 import pytest
 
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
+from tests.waiting import LIMIT_SECONDS
 
 
-def run(function, limit_seconds=20.0):
+def run(function, limit_seconds=LIMIT_SECONDS):
     return run_in_child(function, limit_seconds=limit_seconds)
 
 
@@ -40,10 +41,8 @@ def test_a_crash_names_the_last_step(die, capfd):
 
 
 def test_a_child_that_takes_too_long_is_ended():
-    start = time.monotonic()
     with pytest.raises(CrashError, match="took too long"):
-        run(lambda report: time.sleep(60), limit_seconds=0.2)
-    assert time.monotonic() - start < 50, "it would sleep for 60 s"
+        run(lambda report: signal.pause(), limit_seconds=0.2)
 
 
 def test_threads_may_each_have_a_child():

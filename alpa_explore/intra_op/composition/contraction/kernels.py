@@ -16,7 +16,7 @@ _least_of_32, _least_of_16, _least_of_8, _least_of_4 = (LeastSums(columns) for c
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
-def _minimise_into(
+def minimise_into(
     row: Floats, bases: Floats, tables: tuple[Floats, ...], at: tuple[int, ...], steps: tuple[int, ...]
 ) -> None:
     """row[j] = min over k of row[j] and bases[k] + tables[0][at[0] + k · steps[0] + j] + tables[1][…] + ….
@@ -89,12 +89,12 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
             for j in range(width):
                 row[j] = np.inf
             if row_operands == 1:
-                _minimise_into(row, bases, (memory,), (at[0],), (steps[0],))
+                minimise_into(row, bases, (memory,), (at[0],), (steps[0],))
             elif row_operands == 2:
-                _minimise_into(row, bases, (memory, memory), (at[0], at[1]), (steps[0], steps[1]))
+                minimise_into(row, bases, (memory, memory), (at[0], at[1]), (steps[0], steps[1]))
             elif row_operands == 3:
                 three, begins = (memory, memory, memory), (at[0], at[1], at[2])
-                _minimise_into(row, bases, three, begins, (steps[0], steps[1], steps[2]))
+                minimise_into(row, bases, three, begins, (steps[0], steps[1], steps[2]))
             else:
                 for k in range(count):
                     row_sum = summed[k * width : (k + 1) * width]
@@ -105,9 +105,7 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
                         start = at[q] + k * steps[q]
                         for j in range(width):
                             row_sum[j] += memory[start + j]
-                _minimise_into(
-                    row, bases, (summed,), (0 * width,), (width,)
-                )  # not a literal: one version for all calls
+                minimise_into(row, bases, (summed,), (0 * width,), (width,))  # not a literal: one version for all calls
         for axis in range(axes - 1, -1, -1):
             counter[axis] += 1
             for q in range(operands):
@@ -289,7 +287,7 @@ def extend(costs: Floats, table: Floats, pivots: Ints, excess: Floats, extended:
                         i += 1
                     if first < i:
                         at = (p * states + first) * others
-                        _minimise_into(extended[p, m], costs[p, m, first:i], (flat,), (at,), (others,))
+                        minimise_into(extended[p, m], costs[p, m, first:i], (flat,), (at,), (others,))
                     i += 1
 
 
@@ -348,4 +346,4 @@ def min_plus_product(a: Floats, b: Floats, product: Floats) -> None:
             row = product[p, i]
             for j in range(len(row)):
                 row[j] = np.inf
-            _minimise_into(row, a[p, i], (table,), (p * entries,), (b.shape[2],))
+            minimise_into(row, a[p, i], (table,), (p * entries,), (b.shape[2],))

@@ -1,8 +1,9 @@
-"""The ATen calls of a forward pass on fake tensors, without its backward: a tenth of the time of a joint trace."""
+"""The ATen calls of a forward and backward pass on fake tensors, not traced: a fifth of the time of a joint trace."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,14 +17,29 @@ Call = tuple[str, tuple[int, ...]]
 """A call as text, with `#` for every tensor it reads or makes, and the numbers of those tensors."""
 
 
-def forward_calls(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) -> list[Call]:
-    """The calls of `run(tensors)` in order. Tensors are numbered as in `tensors`, then as they appear."""
+@dataclass(frozen=True, slots=True)
+class StepCalls:
+    """The calls of one training step, in order. Tensors are numbered as in the step's tensors, then as they appear."""
 
-    def recorded() -> list[Call]:
+    forward: list[Call]
+    backward: list[Call]
+    """Hooks, gradient modes and the backward of an own `autograd.Function` show only here."""
+    gradients: list[Call]
+    """For each tensor that requires a gradient that tensor and its gradient, if it has one."""
+
+
+def step_calls(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) -> StepCalls:
+    """The calls of `run(tensors)` and of the backward pass from its result to the tensors that require gradients."""
+
+    def recorded() -> StepCalls:
         recorder = _Recorder(tensors)
         with as_traced(), mode, recorder:
-            run(tensors)
-        return recorder.calls
+            loss = run(tensors)
+            forward = len(recorder.calls)
+            wanted = [tensor for tensor in tensors if tensor.requires_grad]
+            gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
+        made = [recorder.described(pair) for pair in zip(wanted, gradients, strict=True)]
+        return StepCalls(recorder.calls[:forward], recorder.calls[forward:], made)
 
     return with_values_read(recorded)
 
@@ -42,10 +58,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         result = func(*args, **(kwargs or {}))
         if func.namespace == "prim":  # reads the device or the layout of a tensor
             return result
-        numbers: list[int] = []
-        text = self._text((str(func), args, sorted((kwargs or {}).items()), result), numbers)
-        self.calls.append((text, tuple(numbers)))
+        self.calls.append(self.described((str(func), args, sorted((kwargs or {}).items()), result)))
         return result
+
+    def described(self, value: object) -> Call:
+        """A value that holds tensors, as a call."""
+        numbers: list[int] = []
+        text = self._text(value, numbers)
+        return text, tuple(numbers)
 
     def _text(self, value: object, numbers: list[int]) -> str:
         if isinstance(value, torch.Tensor):

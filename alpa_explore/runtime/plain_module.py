@@ -1,0 +1,91 @@
+"""Compare a captured graph with the user's module: one microbatch in plain PyTorch, from the same weights.
+
+`one_process` compares the ranks of a run with the captured graph, which shows faults of the plan and of the runtime. A
+fault of capture is in that graph itself, so it shows only here: the loss, the gradient of every parameter, and every
+weight after one step of torch's own optimizer on the whole module.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.programs.execution.execute import Values
+from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS
+from alpa_explore.runtime.one_process import Difference, OneProcess, compared, largest_difference, scale_of
+from alpa_explore.runtime.training import OwnModel
+from alpa_explore.tracing.inputs.example import flatten_example
+from alpa_explore.tracing.inputs.losses import scalar_loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleCheck:
+    """What one microbatch of the module shows."""
+
+    differences: tuple[Difference, ...]
+    """Of step 0: 'module loss', 'module gradient' and 'module weight'."""
+    written: tuple[str, ...]
+    """Buffers that the forward pass of the module writes. They are not part of the graph, so a run leaves them."""
+
+
+def check_module(
+    graph: TrainingGraph, source: OwnModel, state: Values, microbatch: Values, learning_rate: float
+) -> ModuleCheck:
+    """Run one microbatch with the graph and with the module of `source`.
+
+    `state` and `microbatch` give the weights, buffers and inputs by tensor of `graph`. The module is not changed.
+    """
+    # By itself, so a mean over targets divides by those of this microbatch, as the module does.
+    reference = OneProcess(graph, state, learning_rate)
+    captured_loss, captured = reference.gradients([microbatch])
+    module = _with_state(source.model, graph, state)
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    example = flatten_example(module, source.first_microbatch, source.loss)
+    call = example.rebuild([microbatch[index] for index in graph.inputs])
+    with torch.enable_grad():
+        loss = scalar_loss(module(*call.arguments, **call.keywords), call.targets, source.loss)
+        torch.autograd.backward(loss)
+    wanted_loss = float(loss.detach())
+    trained = dict(module.named_parameters())
+    gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
+    largest = max((float(gradient.abs().max()) for gradient in gradients.values()), default=0.0)
+    differences = [compared(0, "module loss", "", abs(captured_loss - wanted_loss), abs(wanted_loss))]
+    for place, parameter in enumerate(graph.parameters):
+        weight = trained[parameter.name]
+        wanted = gradients.pop(parameter.name, torch.zeros_like(weight))
+        error = largest_difference(captured[place], wanted)
+        differences.append(compared(0, "module gradient", parameter.name, error, scale_of(wanted, largest)))
+        # From the same gradient: Adam's first step has the sign of a gradient even where rounding decides it.
+        kind = graph.operators[parameter.update].kind
+        updated = _step(kind, weight, wanted, learning_rate)
+        error = largest_difference(reference.updated(place, wanted), updated)
+        differences.append(compared(0, "module weight", parameter.name, error, float(updated.abs().max())))
+    # What the module trains and the graph does not.
+    differences += [compared(0, "module gradient", name, math.inf, 1.0) for name, g in gradients.items() if g.any()]
+    written = tuple(name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name]))
+    return ModuleCheck(differences=tuple(differences), written=written)
+
+
+def _with_state(model: torch.nn.Module, graph: TrainingGraph, state: Values) -> torch.nn.Module:
+    """A copy of the model with the weights and buffers of `state`, in the dtypes of the graph."""
+    module = copy.deepcopy(model)
+    values = {graph.tensors[index].name: value for index, value in state.items()}
+    for part_name, part in module.named_modules():
+        for name, tensor in [*part._parameters.items(), *part._buffers.items()]:
+            value = values.get(f"{part_name}.{name}" if part_name else name)
+            if tensor is not None and value is not None:
+                tensor.grad = None
+                tensor.data = value.detach().clone()
+    return module
+
+
+def _step(kind: str, weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:
+    """A weight after one step of torch's optimizer, with a master copy of 32 bits for one of 16."""
+    master = torch.nn.Parameter(weight.detach().clone() if weight.dtype.itemsize >= 4 else weight.detach().float())
+    master.grad = gradient.to(master.dtype)
+    OPTIMIZERS[kind]([master], learning_rate).step()
+    return master.detach().to(weight.dtype)
