@@ -18,6 +18,7 @@ Read in this order:
     run        the handle of a run, which watches it
     launch     check a request, write the folder, start the ranks
     one_process  the reference of a run, and its differences from it
+    plain_module  the captured graph against the user's module in plain PyTorch
     verify     compare a run, or an interpreted program, with one process
 
 A run is a training run on devices. Ranks are processes that communicate by torch.distributed; the program that launched

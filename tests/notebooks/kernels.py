@@ -64,6 +64,7 @@ def import_all() -> None:
 
 def main() -> None:
     """Fork a kernel for each connection, which gives its connection file, folder and environment; until terminated."""
+    _end_with_parent()
     signal.signal(signal.SIGCHLD, _reap)
     import_all()
     gc.freeze()
@@ -73,6 +74,10 @@ def main() -> None:
         if os.fork() == 0:
             _be_kernel(asked)
         asked.close()
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _reap(*_: object) -> None:
@@ -85,7 +90,7 @@ def _reap(*_: object) -> None:
 def _be_kernel(asked: socket.socket) -> None:
     code = 1
     try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the process that forked it
+        _end_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with asked.makefile() as stream:
             request = json.loads(stream.readline())

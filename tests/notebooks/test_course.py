@@ -55,8 +55,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 )
 def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> None:
     notebook = nbformat.read(lesson.path, as_version=4)
+    limit = int(LIMIT_SECONDS * patience())
+    # The first kernel starts when what all of them import is there.
+    limits = {"timeout": limit, "startup_timeout": limit}
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=int(LIMIT_SECONDS * patience()), kernel_name=NAME, resources=resources).execute()
+    NotebookClient(notebook, **limits, kernel_name=NAME, resources=resources).execute()
     assert [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.execution_count is None] == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import signal
@@ -34,7 +35,8 @@ class AgentProcess:
             request.seek(0)
             place = os.open(".", os.O_RDONLY)
             try:
-                self._template = _template(environment, [its_end.fileno(), output.fileno(), request.fileno(), place])
+                descriptors = [its_end.fileno(), output.fileno(), request.fileno(), place]
+                self._template = _templates().fork(environment, descriptors)
             finally:
                 os.close(place)
 
@@ -127,18 +129,27 @@ class _Template:
         return self._output.read()
 
 
-_lock = threading.Lock()
-_last: list[_Template] = []
-"""The template of this process: none before the first run."""
+class _Templates:
+    """The template of this process: none before the first run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.last: _Template | None = None
+
+    def fork(self, environment: Mapping[str, str], descriptors: Sequence[int]) -> _Template:
+        """Ask the template for an agent; a new one where there is none for these variables."""
+        with self._lock:
+            if self.last is not None and not self.last.serves(environment):
+                self.last.end()
+                self.last = None
+            if self.last is None:
+                self.last = _Template(environment)
+                atexit.register(self.last.kill)
+            self.last.fork(descriptors)
+            return self.last
 
 
-def _template(environment: Mapping[str, str], descriptors: Sequence[int]) -> _Template:
-    """The template, after it was asked for an agent; a new one where there is none for these variables."""
-    with _lock:
-        if _last and not _last[0].serves(environment):
-            _last.pop().end()
-        if not _last:
-            _last.append(_Template(environment))
-            atexit.register(_last[0].kill)
-        _last[0].fork(descriptors)
-        return _last[0]
+# Memo: one of each process, for all its runs.
+@functools.cache
+def _templates() -> _Templates:
+    return _Templates()
