@@ -26,7 +26,7 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.host import pace
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.sends import send_seconds
-from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.cost.work import CONTEXT, CollectiveCall, PartWork, PassWork
 from alpa_explore.sharding.reshard import StepKind
 
 PRODUCT = Kernel(
@@ -192,6 +192,16 @@ def test_an_iteration_is_the_sum_of_its_terms(
     price = microbatch_costs(work, machines, one, time).price(microbatches)
     assert price.seconds == pytest.approx(plain_seconds(work, machines, one, time), rel=1e-9)
     assert price.seconds == pytest.approx(price.pipeline_seconds + price.sync_seconds + price.update_seconds)
+
+
+def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
+    calls = tuple(
+        CollectiveCall(kind=kind, bytes=1e6, axis=CONTEXT, beside=0) for kind in (StepKind.RING, StepKind.ALL_REDUCE)
+    )
+    block = replace(WORK.block, forward=replace(WORK.block.forward, collectives=calls))
+    machines = cluster(collective_launch_seconds=1e-5)
+    time = decoder_time(replace(WORK, block=block), machines, layout(context=4))
+    assert time.block.forward.host == pytest.approx((3 + 1) * 1e-5)
 
 
 def test_a_slow_host_sets_the_pace() -> None:

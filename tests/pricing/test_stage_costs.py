@@ -28,6 +28,7 @@ def random_costs(seed):
                         activation_bytes=float(rng.integers(0, 30)),
                         workspace_bytes=float(rng.integers(0, 30)),
                         solution_key=f"{n}",
+                        paced_seconds=float(rng.uniform(2, 3)),
                     )
                     for n in range(int(rng.integers(0, 4)))
                 )
