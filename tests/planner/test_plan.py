@@ -26,6 +26,7 @@ from alpa_explore.errors import (
 )
 from alpa_explore.execution import available_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -200,9 +201,7 @@ def test_a_killed_run_leaves_no_entry_half_written_and_the_next_plan_is_the_same
     )
     run = subprocess.Popen([sys.executable, "-c", code])
     try:
-        end = time.monotonic() + 120
-        while len(list(tmp_path.rglob("*.json"))) < 3 and run.poll() is None and time.monotonic() < end:
-            time.sleep(0.002)
+        until(lambda: len(list(tmp_path.rglob("*.json"))) >= 3, "three entries", pause=lambda _: time.sleep(0.002))
         assert run.poll() is None, "the run ended before it could be killed"
     finally:
         run.kill()
