@@ -31,7 +31,7 @@ def planned(
     return plan_model(model, cluster, num_microbatches=b, **options)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "options", "memory"), CASES, ids=["roomy", "tight", "recomputed", "experts"])
 def test_the_plan_is_that_of_composing_every_mesh_and_no_bound_is_above_a_choice(
