@@ -157,7 +157,7 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
         show_tab(explorer, name)
         shown = explorer.locator(f".alpa-panel:visible {picture}")
         shown.wait_for()
-        assert lab.ask("_1._ahead.wait(30)") == "True"
+        assert lab.ask("_1.ahead.wait(30)") == "True"
         lab.page.wait_for_timeout(500)  # the page unpacks them
         html, before = lab.settled(shown), headline.inner_text()
         go.unlink(missing_ok=True)

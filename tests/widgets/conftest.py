@@ -24,6 +24,7 @@ from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, PlanStage, Predicted, Statistics
 from alpa_explore.pricing.stage_costs import StageCosts
+from tests.waiting import LIMIT_SECONDS
 
 LATENCIES = (0.010, 0.014)
 """Seconds of a microbatch of each of the two stages of the small plan."""
@@ -168,7 +169,7 @@ class HeldPlanner:
         self.replans.append((num_microbatches, dict(pipeline)) if pipeline else num_microbatches)
         pipeline.pop("delta", None)
         self.started.release()
-        assert self.replan_gate.wait(10), "nobody released the replan"
+        assert self.replan_gate.wait(LIMIT_SECONDS), "nobody released the replan"
         if self.error is not None:
             raise self.error
         options = plan.options
@@ -206,7 +207,7 @@ def session(planner: HeldPlanner) -> Iterator[Session]:
     test_session.cancel()
     planner.gate.set()
     planner.replan_gate.set()
-    assert test_session.wait(10), "a planner thread is left over"
+    assert test_session.wait(LIMIT_SECONDS), "a planner thread is left over"
 
 
 @pytest.fixture

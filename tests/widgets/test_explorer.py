@@ -18,6 +18,7 @@ from alpa_explore.errors import (
     UnknownNameError,
 )
 from alpa_explore.plans.plan import Plan
+from tests.waiting import LIMIT_SECONDS
 
 
 def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list[Any]) -> None:
@@ -27,7 +28,7 @@ def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list
     assert time.thread_time() - start < 2  # of the processor; the planner itself does not go on before its gate opens
     assert explorer.plan is None
     explorer.session.cancel()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +53,13 @@ def test_the_path_of_a_config_and_a_sequence_are_shown_in_the_controls(
         '{"model_type": "llama", "max_position_embeddings": 512, "dtype": "bfloat16"}'
     )
     explorer = explore(str(tmp_path / "config.json"), backend=planner.functions())
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert (explorer.settings.model, explorer.settings.sequence) == ("llama", None)
     assert explorer.controls["sequence"].default == 512
     explorer.controls["sequence"].value = 64
     assert explorer.settings.sequence == 64
     named = explore("llama-3-8b@131072", backend=planner.functions(), precision="bf16")
-    assert named.wait(5)
+    assert named.wait(LIMIT_SECONDS)
     assert (named.settings.model, named.settings.sequence) == ("llama-3-8b", 131072)
     assert named.settings.precision == "bfloat16"
     named.controls["model"].value = "wide-resnet-1b"
@@ -68,12 +69,12 @@ def test_the_path_of_a_config_and_a_sequence_are_shown_in_the_controls(
 
 def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert drawn == [("Cluster", 8, "light")]
     explorer.go_to_tab("t_max")
     assert drawn[1:] == [("t_max", 8, "light")]
     explorer.controls["num_microbatches"].value = 32
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert drawn[2:] == [("t_max", 32, "light")]
     explorer.go_to_tab("Cluster")
     assert drawn[3:] == [("Cluster", 32, "light")], "a tab that was hidden meanwhile is stale"
@@ -83,13 +84,13 @@ def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[st
 
 def test_the_layers_are_not_drawn_again_for_another_b(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.go_to_tab("Layers")
     explorer.controls["num_microbatches"].value = 32
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert [tab for tab, *_ in drawn].count("Layers") == 1, "the stages hold the same layers"
     explorer.controls["delta"].value = 0.25
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert drawn[-1][0] == "Layers"
     assert len(drawn) == 3
 
@@ -97,24 +98,24 @@ def test_the_layers_are_not_drawn_again_for_another_b(explorer: Explorer, drawn:
 def test_a_change_of_data_reaches_the_figure_that_is_there(explorer: Explorer) -> None:
     figure = explorer.panels[explorer.tabs.selected].figure
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert '"y":[8]' in figure.figure_json
     explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert explorer.panels[explorer.tabs.selected].figure is figure
     assert '"y":[16]' in figure.figure_json
 
 
 def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.bridge.theme = "dark"
     assert drawn[-1] == ("Cluster", 8, "dark")
 
 
 def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert explorer.controls["num_layers"].value == 4
     assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples per iteration"
     explorer.controls["devices_per_node"].value = "8"
@@ -124,7 +125,7 @@ def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> N
     settings = explorer.settings
     assert (settings.nodes, settings.devices_per_node, settings.device, settings.num_layers) == (2, 8, "h100", None)
     explorer.plan_button.plan.click()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert str(explorer.plan.cluster) == "2x8:h100"
 
 
@@ -137,7 +138,7 @@ def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer:
 
 def test_changed_settings_are_listed_below_the_plan_button(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.controls["num_layers"].value = 6
     assert "Out of date" in explorer.plan_button.progress.value
     assert "layers 4 → 6" in explorer.plan_button.progress.value
@@ -154,7 +155,7 @@ def test_progress_shows_counts_elapsed_and_time_left_and_cancel_works(explorer: 
     assert "elapsed" in explorer.plan_button.progress.value
     assert not explorer.plan_button.cancel.disabled
     explorer.plan_button.cancel.click()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert explorer.plan_button.cancel.disabled
     assert "Cancelled" in explorer.plan_button.progress.value
 
@@ -163,10 +164,10 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     explorer: Explorer, planner: Any, user_error: AlpaExploreError
 ) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     planner.error = user_error
     explorer.plan_button.plan.click()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     shown = explorer.messages.text.value
     for part in (user_error.what, user_error.found, user_error.remedy, "last plan that worked"):
         assert part in shown
@@ -184,10 +185,10 @@ def test_a_value_that_the_planner_refuses_is_marked_in_its_field_until_it_change
     explorer: Explorer, planner: Any, error: AlpaExploreError, setting: str
 ) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     planner.error = error
     explorer.plan_button.plan.click()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     field = explorer.controls[setting]
     assert field.problem == f"{error.found}. {error.remedy}"
     assert not explorer.controls["num_microbatches"].problem
@@ -207,7 +208,7 @@ def test_an_impossible_cluster_is_marked_before_it_is_planned(planner: Any) -> N
 
 def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, planner: Any) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     planner.started.acquire()
     planner.replan_gate.clear()
     explorer.controls["num_microbatches"].value = 64
@@ -216,7 +217,7 @@ def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, pl
     assert figure.busy
     assert '"y":[8]' in figure.figure_json
     planner.replan_gate.set()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert not figure.busy
 
 
@@ -229,7 +230,7 @@ def test_a_figure_that_fails_shows_its_error_in_its_own_tab_only(
     layers = explorer.panels[explorer.tabs.selected]
     monkeypatch.setattr(layers, "draw", fail)
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert "no such stage" in layers.finding.value
     explorer.go_to_tab("Layers")
     assert drawn == [("Layers", 8, "light")]
@@ -237,7 +238,7 @@ def test_a_figure_that_fails_shows_its_error_in_its_own_tab_only(
 
 def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     html = explorer._repr_mimebundle_()["text/html"]
     assert html.count("<tr>") == 3, "a head and two stages"
     assert "explore(&quot;gpt-tiny&quot;" in html
@@ -263,7 +264,7 @@ def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     assert len(shown) == 2
     assert "No plan was ready" in shown[1]["text/html"]
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert "T" in shown[-1]["text/html"]
     assert "<table>" in shown[-1]["text/html"]
     assert len(shown) == 3
@@ -280,7 +281,7 @@ def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner
     assert drawn == [("Cluster", 8, "light")]
     assert explorer.settings.num_layers == 4
     explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert drawn[-1] == ("Cluster", 16, "light")
 
 
@@ -288,6 +289,6 @@ def test_planning_again_without_the_model_is_an_error_in_place(plan: Plan, plann
     stranger = replace(plan, model=replace(plan.model, name="theirs", recipe=None))
     explorer = explore(stranger, backend=planner.functions())
     explorer.plan_button.plan.click()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert "not available" in explorer.messages.text.value
     assert explorer.plan is stranger

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from alpa_explore_widgets.tabs.frontier import FrontierPanel
 from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 
 import alpa_explore as ax
+from tests.waiting import LIMIT_SECONDS, until
 
 TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search", "Compare")
 OF_THE_HISTORY = ("Why", "Search", "Compare")
@@ -21,8 +23,9 @@ OF_LAYOUTS = ("Fit & scale", "Layouts")
 
 
 @pytest.fixture(autouse=True)
-def no_figures_ahead() -> None:
-    """In place of the fixture of conftest.py: here they are."""
+def no_figures_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the fixture of conftest.py: here they are, however long they take."""
+    monkeypatch.setattr(tuning, "AHEAD_SECONDS", math.inf)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def explorer(plan: ax.Plan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Explore
 
 def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
     explorer.go_to_tab(title)
-    assert explorer._ahead.wait(30)
+    assert explorer.ahead.wait(LIMIT_SECONDS)
     (figure,) = explorer.panels[explorer.tabs.selected].figures
     return dict(figure.ahead)
 
@@ -49,7 +52,7 @@ def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
 def drawn_at(explorer: Explorer, b: int) -> str:
     """What Python draws once the slider is at `b`."""
     explorer.controls["num_microbatches"].value = float(b)
-    assert explorer.session.wait(30)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert explorer.plan is not None
     assert explorer.plan.options.num_microbatches == b
     (figure,) = explorer.panels[explorer.tabs.selected].figures
@@ -60,6 +63,7 @@ def text(packed: bytes) -> str:
     return gzip.decompress(packed).decode()
 
 
+@pytest.mark.sweep(kept=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", TABS)
 def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -> None:
@@ -80,6 +84,7 @@ def decoder_plan() -> ax.Plan:
     return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial")
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", OF_LAYOUTS)
 def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: ax.Plan, title: str) -> None:
@@ -89,17 +94,16 @@ def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: a
     fit.devices.value, fit.nodes.value = "v100", "1, 2"
     explorer.go_to_tab(title)  # which asks
     questions = explorer.session.layouts
-    assert questions.layouts.wait(60)
-    assert questions.scaling.wait(60)
+    until(lambda: questions.layouts.wait(1) and questions.scaling.wait(1), "the questions are answered")
     figures = ahead(explorer, title)
     assert "8" not in figures, "its larger microbatches were not captured, and are not until the slider is there"
     for b in (3, 1, 4):
         assert text(figures[str(b)]) == drawn_at(explorer, b)
-        assert questions.layouts_by_batch.worker.wait(60)
+        assert questions.layouts_by_batch.worker.wait(LIMIT_SECONDS)
     before = explorer.session.store.state
     assert drawn_at(explorer, 8)  # reads what the others of its size need, too
-    assert questions.layouts_by_batch.worker.wait(60)
-    assert questions.scaling_by_batch.worker.wait(60)
+    assert questions.layouts_by_batch.worker.wait(LIMIT_SECONDS)
+    assert questions.scaling_by_batch.worker.wait(LIMIT_SECONDS)
     assert "8" in ahead(explorer, title)
     drawn_at(explorer, before.settings.num_microbatches)
     state = explorer.session.store.state
@@ -128,7 +132,7 @@ def test_where_they_take_long_those_near_the_slider_are_made(plan: ax.Plan, monk
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
     explorer.controls["schedule"].value = "gpipe"
-    assert explorer.session.wait(30)
+    assert explorer.session.wait(LIMIT_SECONDS)
     after = ahead(explorer, "Memory")
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
@@ -141,7 +145,7 @@ def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     panel = explorer.panels[explorer.tabs.selected]
     assert isinstance(panel, FrontierPanel)
     panel.view.value = "choices"
-    assert explorer._ahead.wait(30)
+    assert explorer.ahead.wait(LIMIT_SECONDS)
     after = panel.figure.ahead
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
@@ -166,6 +170,7 @@ def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected
     assert ahead(explorer, "t_max")
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", OF_THE_HISTORY)
 def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: Explorer, title: str) -> None:

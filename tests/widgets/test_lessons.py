@@ -17,6 +17,7 @@ from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from tests.plans.example import example_plan
+from tests.waiting import LIMIT_SECONDS
 
 _SCALES = {
     "s": 1.0,
@@ -156,12 +157,12 @@ def test_every_lesson_has_a_tab_and_the_next_ones_lead_through_all_of_them(explo
 
 def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_again(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     usual = [title for title, *_ in explorer.tabs.tabs]
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
 
-    explorer._toolbar_pressed("teach", {}, [])
+    explorer.toolbar_pressed("teach", {}, [])
     titles = [title for title, *_ in explorer.tabs.tabs]
     assert titles == [p.title for p in explorer.panels]
     assert titles[: len(LESSONS)] == list(LESSONS), "in the order of the lessons, before those without one"
@@ -171,7 +172,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     before = explorer.lesson.text.value
     assert "Step 7 of 17: Costs" in before
     explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert "/ 16" in explorer.lesson.text.value != before
     assert "layers 2–3" in explorer.lesson.text.value, "the slowest stage"
     explorer.session.select("stage:0")
@@ -184,7 +185,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
     explorer.tabs.selected = titles.index("t_max")
 
-    explorer._toolbar_pressed("teach", {}, [])
+    explorer.toolbar_pressed("teach", {}, [])
     assert [title for title, *_ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
     assert any(group for _, _, group, *_ in explorer.tabs.tabs)
     assert explorer.panels[explorer.tabs.selected].title == "t_max"

@@ -13,6 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from alpa_explore.errors import OptionError, UnknownNameError
 from tests.plans.example import example_plan
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def shell(planner: Any, drawn: list[Any], monkeypatch: pytest.MonkeyPatch) -> In
 
 def test_the_line_magic_shows_a_catalogue_model_with_its_options(shell: InteractiveShell, planner: Any) -> None:
     explorer: Explorer = shell.run_line_magic("alpa", "gpt-tiny 1x2:a100 -B 4 --layers 2 --delta 0.2 --schedule gpipe")
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     s = explorer.settings
     assert (s.model, s.devices_per_node, s.device, s.num_microbatches) == ("gpt-tiny", 2, "a100-80gb", 4)
     assert (s.num_layers, s.delta, s.schedule) == (2, 0.2, "gpipe")
@@ -39,7 +40,7 @@ def test_the_magics_hold_the_specs_that_are_pinned_and_forbidden(
     shell: InteractiveShell, planner: Any, line: str
 ) -> None:
     explorer: Explorer = shell.run_line_magic("alpa", f"gpt-tiny {line}")
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert planner.plans[0]["pin"] == {"addmm": "S0R"}
     assert planner.plans[0]["forbid"] == {"mm": ["RR", "S0R"]}
 
@@ -63,7 +64,7 @@ def test_the_cell_magic_captures_the_model_that_the_cell_makes(shell: Interactiv
         "example_inputs = (torch.empty(6, 4), torch.empty(6, 4))\nloss = nn.functional.mse_loss\n"
     )
     explorer: Explorer = shell.run_cell_magic("alpa", "1x2:v100 -B 8", cell)
-    assert explorer.session.wait(20)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert (explorer.settings.model, explorer.settings.microbatch) == ("Linear", 6)
     graph = explorer.session.sources.graph(explorer.settings)
     assert any(o.kind.startswith("aten.") for o in graph.forward_operators)

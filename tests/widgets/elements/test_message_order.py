@@ -8,6 +8,7 @@ import pytest
 from alpa_explore_widgets.explorer import Explorer
 from traitlets import TraitError
 
+from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import HeldPlanner
 
 
@@ -23,10 +24,10 @@ def typed(explorer: Explorer, name: str, edits: int, value: Any) -> None:
 def test_a_press_waits_for_every_value_that_was_typed_before_it(explorer: Explorer, planner: HeldPlanner) -> None:
     press(explorer, 3)
     typed(explorer, "delta", 2, 0.25)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert planner.plans == []
     typed(explorer, "num_layers", 1, 3.0)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert [(call["delta"], call["num_layers"]) for call in planner.plans] == [(0.25, 3)]
 
 
@@ -37,7 +38,7 @@ def test_a_press_uses_the_value_whichever_part_of_its_message_arrives_first(
     press(explorer, 1)
     given = {"value": 0.25, "edits": 1}
     explorer.controls["delta"].set_state({name: given[name] for name in names})
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert [call["delta"] for call in planner.plans] == [0.25]
 
 
@@ -45,7 +46,7 @@ def test_a_value_that_its_trait_refuses_does_not_block_a_press(explorer: Explore
     with pytest.raises(TraitError):
         typed(explorer, "delta", 1, "much")
     press(explorer, 1)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert [call["delta"] for call in planner.plans] == [0.5]
 
 
@@ -59,25 +60,25 @@ def test_a_value_that_ends_in_an_error_still_releases_the_presses_that_waited_fo
     press(explorer, 2)
     with pytest.raises(ValueError, match="refused"):
         typed(explorer, "num_layers", 1, 3.0)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert planner.plans == []
     typed(explorer, "delta", 1, 0.25)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert [call["delta"] for call in planner.plans] == [0.25]
 
 
 def test_a_press_takes_effect_at_once_when_no_edit_is_missing(explorer: Explorer, planner: HeldPlanner) -> None:
     press(explorer, 0)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     typed(explorer, "delta", 1, 0.25)
     press(explorer, 1)
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert [call["delta"] for call in planner.plans] == [0.5, 0.25]
 
 
 def test_the_buttons_of_the_tabs_wait_as_well(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     panel = next(p for p in explorer.panels if p.title == "Run")
     explorer.tabs.selected = explorer.panels.index(panel)
     started: list[int] = []

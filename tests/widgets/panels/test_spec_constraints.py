@@ -18,6 +18,7 @@ from alpa_explore.figures.keys import key
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constrained, constraints_of
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_a_spec_is_pinned_planned_undone_and_removed(shown: Explorer, planned: P
     assert panel.widget.layout.display is None
     assert (panel.spec.label, panel.spec.value) == (f"Output of {operator.name}", operator.output)
     panel.more.click()
-    assert shown.session.wait(20)
+    assert shown.session.wait(LIMIT_SECONDS)
     listed = {spec: text for spec, text, _ in panel.spec.choices}
     assert set(listed) == {r.output for r in ax.regrets(planned, 0, operator.name)}
     assert listed[operator.output].endswith("in the plan")
@@ -65,7 +66,7 @@ def test_a_spec_is_pinned_planned_undone_and_removed(shown: Explorer, planned: P
     assert (panel.pin.disabled, panel.forbid.disabled, panel.clear.disabled) == (True, False, False)
     shown.session.pin()
     shown.plan_button.plan.click()
-    plan = shown.wait(60)
+    plan = shown.wait(LIMIT_SECONDS)
     assert plan is not None
     assert shown.session.store.state.fault is None
     assert product(plan).output == other
@@ -124,11 +125,11 @@ def test_spec_constraints_are_in_the_code_and_the_plan_and_reset_and_another_mod
     assert plan_code(settings).rstrip().endswith(f", {given})")
     assert explore_code(settings).endswith(f", {given})")
     again = eval(explore_code(settings), {"explore": lambda *a, **k: explore(*a, backend=planner.functions(), **k)})
-    assert again.session.wait(5)
+    assert again.session.wait(LIMIT_SECONDS)
     assert again.settings.spec_constraints == spec_constraints
     assert planner.plans[-1]["pin"] == {"mm": "S0R"}
     again.session.set(spec_constraints=())
-    again._toolbar_pressed("reset", {}, [])
+    again.toolbar_pressed("reset", {}, [])
     assert again.settings.spec_constraints == spec_constraints
     again.session.set(model="mlp-tiny")
     assert again.settings.spec_constraints == ()

@@ -13,6 +13,7 @@ from alpa_explore_widgets.session.settings import settings_of
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
+from tests.waiting import LIMIT_SECONDS
 
 OPTIONS = ax.PipelineOptions(
     cuts=(1,),
@@ -49,7 +50,7 @@ def test_planning_again_keeps_them_until_they_are_removed(planned: Plan, drawn: 
         "✕ gradient sums of tied weights counted",
     ]
     explorer.session.set(num_microbatches=8)
-    assert explorer.session.wait(20)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert explorer.plan is not None
     assert explorer.plan.options.pipeline == OPTIONS
     for text in list(buttons)[:3]:

@@ -5,6 +5,8 @@ import threading
 import pytest
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 
+from tests.waiting import LIMIT_SECONDS
+
 
 def test_of_jobs_that_wait_only_the_newest_runs() -> None:
     ran: list[int] = []
@@ -14,15 +16,15 @@ def test_of_jobs_that_wait_only_the_newest_runs() -> None:
     def work(job: int, _cancel: threading.Event) -> None:
         ran.append(job)
         started.set()
-        assert release.wait(5)
+        assert release.wait(LIMIT_SECONDS)
 
     worker: NewestWins[int] = NewestWins(work, "test")
     worker.submit(1)
-    assert started.wait(5)
+    assert started.wait(LIMIT_SECONDS)
     for job in (2, 3, 4):
         worker.submit(job)
     release.set()
-    assert worker.wait(5)
+    assert worker.wait(LIMIT_SECONDS)
     assert ran == [1, 4]
 
 
@@ -32,14 +34,14 @@ def test_a_newer_job_asks_the_running_one_to_stop() -> None:
 
     def work(job: int, cancel: threading.Event) -> None:
         started.set()
-        if job == 1 and cancel.wait(5):
+        if job == 1 and cancel.wait(LIMIT_SECONDS):
             stopped.append(job)
 
     worker: NewestWins[int] = NewestWins(work, "test")
     worker.submit(1)
-    assert started.wait(5)
+    assert started.wait(LIMIT_SECONDS)
     worker.submit(2)
-    assert worker.wait(5)
+    assert worker.wait(LIMIT_SECONDS)
     assert stopped == [1]
 
 
@@ -50,14 +52,14 @@ def test_cancel_stops_the_running_job_and_forgets_the_waiting_one() -> None:
     def work(job: int, cancel: threading.Event) -> None:
         ran.append(job)
         started.set()
-        assert cancel.wait(5)
+        assert cancel.wait(LIMIT_SECONDS)
 
     worker: NewestWins[int] = NewestWins(work, "test")
     worker.submit(1)
-    assert started.wait(5)
+    assert started.wait(LIMIT_SECONDS)
     worker.submit(2)
     worker.cancel()
-    assert worker.wait(5)
+    assert worker.wait(LIMIT_SECONDS)
     assert ran == [1]
 
 
@@ -65,7 +67,7 @@ def test_a_thread_lives_only_while_there_is_work() -> None:
     worker: NewestWins[int] = NewestWins(lambda _job, _cancel: None, "short-lived worker")
     for job in range(3):
         worker.submit(job)
-        assert worker.wait(5)
+        assert worker.wait(LIMIT_SECONDS)
     for thread in threading.enumerate():
         if thread.name == "short-lived worker":
             thread.join(5)
@@ -73,7 +75,7 @@ def test_a_thread_lives_only_while_there_is_work() -> None:
 
 
 def assert_set(event: threading.Event) -> None:
-    assert event.wait(5)
+    assert event.wait(LIMIT_SECONDS)
 
 
 def test_waiting_gives_up_when_its_time_is_over() -> None:
@@ -82,7 +84,7 @@ def test_waiting_gives_up_when_its_time_is_over() -> None:
     worker.submit(1)
     assert not worker.wait(0.02)
     release.set()
-    assert worker.wait(5)
+    assert worker.wait(LIMIT_SECONDS)
 
 
 def test_a_job_that_fails_is_reported_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +100,7 @@ def test_a_job_that_fails_is_reported_and_the_next_one_runs(monkeypatch: pytest.
     worker: NewestWins[int] = NewestWins(work, "test")
     for job in (1, 2):
         worker.submit(job)
-        assert worker.wait(5)
+        assert worker.wait(LIMIT_SECONDS)
     assert reported == ["job 1 failed"]
     assert ran == [1, 2]
 
@@ -109,13 +111,13 @@ def test_of_files_that_are_asked_for_each_is_made_in_turn_and_none_is_asked_to_s
 
     def work(job: int, cancel: threading.Event) -> None:
         started.set()
-        assert release.wait(5)
+        assert release.wait(LIMIT_SECONDS)
         ran.append((job, cancel.is_set()))
 
     worker: EachInTurn[int] = EachInTurn(work, "test")
     for job in (1, 2, 3, 4):
         worker.submit(job)
-        assert started.wait(5)
+        assert started.wait(LIMIT_SECONDS)
     release.set()
-    assert worker.wait(5)
+    assert worker.wait(LIMIT_SECONDS)
     assert ran == [(job, False) for job in (1, 2, 3, 4)]

@@ -7,6 +7,7 @@ from alpa_explore_widgets import explore
 
 import alpa_explore as ax
 from alpa_explore.questions.reprice import reprice
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.mark.slow
@@ -15,18 +16,18 @@ def test_the_plan_is_priced_again_at_once_beside_other_changes() -> None:
     explorer = explore(balanced)
     slider = explorer.controls["expert_imbalance"]
     slider.value = 2.0
-    assert explorer.wait(60)
+    assert explorer.wait(LIMIT_SECONDS)
     expected = reprice(balanced, balanced.cluster.with_changes(expert_imbalance=2.0))
     assert explorer.plan is not None
     assert explorer.plan.predicted == expected.predicted
     assert expected.predicted.iteration_seconds > balanced.predicted.iteration_seconds
     assert "choices are those for 1;" in slider.note
     explorer.controls["num_microbatches"].value = 4
-    assert explorer.wait(60)
+    assert explorer.wait(LIMIT_SECONDS)
     assert (explorer.plan.options.num_microbatches, explorer.plan.cluster.device.expert_imbalance) == (4, 2.0)
     slider.value = 1.0
     explorer.controls["num_microbatches"].value = 2
-    assert explorer.wait(60)
+    assert explorer.wait(LIMIT_SECONDS)
     assert explorer.plan.predicted.iteration_seconds == pytest.approx(balanced.predicted.iteration_seconds)
     assert slider.note == ""
 
@@ -37,4 +38,4 @@ def test_it_is_hidden_for_a_model_without_experts() -> None:
     assert slider.layout.display == "none"
     explorer.controls["model"].value = "mixtral-tiny"
     assert slider.layout.display == ""
-    assert explorer.wait(60)
+    assert explorer.wait(LIMIT_SECONDS)

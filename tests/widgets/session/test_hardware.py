@@ -17,6 +17,7 @@ from alpa_explore.cluster.presets import load_preset
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.questions.explain import COMPUTE, Limit, limits, mean_parts, time_parts
+from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS, make_plan
 
 
@@ -106,19 +107,19 @@ def test_what_the_hardware_does_not_have_is_not_offered(planner: Any) -> None:
 
 def test_changes_are_planned_aside_and_a_press_shows_the_plan_that_was_made(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     before = session.store.state
     changes = session.hardware_changes()
     assert all(planned_gain(before, change) is None for change in changes)
     assert {answer(before, change)[1] for change in changes} == {"pending"}
     session.try_hardware()
-    assert session.wait(10)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is before.plan
     assert len(planner.plans) == 1 + len(changes)
     assert [answer(state, change) for change in changes] == [("±0", "")] * len(changes), "the test's planner"
     session.try_hardware()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert len(planner.plans) == 1 + len(changes), "what is known is not planned again"
     session.choose_hardware("+ 1 node")
     state = session.store.state
@@ -129,9 +130,9 @@ def test_changes_are_planned_aside_and_a_press_shows_the_plan_that_was_made(sess
 
 def test_a_press_on_a_change_without_an_answer_plans_it(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.choose_hardware("2 × memory")
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert session.store.state.plan is not None
     assert session.store.state.plan.cluster.device.memory_bytes == 32 * 2**30
     session.choose_hardware("no such change")
@@ -140,11 +141,11 @@ def test_a_press_on_a_change_without_an_answer_plans_it(session: Session, planne
 
 def test_a_change_without_a_plan_says_why_and_a_faster_one_how_much(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     change = session.hardware_changes()[0]
     planner.error = AlpaExploreError("Nothing fits", found="a test", remedy="None.")
     session.try_hardware()
-    assert session.wait(10)
+    assert session.wait(LIMIT_SECONDS)
     text, tone = answer(session.store.state, change)
     assert text.startswith("no plan: ")
     assert tone == "worse"
@@ -160,7 +161,7 @@ def test_a_change_without_a_plan_says_why_and_a_faster_one_how_much(session: Ses
 
 def test_the_changes_stand_in_why_and_cancel_keeps_what_is_known(explorer: Explorer, planner: Any) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.go_to_tab("Why")
     why: Any = explorer.panels[explorer.tabs.selected]
     planner.started.acquire()
@@ -173,20 +174,20 @@ def test_the_changes_stand_in_why_and_cancel_keeps_what_is_known(explorer: Explo
     assert planner.started.acquire(timeout=5)
     planner.gate.clear()
     explorer.session.cancel()
-    assert explorer.wait(10)
+    assert explorer.wait(LIMIT_SECONDS)
     answers = {name: text for name, text, *_ in why.changes.items}
     assert answers[names[0]] == "±0"
     assert sum(text == "±0" for text in answers.values()) < len(names)
     assert not why.plan_all.disabled
-    why.changes._receive(None, {"kind": "press", "name": names[0]}, None)
+    why.changes.receive(None, {"kind": "press", "name": names[0]}, None)
     assert explorer.settings == explorer.session.store.state.plan_settings
 
 
 @pytest.mark.parametrize("content", [{"kind": "press"}, {"kind": "press", "name": "x"}, {}])
 def test_a_press_on_nothing_does_nothing(explorer: Explorer, content: dict[str, str]) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.go_to_tab("Why")
     settings, why = explorer.settings, explorer.panels[explorer.tabs.selected]
-    why.changes._receive(None, content, None)  # type: ignore[attr-defined]  # a WhyPanel
+    why.changes.receive(None, content, None)  # type: ignore[attr-defined]  # a WhyPanel
     assert explorer.settings == settings

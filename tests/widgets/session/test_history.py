@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.figures.keys import key
 from alpa_explore.plans.plan import Plan
+from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS, make_plan
 
 PLAN = make_plan()
@@ -53,10 +54,10 @@ def test_the_position_is_always_an_entry_and_undo_then_redo_comes_back(steps: li
 def planned(session: Session, *counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.0)
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     for count in counts:
         session.set(num_microbatches=count)
-        assert session.wait(5)
+        assert session.wait(LIMIT_SECONDS)
 
 
 def test_undo_brings_plan_and_settings_back_without_planning(
@@ -82,7 +83,7 @@ def test_a_slider_that_goes_on_moving_leaves_one_entry(session: Session, monkeyp
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
     for count in (9, 10, 11):
         session.set(num_microbatches=count)
-        assert session.wait(5)
+        assert session.wait(LIMIT_SECONDS)
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
     assert counts == [8, 11]
 
@@ -92,8 +93,8 @@ def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeyp
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.05)
     for count in (9, 10):
         session.set(num_microbatches=count)
-        assert session.wait(5)
-        assert session._planning.end_of_move.wait(5)
+        assert session.wait(LIMIT_SECONDS)
+        assert session.planning.end_of_move.wait(LIMIT_SECONDS)
         assert not session.store.state.moving
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
     assert counts == [8, 9, 10]
@@ -101,11 +102,11 @@ def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeyp
 
 def test_schedule_and_communication_are_answered_at_once(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.set(schedule="gpipe")
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.set(communication=True)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert planner.replans == [(8, {"schedule": "gpipe"}), (8, {"communication": True})]
@@ -116,7 +117,7 @@ def test_schedule_and_communication_are_answered_at_once(session: Session, plann
 def test_only_options_that_differ_from_the_default_reach_the_planner(session: Session, planner: Any) -> None:
     session.set(solver="ilp", submesh_space="power-of-two", rematerialization=False, memory_bytes=2.0**35)
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     options = planner.plans[0]
     assert (options["solver"], options["rematerialization"]) == ("ilp", False)
     assert options["pipeline"] == {"submesh_space": "power-of-two"}
@@ -136,13 +137,13 @@ def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) 
 
 def test_neighbours_are_added_to_the_history_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     before = session.store.state
     assert before.plan is not None
     assert before.plan_settings is not None
     settings = neighbours(before.plan_settings, before.plan)
     session.try_settings(settings)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     after = session.store.state
     assert after.plan is before.plan
     assert after.settings == before.settings
@@ -161,7 +162,7 @@ def test_every_neighbour_differs_in_one_setting() -> None:
 
 def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explorer: Explorer, show_tab: Any) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     show_tab("Layers").figure.selection = key(stage=1, layer=2)  # as a click does
     assert explorer.session.store.state.selection == "stage:1/layer:2"
     assert explorer.bridge.selection == "stage:1/layer:2"
@@ -176,35 +177,35 @@ def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explo
 
 def test_the_choice_of_a_stage_in_a_tab_selects_it_everywhere(explorer: Explorer, show_tab: Any) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     show_tab("Sharding").stage.value = "1"
     assert explorer.session.store.state.selection == "stage:1"
 
 
 def test_a_key_that_names_nothing_selects_nothing(explorer: Explorer) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.bridge.selection = "stage:77"
     assert explorer.session.store.state.selection == explorer.bridge.selection == ""
 
 
 def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
-    explorer._toolbar_pressed("pin", {}, [])
+    assert explorer.wait(LIMIT_SECONDS)
+    explorer.toolbar_pressed("pin", {}, [])
     explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert "alpa-better" in explorer.summary.widget.value, "more samples a second"
     assert explorer.toolbar.widget.pressed == ["pin"]
-    explorer._toolbar_pressed("pin", {}, [])
+    explorer.toolbar_pressed("pin", {}, [])
     assert "alpa-better" not in explorer.summary.widget.value
 
 
 def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(session: Session) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.try_baselines(("zero-3", "megatron"))
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert [plan.options.baseline for plan in state.history.plans] == ["", "zero-3"]
     assert "Tried 2; 1 of them has no plan" in state.activity
@@ -213,9 +214,9 @@ def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(se
 
 def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer, show_tab: Any) -> None:
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     explorer.session.try_baselines(("zero-3",))
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     search = show_tab("Search")
     search.figure.selection = "plan:1"  # as a click does
     assert explorer.plan is not None
@@ -225,9 +226,9 @@ def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer, show_tab
 
 def test_an_impossible_comparison_says_why(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.compare_formulations()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     fault = session.store.state.fault
     assert fault is not None
     assert "a plan from a file" in fault.found
@@ -245,7 +246,7 @@ def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, 
     explorer.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
     assert explorer.selected.regrets_button.layout.display is None
     explorer.selected.regrets_button.click()
-    assert explorer.session.wait(20)
+    assert explorer.session.wait(LIMIT_SECONDS)
     table = explorer.selected.table.value
     regrets = ax.regrets(plan, 0, operator.name)
     assert table.count("<tr>") == 1 + len(regrets)
@@ -257,9 +258,9 @@ def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, 
 
 def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.try_baselines(("data-parallel", "megatron"))
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     (failed,) = session.store.state.no_plans
     assert failed == ("megatron", "nothing fits: a test", "gpt-tiny")
     assert session.store.state.activity == "Tried 2; 1 of them has no plan: see Why and Search."
@@ -268,8 +269,8 @@ def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(sessio
     state = session.store.state
     assert state.plan_settings is not None
     session.try_settings((replace(state.plan_settings, num_layers=8),))
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert [n.name for n in session.store.state.no_plans] == ["megatron", "layers 4 → 8"]
     session.try_baselines(("data-parallel",))
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert [n.name for n in session.store.state.no_plans] == ["layers 4 → 8"]

@@ -19,6 +19,7 @@ from alpa_explore_widgets.session.state import State
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
 from alpa_explore.planner.fitting import FittingCluster
+from tests.waiting import LIMIT_SECONDS
 
 TOO_LARGE = InfeasiblePlanError("No plan fits in memory", found="stage 0", remedy="Use more.", over_bytes=1.0)
 LARGER = FittingCluster(cluster=Cluster.parse("2x8:v100"), found=True, least=True)
@@ -73,7 +74,7 @@ def refused(session: Session, planner: Any) -> tuple[State, tuple[Offer, ...]]:
     """The state after planning what is too large, and what is offered instead."""
     planner.error = TOO_LARGE
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.offers is not None
     return state, state.offers.offers
@@ -84,9 +85,9 @@ def test_the_plan_on_screen_is_not_made_again_for_settings_that_are_planned_at_o
 ) -> None:
     session.show_plan(plan)
     session.take(Offer(found="", button="", changes=(("num_microbatches", 16), ("microbatch", 4))))
-    assert session.wait(10)
+    assert session.wait(LIMIT_SECONDS)
     session.plan_on(Cluster.parse("1x8:v100"))
-    assert session.wait(10)
+    assert session.wait(LIMIT_SECONDS)
     assert planner.replans == []
     assert len(session.store.state.history.entries) == 3
     settings = session.store.state.settings
@@ -120,11 +121,11 @@ def test_a_press_sets_the_cluster_and_plans(session: Session, planner: Any, draw
     explorer = Explorer(session)
     planner.error = TOO_LARGE
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert len(explorer.messages.buttons.children) == 3
     planner.error = None
     explorer.messages.buttons.children[0].click()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert planner.plans[-1]["cluster"] == "2x8:v100"
     assert state.plan is not None
@@ -138,11 +139,11 @@ def test_the_message_is_there_at_once_and_says_that_more_is_sought(
     search.gate.clear()
     planner.error = TOO_LARGE
     session.plan()
-    assert session._planning.plans.wait(5)
+    assert session.planning.plans.wait(LIMIT_SECONDS)
     assert "Looking for what would fit" in message_html(session.store.state)
     assert not session.store.state.planning
     session.cancel()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert search.cancelled
 
 
@@ -150,10 +151,10 @@ def test_a_new_plan_ends_the_search(session: Session, planner: Any, search: Sear
     search.gate.clear()
     planner.error = TOO_LARGE
     session.plan()
-    assert session._planning.plans.wait(5)
+    assert session.planning.plans.wait(LIMIT_SECONDS)
     planner.error = None
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert search.cancelled
     assert session.store.state.offers is None
 
@@ -162,7 +163,7 @@ def test_a_lower_bound_is_said_and_not_offered(session: Session, planner: Any, s
     search.larger = FittingCluster(cluster=Cluster.parse("2x8:v100"), found=False, least=True)
     planner.error = TOO_LARGE
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert "Needs at least 16 × v100" in message_html(session.store.state)
     assert session.store.state.offers is not None
     assert all("2 × 8" not in o.button for o in session.store.state.offers.offers)
@@ -170,10 +171,10 @@ def test_a_lower_bound_is_said_and_not_offered(session: Session, planner: Any, s
 
 def test_a_b_that_does_not_fit_gets_offers_too(session: Session, planner: Any, search: Search) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     planner.error = TOO_LARGE
     session.set(num_microbatches=64)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert search.asked[-1] == 64
     assert session.store.state.offers is not None
 
@@ -181,5 +182,5 @@ def test_a_b_that_does_not_fit_gets_offers_too(session: Session, planner: Any, s
 def test_other_faults_get_none(session: Session, planner: Any, user_error: AlpaExploreError) -> None:
     planner.error = user_error
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert session.store.state.offers is None

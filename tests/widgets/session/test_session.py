@@ -14,6 +14,7 @@ from alpa_explore_widgets.session.state import State
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
+from tests.waiting import LIMIT_SECONDS
 
 
 def hold(planner: Any) -> None:
@@ -24,7 +25,7 @@ def hold(planner: Any) -> None:
 
 def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert not state.planning
@@ -36,9 +37,9 @@ def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, plan
 
 def test_another_b_is_answered_from_known_costs_without_the_planner(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.set(num_microbatches=32)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert state.plan.options.num_microbatches == 32
@@ -50,9 +51,9 @@ def test_another_delta_is_answered_from_known_costs_and_the_plan_says_that_it_is
     session: Session, planner: Any
 ) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.set(delta=0.3)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert state.plan.options.delta == 0.3
@@ -65,14 +66,14 @@ def test_another_delta_is_answered_from_known_costs_and_the_plan_says_that_it_is
 
 def test_a_replan_that_is_no_longer_needed_is_dropped(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     before = session.store.state.plan
     hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
     session.show_entry(0)
     planner.replan_gate.set()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is before
     assert state.settings.delta == 0.5
@@ -87,8 +88,8 @@ def test_a_replan_that_never_started_does_not_stay_under_way(
     session: Session, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Session], None]
 ) -> None:
     session.plan()
-    assert session.wait(5)
-    monkeypatch.setattr(session._planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
+    assert session.wait(LIMIT_SECONDS)
+    monkeypatch.setattr(session.planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
     session.set(delta=0.3)
     assert session.store.state.replanning
     leave(session)
@@ -99,10 +100,10 @@ def test_an_infeasible_delta_keeps_the_last_plan_and_marks_it_as_out_of_date(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     planner.error = user_error
     session.set(delta=0.3)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.fault is not None
     assert not state.replanning
@@ -112,7 +113,7 @@ def test_an_infeasible_delta_keeps_the_last_plan_and_marks_it_as_out_of_date(
 
 def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
@@ -120,7 +121,7 @@ def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session,
     assert "4 of 4" in progress_html(session.store.state)
     session.cancel()
     planner.replan_gate.set()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert (state.progress, state.activity, state.fault, state.replanning) == (None, "", None, False)
     assert state.out_of_date
@@ -128,13 +129,13 @@ def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session,
 
 def test_a_delta_that_a_newer_one_replaces_is_no_fault(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
     session.set(delta=0.4)
     planner.replan_gate.set()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.fault is None
     assert state.plan is not None
@@ -144,7 +145,7 @@ def test_a_delta_that_a_newer_one_replaces_is_no_fault(session: Session, planner
 
 def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     hold(planner)
     session.set(num_microbatches=9)
     assert planner.started.acquire(timeout=5)
@@ -152,7 +153,7 @@ def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: S
     for count in (10, 11, 12):
         session.set(num_microbatches=count)
     planner.replan_gate.set()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert planner.replans == [9, 12]
@@ -173,21 +174,21 @@ def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: S
 )
 def test_any_other_setting_waits_for_the_plan_button(session: Session, planner: Any, change: dict[str, Any]) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     before = session.store.state.plan
     session.set(**change)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert session.store.state.plan is before
     assert session.store.state.out_of_date
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert not session.store.state.out_of_date
     assert len(planner.plans) == 2
 
 
 def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its_layers(session: Session) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.set(model="gpt-1.3b")
     settings = session.store.state.settings
     assert (settings.microbatch, settings.num_microbatches, settings.num_layers) == (8, 128, None)
@@ -196,7 +197,7 @@ def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its
 
 def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, planner: Any) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     before = session.store.state.plan
     planner.started.acquire()
     planner.gate.clear()
@@ -206,7 +207,7 @@ def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, plan
     assert session.store.state.planning
     session.cancel()
     assert session.store.state.cancelling
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is before
     assert (state.planning, state.cancelling, state.fault) == (False, False, None)
@@ -238,7 +239,7 @@ def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
     captured = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
     session = Session(settings, Sources(Backend().capture, captured), Backend())
     session.plan()
-    assert session.wait(60)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert len(ran) == 3
     assert (state.planning, state.cancelling, state.fault, state.plan) == (False, False, None, None)
@@ -253,7 +254,7 @@ def test_a_second_press_of_plan_cancels_the_first(session: Session, planner: Any
     session.plan()
     assert planner.started.acquire(timeout=5)
     planner.gate.set()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert state.plan.options.delta == 0.3
@@ -266,7 +267,7 @@ def test_b_that_was_changed_while_planning_is_the_b_of_the_final_plan(session: S
     assert planner.started.acquire(timeout=5)
     session.set(num_microbatches=64)
     planner.gate.set()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
     assert state.plan.options.num_microbatches == 64
@@ -277,12 +278,12 @@ def test_an_error_is_kept_in_its_three_parts_and_the_last_plan_stays(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     before = session.store.state.plan
     planner.error = user_error
     session.set(delta=0.01)
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is before
     assert state.fault is not None
@@ -298,21 +299,21 @@ def test_an_error_of_another_b_goes_away_with_a_b_that_works(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     planner.error = user_error
     session.set(num_microbatches=1000)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert session.store.state.fault is not None
     planner.error = None
     session.set(num_microbatches=16)
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert session.store.state.fault is None
 
 
 def test_an_unexpected_exception_of_a_thread_is_shown_with_its_traceback(session: Session, planner: Any) -> None:
     planner.error = ZeroDivisionError("a fault")
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     fault = session.store.state.fault
     assert fault is not None
     assert "ZeroDivisionError: a fault" in fault.found
@@ -322,7 +323,7 @@ def test_an_unexpected_exception_of_a_thread_is_shown_with_its_traceback(session
 def test_an_impossible_cluster_is_an_error_in_place(session: Session) -> None:
     session.set(devices_per_node=0)
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     fault = session.store.state.fault
     assert fault is not None
     assert "at least one device" in fault.what
@@ -332,7 +333,7 @@ def test_progress_is_part_of_the_state_while_planning(session: Session, planner:
     seen: list[State] = []
     session.store.listen(lambda _old, new: seen.append(new))
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert any(s.progress is not None and s.progress.total == 2 and s.planning for s in seen)
     assert session.store.state.progress is None
 
@@ -347,9 +348,9 @@ def test_a_model_is_captured_once_whatever_else_changes(session: Session, planne
     for delta in (0.3, 0.4, 0.5):
         session.set(delta=delta)
         session.plan()
-        assert session.wait(5)
+        assert session.wait(LIMIT_SECONDS)
     assert planner.captures == [("gpt-tiny", 8)]
     session.set(microbatch=4)
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert planner.captures == [("gpt-tiny", 8), ("gpt-tiny", 4)]

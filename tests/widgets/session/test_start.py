@@ -16,8 +16,9 @@ from alpa_explore_widgets.session.sources import Sources
 from numba import njit
 
 import alpa_explore as ax
-from alpa_explore.execution.executors import Executor
+from alpa_explore.execution import dask_pool
 from alpa_explore.execution.progress import Progress
+from tests.waiting import LIMIT_SECONDS
 
 KNOWN_PLAN = """
 import sys
@@ -74,7 +75,7 @@ def test_a_graph_that_other_code_captured_is_captured_again(
 def test_no_worker_is_started_for_what_the_cache_answers(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = {"num_microbatches": 8, "num_layers": 2}
     before = ax.plan("mlp-tiny", "1x4:v100", **plan)
-    monkeypatch.setattr(Executor, "_start", lambda _: pytest.fail("a worker was started"))
+    monkeypatch.setattr(dask_pool, "open_pool", lambda *_: pytest.fail("a worker was started"))
     assert ax.plan("mlp-tiny", "1x4:v100", scheduler="processes", **plan).predicted == before.predicted
 
 
@@ -83,7 +84,7 @@ def test_compiling_is_named_while_it_lasts(planner: Any, with_settings: Any) -> 
 
     def plan(*arguments: Any, **options: Any) -> Any:
         njit(lambda x: 7 * x)(1)
-        assert told.wait(10), "nothing was said"
+        assert told.wait(LIMIT_SECONDS), "nothing was said"
         return planner.plan(*arguments, **options)
 
     functions = Backend(capture=planner.capture, plan=plan)
@@ -99,7 +100,7 @@ def test_compiling_is_named_while_it_lasts(planner: Any, with_settings: Any) -> 
 
     session.store.listen(listen)
     session.plan()
-    assert session.wait(20)
+    assert session.wait(LIMIT_SECONDS)
     assert any("Compiling kernels (only the first time on this machine)" in text for text in texts)
     assert not session.store.state.compiling
 
@@ -108,7 +109,7 @@ def test_every_step_is_told_in_plain_words(session: Session, planner: Any) -> No
     texts: list[str] = []
     session.store.listen(lambda _old, new: texts.append(progress_html(new)))
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     told = " | ".join(texts)
     assert told.index("Reading the model: gpt-tiny…") < told.index("Clustering the operators into layers…")
     assert "Solving sharding problems: 0 of 2" in told
@@ -118,10 +119,10 @@ def test_every_step_is_told_in_plain_words(session: Session, planner: Any) -> No
 def test_each_of_several_settings_says_which_it_is(session: Session, with_settings: Any) -> None:
     texts: list[str] = []
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     session.store.listen(lambda _old, new: texts.append(progress_html(new)))
     session.try_settings((with_settings(delta=0.25), with_settings(delta=1.0)))
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     assert any("2 of 2: Solving sharding problems: 0 of 2" in text for text in texts)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +17,7 @@ from alpa_explore.attached.hosts import Host, Versions
 from alpa_explore.attached.links import MeasuredLink
 from alpa_explore.errors import CancelledError, ExecutorError
 from alpa_explore.execution.progress import Progress
+from tests.waiting import LIMIT_SECONDS, until
 from tests.widgets.conftest import HeldPlanner, make_plan
 
 VERSIONS = Versions(python="3.13.1", torch="2.13.0", alpa_explore="0.1.0 aaaaaaaa")
@@ -92,13 +91,6 @@ class Tab:
         until(lambda: all(word in self.panel.found.value for word in words), f"{words}: {self.panel.found.value}")
 
 
-def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"timeout: {what}"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def tab(planner: HeldPlanner, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("ALPA_EXPLORE_CALIBRATIONS", str(tmp_path))
@@ -109,8 +101,8 @@ def tab(planner: HeldPlanner, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
     yield Tab(explorer=explorer, attach=attach, planner=planner)
     attach.gate.set()
     explorer.close()
-    assert explorer.session.attaching.wait(10), "a thread is left over"
-    assert explorer.session.runs.wait(10)
+    assert explorer.session.attaching.wait(LIMIT_SECONDS), "a thread is left over"
+    assert explorer.session.runs.wait(LIMIT_SECONDS)
 
 
 def buttons(tab: Tab) -> tuple[bool, bool, bool]:
@@ -129,7 +121,7 @@ def test_hosts_are_shown_before_their_links_and_planned_for(tab: Tab) -> None:
     tab.says("As a cluster", "2x4:attached-cpu", "h1 → h2", "1 GB/s")
     assert buttons(tab) == (True, False, True)
     tab.panel.plan_for_these.click()
-    plan = tab.explorer.wait(10)
+    plan = tab.explorer.wait(LIMIT_SECONDS)
     assert tab.planner.plans[-1]["cluster"] == "2x4:attached-cpu"
     assert plan is not None
     assert plan.cluster.between_nodes.bandwidth == pytest.approx(1e9, rel=1e-6)

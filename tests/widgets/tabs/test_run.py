@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from alpa_explore.runtime.drift import Drift, LinkDrift
 from alpa_explore.runtime.reports import StepReport
 from alpa_explore.runtime.run import RunProgress, RunResult
 from tests.runtime.plans import gone_within
+from tests.waiting import LIMIT_SECONDS, until
 from tests.widgets.conftest import HeldPlanner, make_plan
 
 
@@ -38,6 +38,7 @@ class HeldRun:
     state: str = "running"
     error: AlpaExploreError | None = None
     stops: int = 0
+    ends_when_stopped: bool = True
     ended: threading.Event = field(default_factory=threading.Event)
     measured_drift: Drift | None = None
     asked: list[int] = field(default_factory=list)
@@ -66,7 +67,8 @@ class HeldRun:
 
     def stop(self) -> None:
         self.stops += 1
-        self.end("stopped")
+        if self.ends_when_stopped:
+            self.end("stopped")
 
     def wait(self, timeout: float | None = None) -> bool:
         return self.ended.wait(timeout)
@@ -100,13 +102,6 @@ class Tab:
         until(lambda: all(word in self.status for word in words), f"{words} in {self.status}")
 
 
-def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"timeout: {what}"
-        time.sleep(0.01)
-
-
 def show_run(explorer: Explorer) -> None:
     explorer.tabs.selected = [p.title for p in explorer.panels].index("Run")
 
@@ -135,7 +130,7 @@ def tab_of(planner: HeldPlanner) -> Iterator[Callable[..., Tab]]:
         for handle in (made.handle, made.next_handle):
             if handle is not None:
                 handle.ended.set()
-        assert made.explorer.session.runs.wait(10), "a thread of the run is left over"
+        assert made.explorer.session.runs.wait(LIMIT_SECONDS), "a thread of the run is left over"
 
 
 @pytest.fixture
@@ -159,8 +154,10 @@ def test_a_run_is_started_watched_and_stopped_without_blocking(tab: Tab) -> None
     tab.handle.step()
     tab.says("1 of 7 steps")
     until(lambda: "the loss is 5" in panel.finding.value, panel.finding.value)
+    tab.handle.ends_when_stopped = False
     panel.stop.click()
-    assert "stopping" in tab.status
+    tab.says("stopping")
+    tab.handle.end("stopped")
     tab.says("Stopped after 1 of 7 steps", "/runs/mine")
     assert (panel.start.disabled, panel.stop.disabled, tab.handle.stops > 0) == (False, True, True)
 
@@ -171,7 +168,7 @@ def test_a_run_continues_when_the_plan_changes_and_names_its_plan(tab: Tab) -> N
     tab.says("1 of 20 steps")
     assert "another plan" not in tab.status
     tab.explorer.controls["num_microbatches"].value = 16
-    assert tab.explorer.wait(5)
+    assert tab.explorer.wait(LIMIT_SECONDS)
     tab.says("another plan", "B = 8", 'data-alpa-key="plan:0"')
     tab.handle.step()
     tab.says("2 of 20 steps")
@@ -238,7 +235,7 @@ def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> N
         tab.explorer.close()
     else:
         tab.explorer.toolbar.widget._handle_custom_msg({"kind": "reset"}, [])
-    assert tab.handle.ended.wait(10)
+    assert tab.handle.ended.wait(LIMIT_SECONDS)
     assert tab.handle.stops > 0
 
 
@@ -257,7 +254,7 @@ def test_a_run_ends_when_its_explorer_is_removed_but_not_when_the_cell_is_moved(
     tell("shown", "gone", "shown")
     assert not tab.handle.ended.wait(0.6)
     tell("gone")
-    assert tab.handle.ended.wait(10)
+    assert tab.handle.ended.wait(LIMIT_SECONDS)
 
 
 @pytest.mark.slow
@@ -278,7 +275,7 @@ def test_a_run_survives_a_reload_of_its_page_and_ends_when_the_page_stays_away(
     tell("shown")
     assert not tab.handle.ended.wait(0.8), "it came back"
     tell("left")
-    assert tab.handle.ended.wait(10)
+    assert tab.handle.ended.wait(LIMIT_SECONDS)
 
 
 def test_the_next_page_of_a_browser_tab_replaces_the_previous_one_even_without_its_last_message(tab: Tab) -> None:
@@ -358,7 +355,7 @@ def test_a_module_of_the_notebook_is_sent_with_its_inputs_and_its_loss(planner: 
     )
     module, inputs, loss = torch.nn.Linear(4, 4), (torch.zeros(8, 4), torch.zeros(8, 4)), torch.nn.functional.mse_loss
     explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", backend=functions)
-    assert explorer.session.wait(60)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert explorer.plan is not None
     mine = replace(explorer.plan, model=replace(explorer.plan.model, name="Linear", recipe=None))
     explorer.session.store.change(plan=mine)
@@ -441,11 +438,11 @@ def test_a_real_run_is_measured_against_its_prediction_and_leaves_no_process_beh
     panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
     panel.device.value = "cpu"
     panel.dry.click()
-    until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value, 120)
+    until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value)
     assert list(tmp_path.iterdir()) == [], "a dry run writes nothing"
     panel.steps.value = 2
     panel.start.click()
-    until(lambda: "Done: 2 steps" in panel.status.value, panel.status.value, 120)
+    until(lambda: "Done: 2 steps" in panel.status.value, panel.status.value)
     run = explorer.session.store.state.run
     assert run is not None
     assert run.measured is not None

@@ -15,6 +15,7 @@ from alpa_explore_widgets.session.sources import Sources
 from alpa_explore_widgets.tabs.solvers import SolversPanel
 
 from alpa_explore.errors import OptionError
+from tests.waiting import LIMIT_SECONDS
 
 
 class Comparing:
@@ -29,7 +30,7 @@ class Comparing:
         for number, (gate, name) in enumerate(zip(self.gates, ("auto", "factor", "independent"), strict=True)):
             progress(name)
             self.at.release()
-            assert gate.wait(10)
+            assert gate.wait(LIMIT_SECONDS)
             if self.error is not None:
                 raise self.error
             partial(f"{number + 1} rows")
@@ -49,7 +50,7 @@ def explorer(planner: Any, comparing: Comparing, with_settings: Callable[..., Se
     session = Session(with_settings(), Sources(functions.capture), functions)
     made = Explorer(session)
     session.plan()
-    assert session.wait(5)
+    assert session.wait(LIMIT_SECONDS)
     made.tabs.selected = [panel.title for panel in made.panels].index("Solvers")
     return made
 
@@ -73,7 +74,7 @@ def test_progress_is_shown_and_cancel_keeps_the_rows_so_far(explorer: Explorer, 
     assert "stopping after factor" in panel.progress.value
     assert panel.cancel.disabled
     comparing.gates[1].set()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     assert (store.state.comparison, store.state.comparing) == ("2 rows", None)
     assert panel.progress.value == ""
     assert not panel.compare.disabled
@@ -83,7 +84,7 @@ def test_an_error_ends_it_and_is_shown(explorer: Explorer, comparing: Comparing)
     comparing.error = OptionError("w", found="one device", remedy="r.")
     comparing.gates[0].set()
     panel_of(explorer).compare.click()
-    assert explorer.session.wait(5)
+    assert explorer.session.wait(LIMIT_SECONDS)
     state = explorer.session.store.state
     assert state.comparing is None
     assert state.fault is not None

@@ -14,6 +14,7 @@ from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 
 from alpa_explore.plans.report.tried import change_text
+from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS, make_plan
 
 
@@ -22,10 +23,10 @@ def panel(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> WhatIfsPanel:
     """Three plans: B 8, 16 and 32; the last is on screen."""
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.0)
     explorer.session.plan()
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     for count in (16, 32):
         explorer.controls["num_microbatches"].value = count
-        assert explorer.wait(5)
+        assert explorer.wait(LIMIT_SECONDS)
     explorer.go_to_tab("What-ifs")
     shown = explorer.panels[explorer.tabs.selected]
     assert isinstance(shown, WhatIfsPanel)
@@ -53,16 +54,16 @@ def test_a_row_for_each_plan_with_the_settings_that_differ_and_bold_where_they_d
 
 def test_a_pin_survives_a_slider_and_what_is_tried_after_it(panel: WhatIfsPanel, explorer: Explorer) -> None:
     session = explorer.session
-    panel.list._receive(None, {"kind": "pin", "key": "plan:2", "on": True}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "plan:2", "on": True}, None)
     assert [row["pinned"] for row in panel.list.rows] == [False, False, True]
     kept = session.store.state.history.entries[2].plan
     explorer.controls["num_microbatches"].value = 64
-    assert explorer.wait(5)
+    assert explorer.wait(LIMIT_SECONDS)
     assert session.store.state.history.entries[2].plan is kept
-    panel.list._receive(None, {"kind": "pin", "key": "plan:2", "on": False}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "plan:2", "on": False}, None)
     assert not any(row["pinned"] for row in panel.list.rows)
-    panel.list._receive(None, {"kind": "pin", "key": "plan:99", "on": True}, None)
-    panel.list._receive(None, {"kind": "pin", "key": "nonsense", "on": True}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "plan:99", "on": True}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "nonsense", "on": True}, None)
     assert not any(row["pinned"] for row in panel.list.rows)
 
 

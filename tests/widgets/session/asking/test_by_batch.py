@@ -12,6 +12,7 @@ from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.settings import Settings
 
+from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS
 
 ASKED = question_of(SETTINGS)
@@ -31,7 +32,7 @@ class Finder:
         self.go_on.set()
 
     def __call__(self, _settings: Settings, question: LayoutQuestion, *, known_alone: bool) -> str | None:
-        assert self.go_on.wait(5)
+        assert self.go_on.wait(LIMIT_SECONDS)
         if known_alone and question.global_batch > self.most_known:
             return None
         self.found.append(question.global_batch)
@@ -44,7 +45,7 @@ def test_another_batch_is_found_once_and_then_shown_at_once() -> None:
     answers.keep(ASKED, "first")
     for _ in range(2):
         answers.follow(SETTINGS, ASKED, with_batch(77), shown.append)
-        assert answers.worker.wait(5)
+        assert answers.worker.wait(LIMIT_SECONDS)
     assert shown == ["batch 77", "batch 77"]
     assert answers.at(SETTINGS, ASKED, with_batch(77)) == "batch 77"
     assert answers.at(SETTINGS, with_batch(77), ASKED) == "first"
@@ -57,7 +58,7 @@ def test_an_answer_that_failed_is_shown_but_found_again() -> None:
     answers.keep(ASKED, "first")
     for batch in (77, 78, 77, 78):
         answers.follow(SETTINGS, ASKED, with_batch(batch), shown.append)
-        assert answers.worker.wait(5)
+        assert answers.worker.wait(LIMIT_SECONDS)
     assert shown == ["batch 77", "batch 78", "batch 77", "batch 78"]
     assert find.found == [77, 78, 77]
 
@@ -70,7 +71,7 @@ def test_asking_again_while_it_is_being_found_does_not_start_anew() -> None:
     for _ in range(3):
         answers.follow(SETTINGS, ASKED, with_batch(77), shown.append)
     find.go_on.set()
-    assert answers.worker.wait(5)
+    assert answers.worker.wait(LIMIT_SECONDS)
     assert shown == ["batch 77"]
     assert find.found == [77]
 
@@ -84,7 +85,7 @@ def test_nothing_is_found_without_an_answer_for_some_batch_or_for_another_model(
     other = replace(with_batch(77), model="another")
     answers.follow(SETTINGS, ASKED, other, shown.append)
     assert answers.at(SETTINGS, ASKED, other) is None
-    assert answers.worker.wait(5)
+    assert answers.worker.wait(LIMIT_SECONDS)
     assert (shown, find.found) == ([], [])
 
 
@@ -95,7 +96,7 @@ def test_what_is_not_known_is_found_for_the_slider_but_not_ahead_of_it() -> None
     assert answers.at(SETTINGS, ASKED, with_batch(81)) is None
     assert find.found == []
     answers.follow(SETTINGS, ASKED, with_batch(81), shown.append)
-    assert answers.worker.wait(5)
+    assert answers.worker.wait(LIMIT_SECONDS)
     assert shown == [answers.at(SETTINGS, ASKED, with_batch(81))] == ["batch 81"]
 
 

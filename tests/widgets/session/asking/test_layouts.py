@@ -14,6 +14,7 @@ from alpa_explore_widgets.session.state import State, StateStore
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
+from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS
 
 PRICED = Scaling(
@@ -37,16 +38,16 @@ def test_a_price_that_is_given_while_clusters_are_priced_holds_for_what_comes_la
     def scaling(*_arguments: Any, partial: Any, **_options: Any) -> Scaling:
         partial(PRICED)
         first.set()
-        assert go_on.wait(5)
+        assert go_on.wait(LIMIT_SECONDS)
         return replace(PRICED, whole=True)
 
     store, backend = StateStore(State(settings=SETTINGS)), Backend(scaling=scaling)
     questions = LayoutQuestions(store, Sources(backend.capture, None, Cluster.parse("1x4:v100"), None), backend)
     questions.ask_scaling(("h100",), (1,), {})
-    assert first.wait(5)
+    assert first.wait(LIMIT_SECONDS)
     questions.set_prices({"h100": 3.6})
     go_on.set()
-    assert questions.scaling.wait(5)
+    assert questions.scaling.wait(LIMIT_SECONDS)
     answer = store.state.scaling
     assert answer is not None
     assert answer.scaling is not None
