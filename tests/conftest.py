@@ -25,8 +25,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A deadline measures the machine, not the code: shared cores miss it now and then.
-hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
+# A deadline, and how long inputs take, measure the machine, not the code: shared cores miss them now and then.
+_SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=_SLOW)
 hypothesis.settings.load_profile("house")
 
 TIERS = ("slow", "distributed", "hosts", "browser", "sweep")

@@ -86,7 +86,7 @@ def error_band(
         one_node=cluster.nodes == 1,
         enough=quantity == "seconds" and mfu is not None and mfu >= tuning.ENOUGH_MFU,
     )
-    return _stored_band(kind, quantity) if record is None else _band(kind, quantity, record)
+    return stored_band(kind, quantity) if record is None else _band(kind, quantity, record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class _Kind:
 
 
 @cache
-def _stored_band(kind: _Kind, quantity: Quantity) -> Band | None:
+def stored_band(kind: _Kind, quantity: Quantity) -> Band | None:
     """Of the record that is part of the package; computed once, as every plan that is shown needs it."""
     return _band(kind, quantity, stored_record())
 

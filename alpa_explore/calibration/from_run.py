@@ -51,7 +51,7 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
     observed: list[Observation] = []
     first: Cluster | None = None
     for folder in folders:
-        cluster, observations = _observed(Path(folder), allow_import=allow_import)
+        cluster, observations = observations_of(Path(folder), allow_import=allow_import)
         first = first or cluster
         figures, others = [(c.device, c.inside_node, c.between_nodes) for c in (first, cluster)]
         if figures != others:
@@ -66,7 +66,7 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
     return Recalibration(before=first, after=refit(first, observed), tasks=tuple(observed))
 
 
-def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
+def observations_of(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
     """The cluster for which a run was planned, and an observation for each kind of task."""
     try:
         ranks = json.loads((home / "run.json").read_text(encoding="utf-8"))["ranks"]

@@ -42,7 +42,7 @@ _REDUCTIONS = frozenset({"aten.sum", "aten.mean", "aten.amax", "aten.var_mean"})
 
 def fuse(graph: TrainingGraph, layer_of: Sequence[int]) -> TrainingGraph:
     """`graph` with the bytes and launches of fused kernels; `layer_of` has the layer of each operator."""
-    group_of = _groups(graph, layer_of)
+    group_of = kernel_groups(graph, layer_of)
     view_of = _view_sources(graph)
     readers = _readers(graph, view_of)
     seen: set[tuple[int, int]] = set()
@@ -96,7 +96,7 @@ def _keeps_rows(operator: Operator, graph: TrainingGraph) -> bool:
     return dims == set(range(rank - len(dims), rank))
 
 
-def _groups(graph: TrainingGraph, layer_of: Sequence[int]) -> list[int | None]:
+def kernel_groups(graph: TrainingGraph, layer_of: Sequence[int]) -> list[int | None]:
     """For each operator the number of its group; None where it is not fused."""
     depth = [0] * len(graph.operators)
     fusible = [is_fusible(o, graph) for o in graph.operators]
@@ -118,7 +118,7 @@ def _groups(graph: TrainingGraph, layer_of: Sequence[int]) -> list[int | None]:
         if not fusible[index]:
             continue
         for tensor in operator.inputs:
-            source = _through_views(graph, tensor)
+            source = producer_behind_views(graph, tensor)
             if source is None or not fusible[source]:
                 continue
             other = graph.operators[source]
@@ -127,7 +127,7 @@ def _groups(graph: TrainingGraph, layer_of: Sequence[int]) -> list[int | None]:
     return [root(i) if fusible[i] else None for i in range(len(parent))]
 
 
-def _through_views(graph: TrainingGraph, tensor: int) -> int | None:
+def producer_behind_views(graph: TrainingGraph, tensor: int) -> int | None:
     """The operator that computed a tensor, views skipped; None for a tensor from outside."""
     while (producer := graph.tensors[tensor].producer) is not None and is_view(graph.operators[producer].kind):
         tensor = graph.operators[producer].inputs[0]

@@ -92,7 +92,7 @@ def capture(
         recipe=recipe,
     )
     with _ONE_AT_A_TIME:
-        return _from_fewer_blocks(request) or _captured(request)
+        return from_fewer_blocks(request) or _captured(request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class _Request:
     recipe: str | None
 
 
-def _from_fewer_blocks(request: _Request) -> TrainingGraph | None:
+def from_fewer_blocks(request: _Request) -> TrainingGraph | None:
     """The graph from captures with fewer of the equal blocks; None where it has few, or the captures do not determine
     it."""
     blocks = repeated_blocks(request.module)

@@ -87,14 +87,14 @@ def plan_layout(plan: Plan) -> tuple[UniformLayout | None, str]:
     layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
     uses = [_degrees(plan, number) for number in range(len(plan.stages))]
     if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len({str(u) for u in uses}) > 1:
-        return None, _mixed_words(plan)
+        return None, mixed_words(plan)
     degrees = uses[0]
     assert degrees is not None, "checked above"
     pipeline, options = len(plan.stages), plan.options
     chunks = options.pipeline.stages_per_submesh if options.pipeline.schedule == "interleaved-1f1b" else 1
     samples, data = plan.model.samples, degrees["data"]
     if samples % data or pipeline % chunks or options.pipeline.schedule not in ("1f1b", "interleaved-1f1b"):
-        return None, _mixed_words(plan)
+        return None, mixed_words(plan)
     layout = UniformLayout(
         tensor=degrees["tensor"],
         pipeline=pipeline // chunks,
@@ -144,7 +144,7 @@ _MOST_WAYS = 2
 """So many ways to shard stages are described in a sentence."""
 
 
-def _mixed_words(plan: Plan) -> str:
+def mixed_words(plan: Plan) -> str:
     """'4 stages of unlike sizes; stages 0–2: …'; where there are many, only in how many ways stages are sharded."""
     count, unlike = len(plan.stages), len({stage.submesh for stage in plan.stages}) > 1
     stages = f"{count} stage{'s' * (count > 1)}{' of unlike sizes' * unlike}"

@@ -74,4 +74,4 @@ def use_record(monkeypatch: pytest.MonkeyPatch, record: Record) -> None:
     for module in USERS:
         monkeypatch.setattr(f"{module}.stored_record", lambda: record)
     # What was computed from the other record is not used, nor kept.
-    monkeypatch.setattr(error_band, "_stored_band", cache(error_band._stored_band.__wrapped__))
+    monkeypatch.setattr(error_band, "stored_band", cache(error_band.stored_band.__wrapped__))

@@ -28,7 +28,7 @@ def observation(name: str, flops: float) -> Observation:
 def test_runs_of_one_device_are_fitted_together_and_of_two_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     slower = replace(PLANNED, device=replace(PLANNED.device, memory_efficiency=0.1))
     runs = {"a": (PLANNED, [observation("0F", 1e9)]), "b": (PLANNED, [observation("0B", 2e9)]), "c": (slower, [])}
-    monkeypatch.setattr(module, "_observed", lambda home, allow_import: runs[home.name])
+    monkeypatch.setattr(module, "observations_of", lambda home, allow_import: runs[home.name])
     found = recalibrate(["a", "b"])
     assert [t.name for t in found.tasks] == ["0F", "0B"]
     device = found.after.device

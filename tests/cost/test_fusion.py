@@ -65,19 +65,19 @@ def test_a_layer_is_fused_apart_from_the_next(graph) -> None:
 @pytest.mark.parametrize("module", ["gpt-tiny", "llama-tiny"])
 def test_no_group_depends_on_itself_through_an_operator_outside(module) -> None:
     """Contracting every group must leave an acyclic graph: otherwise its kernel could not run."""
-    from alpa_explore.cost.fusion import _groups, _through_views
+    from alpa_explore.cost.fusion import kernel_groups, producer_behind_views
     from alpa_explore.graph.counts import is_view
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     graph = microbatch_graph(module, 8)
     layered = assign_layers(graph, cluster_operators(graph, 2).layer_of_forward)
-    group_of = _groups(graph, layered.layer_of)
+    group_of = kernel_groups(graph, layered.layer_of)
     place = [("group", g) if g is not None else ("operator", i) for i, g in enumerate(group_of)]
     computing = [o for o in graph.operators if not is_view(o.kind)]
     after: dict[object, set[object]] = {place[o.index]: set() for o in computing}
     for operator in computing:
         for tensor in operator.inputs:
-            producer = _through_views(graph, tensor)
+            producer = producer_behind_views(graph, tensor)
             if producer is not None and place[producer] != place[operator.index]:
                 after[place[producer]].add(place[operator.index])
     waiting = {p: sum(p in following for following in after.values()) for p in after}

@@ -81,12 +81,12 @@ def test_a_single_plan_has_nothing_to_compare_with_and_none_is_refused(plan: Pla
 
 @pytest.mark.slow
 def test_names_of_a_stranger_add_no_element(plan: Plan, hostile_plan: Plan) -> None:
-    tags = [
-        [tag for tag, _ in Elements(report_html([Tried(plan=p), Tried(plan=p, code="x")])).tags]
-        for p in (plan, hostile_plan)
+    pages = [
+        report_html([Tried(plan=p), Tried(plan=p, code=code)]) for p, code in ((plan, "x"), (hostile_plan, HOSTILE))
     ]
+    tags = [[tag for tag, _ in Elements(page).tags] for page in pages]
     assert tags[0] == tags[1]
-    assert HOSTILE not in report_html([Tried(plan=hostile_plan, code=HOSTILE)])
+    assert HOSTILE not in pages[1]
 
 
 @pytest.mark.browser

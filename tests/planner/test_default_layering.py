@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -73,7 +75,5 @@ def test_the_layers_of_the_papers_models_are_those_of_eq_6(monkeypatch) -> None:
 
     asked = []
     monkeypatch.setattr(module, "cluster_operators", lambda *_, **options: asked.append(options))
-    graph = graph_of(2)
-    monkeypatch.setattr(module, "_in_the_paper", lambda _graph: True)
-    clustered(graph, 2, 0.5)
+    clustered(replace(graph_of(2), recipe="gpt-1.3b"), 2, 0.5)
     assert asked == [{"delta": 0.5}]

@@ -109,20 +109,19 @@ THIRDS = ("zb-h1", *V_SHAPES, DUAL_PIPE)
 
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("submeshes", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("rounds", [1, 2, 5])
-@pytest.mark.parametrize("parts", [(1.0, 1.0, 1.0), (0.25, 0.5, 0.25), (3.0, 0.0, 0.0)])
-def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes, rounds, parts) -> None:
+def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes) -> None:
     if name == DUAL_PIPE and submeshes % 2:
         return
-    about = rounds if name == INTERLEAVED else submeshes * rounds
-    for microbatches in {legal_microbatches(name, submeshes, about + more) for more in (0, 1)}:
+    about = [rounds * (1 if name == INTERLEAVED else submeshes) + more for rounds in (1, 2, 5) for more in (0, 1)]
+    for microbatches in {legal_microbatches(name, submeshes, count) for count in about}:
         schedule = build_schedule(name, submeshes, microbatches)
-        times = equal_times(schedule.num_stages, *parts, update_seconds=0.5)
-        form = closed_form(schedule, times)
-        assert form.exact == (name not in THIRDS or parts == (1.0, 1.0, 1.0))
         updates = 0.5 * (schedule.num_stages // submeshes - 1)
-        if form.exact:
-            assert simulate(schedule, times).makespan_seconds == pytest.approx(form.seconds + updates, rel=1e-12)
+        for parts in ((1.0, 1.0, 1.0), (0.25, 0.5, 0.25), (3.0, 0.0, 0.0)):
+            times = equal_times(schedule.num_stages, *parts, update_seconds=0.5)
+            form = closed_form(schedule, times)
+            assert form.exact == (name not in THIRDS or parts == (1.0, 1.0, 1.0))
+            if form.exact:
+                assert simulate(schedule, times).makespan_seconds == pytest.approx(form.seconds + updates, rel=1e-12)
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.data())

@@ -39,11 +39,11 @@ def gpt():
     return microbatch_graph("gpt-tiny", B)
 
 
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rematerialization", "overlap", "text"),
-    [(False, 0.0, "2x2:v100"), (True, 0.0, "1x4:v100"), (False, 0.7, "1x4:v100"), (True, 0.9, "1x2:v100")],
+    [(True, 0.0, "1x4:v100"), (False, 0.0, "2x2:v100"), (True, 0.9, "1x2:v100"), (False, 0.7, "1x4:v100")],
 )
 def test_no_choice_of_a_stage_is_faster_or_smaller_than_the_costs_of_other_layers_say(
     gpt, rematerialization, overlap, text
@@ -85,9 +85,10 @@ def test_a_choice_never_holds_less_than_is_said_where_memory_is_short(gpt):
     assert useful > 5
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("rematerialization", "memory_bytes"), [(False, None), (True, None), (True, 2_100_000), (False, 2_900_000)]
+    ("rematerialization", "memory_bytes"), [(False, None), (True, None), (False, 2_900_000), (True, 2_100_000)]
 )
 def test_another_delta_leads_to_the_plan_that_the_whole_planner_makes(gpt, memory_bytes, rematerialization):
     graph, where = replace(gpt, rematerialization=rematerialization), cluster(memory_bytes=memory_bytes)
@@ -167,8 +168,8 @@ def test_what_is_constrained_of_specs_still_holds(gpt):
 
 @pytest.mark.slow
 def test_where_stages_cannot_be_composed_or_versions_compete_the_whole_planner_is_asked(gpt):
-    by_choice = planned(gpt, cluster(), 4, rematerialization="auto")
-    found = ax.replan(by_choice, delta=0.2)
+    by_choice = planned(gpt, cluster("1x2:v100"), 3, rematerialization="auto")
+    found = ax.replan(by_choice, delta=1.0)
     assert found.costs.complete
     assert len(found.costs.versions) > 1
     by_highs = planned(gpt, cluster("1x2:v100"), 3, solver="highs")

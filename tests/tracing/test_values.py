@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore import models
-from alpa_explore.graph import Phase
+from alpa_explore.graph import Phase, verify
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.inputs.losses import divide, scalar_loss
@@ -24,9 +24,11 @@ def autograd(model, inputs, loss=None):
 
 
 @pytest.mark.slow
-def test_a_captured_graph_gives_the_loss_and_every_gradient_of_autograd(case):
+def test_a_captured_graph_is_well_formed_and_gives_the_loss_and_every_gradient_of_autograd(case):
     model, inputs = case.build(), case.inputs()
     graph = capture(model, inputs, loss=case.loss)
+    assert verify(graph) is graph
+    assert graph.warnings == ()
     values = evaluate(graph, initial_values(graph, model, inputs, case.loss))
     loss, gradients = autograd(model, inputs, case.loss)
     torch.testing.assert_close(values[graph.loss], loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -22,8 +23,9 @@ OF_LAYOUTS = ("Fit & scale", "Layouts")
 
 
 @pytest.fixture(autouse=True)
-def no_figures_ahead() -> None:
-    """In place of the fixture of conftest.py: here they are."""
+def no_figures_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the fixture of conftest.py: here they are, however long they take."""
+    monkeypatch.setattr(tuning, "AHEAD_SECONDS", math.inf)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def explorer(plan: ax.Plan, monkeypatch: pytest.MonkeyPatch) -> Iterator[Explore
 
 def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
     explorer.go_to_tab(title)
-    assert explorer._ahead.wait(LIMIT_SECONDS)
+    assert explorer.ahead.wait(LIMIT_SECONDS)
     (figure,) = explorer.panels[explorer.tabs.selected].figures
     return dict(figure.ahead)
 
@@ -61,6 +63,7 @@ def text(packed: bytes) -> str:
     return gzip.decompress(packed).decode()
 
 
+@pytest.mark.sweep(kept=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", TABS)
 def test_they_are_what_python_draws_for_that_b(explorer: Explorer, title: str) -> None:
@@ -81,6 +84,7 @@ def decoder_plan() -> ax.Plan:
     return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial")
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", OF_LAYOUTS)
 def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: ax.Plan, title: str) -> None:
@@ -142,7 +146,7 @@ def test_they_follow_a_choice_of_the_tab(explorer: Explorer) -> None:
     panel = explorer.panels[explorer.tabs.selected]
     assert isinstance(panel, FrontierPanel)
     panel.view.value = "choices"
-    assert explorer._ahead.wait(LIMIT_SECONDS)
+    assert explorer.ahead.wait(LIMIT_SECONDS)
     after = panel.figure.ahead
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]
@@ -167,6 +171,7 @@ def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected
     assert ahead(explorer, "t_max")
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", OF_THE_HISTORY)
 def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: Explorer, title: str) -> None:

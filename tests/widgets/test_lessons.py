@@ -162,7 +162,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
 
-    explorer._toolbar_pressed("teach", {}, [])
+    explorer.toolbar_pressed("teach", {}, [])
     titles = [title for title, *_ in explorer.tabs.tabs]
     assert titles == [p.title for p in explorer.panels]
     assert titles[: len(LESSONS)] == list(LESSONS), "in the order of the lessons, before those without one"
@@ -185,7 +185,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
     explorer.tabs.selected = titles.index("t_max")
 
-    explorer._toolbar_pressed("teach", {}, [])
+    explorer.toolbar_pressed("teach", {}, [])
     assert [title for title, *_ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
     assert any(group for _, _, group, *_ in explorer.tabs.tabs)
     assert explorer.panels[explorer.tabs.selected].title == "t_max"

@@ -32,7 +32,7 @@ def test_the_explorer_begins_with_the_panel_of_the_first_tab_alone(session: Sess
 def test_lessons_and_texts_of_tabs_make_no_panel(session: Session) -> None:
     explorer = Explorer(session)
     titles = [title for title, *_ in explorer.tabs.tabs]
-    explorer._toggle_teaching()
+    explorer.toggle_teaching()
     assert sorted(title for title, *_ in explorer.tabs.tabs) == sorted(titles)
     assert [type(panel) for panel in explorer.panels.made] == [OverviewPanel]
     assert explorer.panels[explorer.tabs.selected].title == "Overview"

@@ -71,7 +71,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.controls, self.plan_button = ControlsPanel(session), PlanButtonPanel(session)
         self.messages, self.summary = MessagesPanel(session.take), SummaryPanel()
         self.selected = SelectedPanel(session.compute_regrets)
-        self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self.go_to_tab)
+        self.toolbar, self.lesson = ToolbarPanel(self.toolbar_pressed), LessonPanel(self.go_to_tab)
         self._usual_tabs = tabs_of(session, self.go_to_tab)
         self.panels = PanelList(self._usual_tabs, self._panel_made)
         self.tabs = TabBar(label="Figures", tabs=self._tabs())
@@ -84,7 +84,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._saved_table = ""
         """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
-        self._ahead = FiguresAhead(self.controls["num_microbatches"].stops)
+        self.ahead = FiguresAhead(self.controls["num_microbatches"].stops)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
         self.bridge.observe(self._selection_changed, "selection")
@@ -112,7 +112,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def close(self) -> None:
         """Close the widget, stop planning, and end the processes of a training run."""
-        self._ahead.close()
+        self.ahead.close()
         self.session.close()
         super().close()
 
@@ -176,7 +176,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _make_figures_ahead(self) -> None:
         panel, state = self.panels[self.tabs.selected], self.session.store.state
-        self._ahead.follow(panel, state, self.bridge.theme, as_table=self._as_table)
+        self.ahead.follow(panel, state, self.bridge.theme, as_table=self._as_table)
 
     def _show_panel(self, state: State, panel: Panel) -> None:
         """Show this panel alone."""
@@ -228,7 +228,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         if tab is not None:
             self.go_to_tab(titles[str(tab).casefold()])
         if teach:
-            self._toggle_teaching()
+            self.toggle_teaching()
         return self
 
     def _tabs(self) -> list[list[str]]:
@@ -239,7 +239,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             for tab in self.panels.tabs
         ]
 
-    def _toggle_teaching(self) -> None:
+    def toggle_teaching(self) -> None:
         """Switch lessons on or off; while they are on, the tabs are in the order of the lessons, before those that have
         none."""
         panel, self.lesson.on = self.panels[self.tabs.selected], not self.lesson.on
@@ -281,7 +281,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             timer.daemon = True
             timer.start()
 
-    def _toolbar_pressed(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
+    def toolbar_pressed(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
+        """A button of the toolbar was pressed on the page; an error is shown as a message."""
         try:
             with self.session.store.lock:
                 self._run_action(name, content, buffers)
@@ -301,7 +302,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             self._as_table = not self._as_table
             self._show(state)
         elif name == "teach":
-            self._toggle_teaching()
+            self.toggle_teaching()
         elif name == "reset":
             session.runs.stop()
             session.set(**{field.name: getattr(self._initial_settings, field.name) for field in fields(Settings)})

@@ -48,7 +48,7 @@ def scaling_curve_figure(scaling: Scaling, theme: str = "light") -> go.Figure:
     figure.update_xaxes(showticklabels=True, row=1, col=1)
     figure.update_xaxes(title="devices", showticklabels=True, row=3, col=1)
     rates = [best.tokens_per_second for point in scaling.points if (best := priced_best(point)) is not None]
-    ticks = _log_ticks(rates)
+    ticks = log_ticks(rates)
     figure.update_yaxes(title="tokens/s (log)", type="log", row=2, col=1)
     figure.update_yaxes(tickvals=ticks, ticktext=[units.count(tick) for tick in ticks], row=2, col=1)
     figure.update_yaxes(title="efficiency", tickformat=".0%", rangemode="tozero", row=3, col=1)
@@ -81,7 +81,7 @@ def scaling_curve_html(scaling: Scaling, theme: str = "light") -> str:
     return page
 
 
-def _log_ticks(values: Sequence[float]) -> list[float]:
+def log_ticks(values: Sequence[float]) -> list[float]:
     """1, 2 and 5 times powers of ten, from below the least value to above the largest."""
     if not values:
         return []

@@ -121,7 +121,7 @@ class EndContraction:
     """The contraction of a block at an end of a stage, from the table of the same block inside one."""
 
     def __init__(self, block: BlockSubproblem, end: EndBlock, inner: BlockTable, prices: Sequence[Price]) -> None:
-        self._end, self._inner, self._at_end = end, inner, end.costs(prices)
+        self._end, self.inner, self._at_end = end, inner, end.costs(prices)
         """[prices, `end.states`]"""
         self.keep = block.right if end.is_first else block.left
         self._sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in self.keep]
@@ -130,7 +130,7 @@ class EndContraction:
 
     def _joined(self, price: int) -> Floats:
         """[`end.states`, states of the other separator]"""
-        costs = self._inner.costs[price]
+        costs = self.inner.costs[price]
         inside = costs[self._end.states] if self._end.is_first else costs[:, self._end.states].T
         joined: Floats = inside + self._at_end[price][:, None]
         return joined
@@ -146,7 +146,7 @@ class EndContraction:
             places[at_price] = self._joined(price).argmin(axis=0)[others[at_price]]
         sides = (self._end.states[places], others)
         left, right = sides if self._end.is_first else sides[::-1]
-        inside = self._inner.complete(prices, np.column_stack([np.zeros_like(left), left, right]))
+        inside = self.inner.complete(prices, np.column_stack([np.zeros_like(left), left, right]))
         choices = inside[:, self._end.inner_node]
         for v, strategies in self._end.received.items():
             choices[:, v] = strategies[places]
@@ -163,7 +163,7 @@ class BlockTables:
         `completing` is false, no more than costs is kept: choices behind them would be computed anew."""
         self.cutter, self.prices, self.completing = cutter, prices, completing
         self.limits = replace(LIMITS, joined_entries=joined_entries)
-        self._tables: dict[BlockSubproblem, BlockTable | None] = {}
+        self.known: dict[BlockSubproblem, BlockTable | None] = {}
 
     def table(self, before: BlockPart | None, part: BlockPart, after: BlockPart | None) -> BlockTable | None:
         """The table of a block between its neighbours; None where it cannot be cut out or is too wide."""
@@ -181,10 +181,10 @@ class BlockTables:
         return contracted if contracted and len(contracted) == len(tables) else None
 
     def _table(self, block: BlockSubproblem) -> BlockTable | None:
-        if block not in self._tables:
+        if block not in self.known:
             contraction = self._from_inner_block(block) or self._contract(block)
-            self._tables[block] = None if contraction is None else BlockTable(block, contraction)
-        return self._tables[block]
+            self.known[block] = None if contraction is None else BlockTable(block, contraction)
+        return self.known[block]
 
     def _contract(self, block: BlockSubproblem) -> Contraction | None:
         keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
@@ -194,7 +194,7 @@ class BlockTables:
         """The contraction of a block at an end of a stage where that of the same block inside one is known."""
         if block.left and block.right:
             return None
-        for inner, table in self._tables.items():
+        for inner, table in self.known.items():
             if table is not None and (end := self.cutter.end_block(block, inner)) is not None:
                 return EndContraction(block, end, table, self.prices)
         return None

@@ -93,7 +93,7 @@ class EagerPricing:
         self._solver = solving.solver
         self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
         self._feasible = list(feasible_stages(layered.num_layers, query.submeshes, query.cluster.devices))
-        self._tasks: dict[str, StageTask] = {}
+        self.tasks: dict[str, StageTask] = {}
         self._wanted: list[Wanted] = []
         self._keys_of: dict[RangeKey, list[str]] = {}
         self._runner = TaskRunner(
@@ -105,31 +105,31 @@ class EagerPricing:
         )
         self._known = KnownMeshes(solving.store)
         self._frontiers: dict[str, list[Frontier]] = {}
-        self._composed: set[str] = set()
-        self._deferred: dict[str, str] = {}
+        self.composed: set[str] = set()
+        self.deferred: dict[str, str] = {}
         """Problem -> name of the task that would compose its mesh."""
         self._composed_elsewhere: dict[str, Mapping[Range, Frontier]] = {}
         """Name of a task that would compose a mesh -> what its composition at another B found."""
         self._bounded: dict[str, Mapping[Range, Frontier]] = {}
         """Name of a task whose fastest choices were found here, not in the cache -> what was found."""
-        self._mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
+        self.mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
         """By a digest, with the problems of the ranges."""
         self._convergence = Convergence(
-            self._tasks,
+            self.tasks,
             self._frontiers,
             inverse_b=1.0 / query.num_microbatches,
-            composed=self._composed,
-            deferred=self._deferred.keys(),
+            composed=self.composed,
+            deferred=self.deferred.keys(),
         )
         self._within_memory = WithinMemory(
-            self._tasks, self._convergence, self._problems, self._runner, KnownWithinMemory(solving.store)
+            self.tasks, self._convergence, self._problems, self._runner, KnownWithinMemory(solving.store)
         )
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
-        self._screened = self._screen()
+        self.screened = self._screen()
         self._composed_bounds: set[int] = set()
         """Submeshes whose screened stages have the lower bounds of composition."""
-        self._price_submeshes(set(range(len(query.submeshes))) - {submesh for _, _, submesh in self._screened})
+        self._price_submeshes(set(range(len(query.submeshes))) - {submesh for _, _, submesh in self.screened})
 
     def _screen(self) -> dict[RangeKey, Screened]:
         """The feasible stages on submeshes that are divided badly."""
@@ -152,7 +152,7 @@ class EagerPricing:
             if divided[cell[2]] < well
         }
 
-    def _raise_bounds(self, submeshes: Collection[int]) -> None:
+    def raise_bounds(self, submeshes: Collection[int]) -> None:
         """Give the screened stages on these submeshes the least seconds of composition, for any memory."""
         self._composed_bounds |= set(submeshes)
         discoveries = discover_all(self.layered.graph)
@@ -161,7 +161,7 @@ class EagerPricing:
         for submesh in submeshes:
             # Of the ranges with equal problems one is composed.
             ranges = {
-                cell: self._problems.stage(*cell[:2]).structure_key for cell in self._screened if cell[2] == submesh
+                cell: self._problems.stage(*cell[:2]).structure_key for cell in self.screened if cell[2] == submesh
             }
             first = {key: cell[:2] for cell, key in reversed(ranges.items())}
             for mesh in self._meshes[submesh]:
@@ -181,17 +181,17 @@ class EagerPricing:
                     keys_of.setdefault(cell, []).append((name, first[key]))
         found = self._runner.on_meshes(bound_mesh, tasks, Search.BOUNDED.value)
         for cell, keys in keys_of.items():
-            known = self._screened[cell]
+            known = self.screened[cell]
             least = min(found[name][r].bound_seconds if r in found[name] else 0.0 for name, r in keys)
-            self._screened[cell] = known._replace(seconds=max(known.seconds, least))
-        self._screened = {cell: bound for cell, bound in self._screened.items() if bound.seconds < math.inf}
+            self.screened[cell] = known._replace(seconds=max(known.seconds, least))
+        self.screened = {cell: bound for cell, bound in self.screened.items() if bound.seconds < math.inf}
 
     def _price_submeshes(self, submeshes: Collection[int]) -> None:
         """Candidates of all feasible stages on these submeshes."""
         with no_collection():  # ten thousands of permanent objects
             new = self._collect(submeshes)
             tasks = self._tasks_of_meshes(new) if self._solver == "auto" else {}
-            self._mesh_tasks |= tasks
+            self.mesh_tasks |= tasks
             stored = self._runner.stored_on_meshes(tasks, Search.COMPOSED.value)
             unknown = self._defer([name for name in tasks if name not in stored])
         if self._bound_first:
@@ -208,7 +208,7 @@ class EagerPricing:
             for submesh in submeshes
             for mesh in self._meshes[submesh]
         }
-        layers, known = self.layered.num_layers, set(self._tasks)
+        layers, known = self.layered.num_layers, set(self.tasks)
         for first, last, submesh in self._feasible:
             if submesh not in submeshes:
                 continue
@@ -218,8 +218,8 @@ class EagerPricing:
                 key = problem_key(self._problems.stage(first, last), prices[mesh])
                 self._wanted.append(Wanted((first, last, submesh), mesh, key))
                 self._keys_of.setdefault((first, last, submesh), []).append(key)
-                if key not in self._tasks or (key not in known and self._tasks[key].held < held):
-                    self._tasks[key] = StageTask(
+                if key not in self.tasks or (key not in known and self.tasks[key].held < held):
+                    self.tasks[key] = StageTask(
                         first=first,
                         last=last,
                         mesh=mesh,
@@ -231,7 +231,7 @@ class EagerPricing:
                         search=Search.NEAR_OPTIMAL,
                         discoveries=discoveries,
                     )
-        return [key for key in self._tasks if key not in known]
+        return [key for key in self.tasks if key not in known]
 
     def costs(self) -> StageCosts:
         """All candidates, and a lower bound for every stage that may have a better choice."""
@@ -246,21 +246,21 @@ class EagerPricing:
             for cell, by_held in self._questions.items()
         }
         with no_collection():
-            return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=self._screened)
+            return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=self.screened)
 
     def compose_deferred(self) -> None:
         """Compose all meshes that were deferred."""
-        if names := list(dict.fromkeys(self._deferred.values())):
+        if names := list(dict.fromkeys(self.deferred.values())):
             self._compose(names)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Run the searches that would close the gap of these stages; where a mesh that was deferred has the lowest
         bound, it is composed first."""
-        wanted = {cell[2] for cell, _ in open_stages if cell in self._screened}
+        wanted = {cell[2] for cell, _ in open_stages if cell in self.screened}
         if loose := wanted - self._composed_bounds if self._solver == "auto" else set():
-            self._raise_bounds(loose)
+            self.raise_bounds(loose)
         if tight := wanted - loose:
-            self._screened = {cell: bound for cell, bound in self._screened.items() if cell[2] not in tight}
+            self.screened = {cell: bound for cell, bound in self.screened.items() if cell[2] not in tight}
             self._price_submeshes(tight)
         meshes: dict[str, None] = {}
         asked: list[tuple[int, list[OpenQuestion]]] = []
@@ -269,11 +269,11 @@ class EagerPricing:
             questions = sorted(questions, key=lambda question: question.bound_seconds)
             if questions and questions[0].search is Search.COMPOSED:
                 # By bounds without regard to memory the first rarely closes the question: the next one beside it.
-                names = [self._deferred[q.key] for q in questions if q.search is Search.COMPOSED]
+                names = [self.deferred[q.key] for q in questions if q.search is Search.COMPOSED]
                 meshes |= dict.fromkeys(names[: 2 if names[0] in self._bounded else 1])
             else:
                 asked.append((held, questions))
-        searches = next_searches(asked, self._tasks)
+        searches = next_searches(asked, self.tasks)
         if self._within_memory.recall([key for key, _ in searches.get(Search.BOUNDED_WITHIN_MEMORY, ())]):
             return  # they may be closed
         jobs: dict[str, Job] = {}
@@ -295,14 +295,14 @@ class EagerPricing:
         bounded: dict[RangeKey, Screened] = {}
         for cell, keys in self._keys_of.items():
             for key in keys:
-                if key in self._deferred and (bound := self._bound_at_every_b(key)) is not None:
+                if key in self.deferred and (bound := self._bound_at_every_b(key)) is not None:
                     bounded[cell] = bounded.get(cell, bound).or_better(bound)
         return bounded
 
     def _bound_at_every_b(self, key: str) -> Screened | None:
         """What bounds the choices of a deferred problem at B up to a million: the chord from there to the requested B;
         None where no choice is legal or none fits."""
-        (frontier,), task = self._frontiers[key], self._tasks[key]
+        (frontier,), task = self._frontiers[key], self.tasks[key]
         most = task.held
         if frontier.least_peaks:
             peaks = frontier.least_peaks[: most - task.least_held + 1]
@@ -323,7 +323,7 @@ class EagerPricing:
             problem_of=self._problems.problem,
             solves=sum(f.solves for f in frontiers),
             distinct_solves=len(frontiers),
-            cached_solves=self._runner.cached + sum(name not in self._bounded for name in self._deferred.values()),
+            cached_solves=self._runner.cached + sum(name not in self._bounded for name in self.deferred.values()),
             variables=sum(of_problem[0].variables for of_problem in self._frontiers.values()),
             constraints=sum(of_problem[0].constraints for of_problem in self._frontiers.values()),
             warnings=(
@@ -336,7 +336,7 @@ class EagerPricing:
         """Run one kind of task for these (problem, microbatches held) and record the frontiers."""
         tasks = {
             f"{key}|{held}": replace(
-                self._tasks[key], search=search, held=held, bound_seconds=self._convergence.device_bound(key)
+                self.tasks[key], search=search, held=held, bound_seconds=self._convergence.device_bound(key)
             )
             for key, held in keys
         }
@@ -347,12 +347,12 @@ class EagerPricing:
         """One task for each mesh of these problems, by a digest, with the problems of its ranges."""
         by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
         for key in keys:
-            task = self._tasks[key]
+            task = self.tasks[key]
             by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
         tasks = {}
         for mesh, of_mesh in by_mesh.items():
-            first = self._tasks[next(iter(of_mesh.values()))]
-            held = tuple((layers, self._tasks[key].held) for layers, key in of_mesh.items())
+            first = self.tasks[next(iter(of_mesh.values()))]
+            held = tuple((layers, self.tasks[key].held) for layers, key in of_mesh.items())
             on_mesh = MeshTask(
                 ranges=held,
                 least_held=first.least_held,
@@ -370,8 +370,8 @@ class EagerPricing:
         unknown: list[str] = []
         proven: set[str] = set()
         for name in names:
-            task, keys = self._mesh_tasks[name]
-            known = self._known.find(task, self._alike(task), bounded=self._bound_first)
+            task, keys = self.mesh_tasks[name]
+            known = self._known.find(task, self.alike(task), bounded=self._bound_first)
             if known is None:
                 unknown.append(name)
                 continue
@@ -380,21 +380,21 @@ class EagerPricing:
                 self._composed_elsewhere[name] = known.frontiers
                 proven |= {keys[layers] for layers, frontier in known.frontiers.items() if frontier.proven}
         for key in proven:
-            del self._deferred[key]
-        self._composed |= proven
+            del self.deferred[key]
+        self.composed |= proven
         self._runner.cached += len(proven)
         self._find_leaner(proven)
         return unknown
 
     def _defer_with(self, name: str, known: Mapping[Range, Frontier]) -> None:
-        keys = self._mesh_tasks[name][1]
+        keys = self.mesh_tasks[name][1]
         for layers, frontier in known.items():
             self._frontiers[keys[layers]] = [frontier]
-            self._deferred[keys[layers]] = name
+            self.deferred[keys[layers]] = name
 
     def _bound(self, names: Collection[str]) -> set[str]:
         """Find the fastest choices on these meshes, and defer those where all ranges have some: these are returned."""
-        todo = {name: self._mesh_tasks[name][0] for name in names}
+        todo = {name: self.mesh_tasks[name][0] for name in names}
         run = self._runner.run_on_meshes(
             {name: Job(fastest_on_mesh, task, Search.BOUNDED_WITH_CHOICES.value) for name, task in todo.items()}
         )
@@ -405,7 +405,7 @@ class EagerPricing:
             frontiers = {r: at_inverse_b(frontier, task.inverse_b) for r, frontier in found.items()}
             known = {r: frontier for r, frontier in frontiers.items() if frontier is not None}
             if len(known) == len(task.ranges):
-                self._known.add(task, self._alike(task), entries[name], bounded=True)
+                self._known.add(task, self.alike(task), entries[name], bounded=True)
                 self._defer_with(name, known)
                 self._bounded[name] = found
                 bounded.add(name)
@@ -421,7 +421,7 @@ class EagerPricing:
         composed; those that overflow the device get leaner choices. The jobs `beside` find choices within memory for
         problems that are composed already; they run together with the composition."""
         stored, beside = stored or {}, beside or {}
-        todo = {name: self._mesh_tasks[name][0] for name in names if name not in stored}
+        todo = {name: self.mesh_tasks[name][0] for name in names if name not in stored}
         jobs = {
             name: Job(fastest_at_b, task, Search.COMPOSED.value)
             if name in self._composed_elsewhere
@@ -431,20 +431,20 @@ class EagerPricing:
         run = self._runner.run_on_meshes({**jobs, **beside}, known=self._composed_elsewhere)
         self._within_memory.record(beside, {name: run.pop(name) for name in beside})
         for name, frontiers in (*stored.items(), *run.items()):
-            keys = self._mesh_tasks[name][1]
+            keys = self.mesh_tasks[name][1]
             # What was found within memory for a problem that was proven before stays.
             before = {key: self._frontiers.pop(key, ()) for key in keys.values()}
             for key in keys.values():
-                self._deferred.pop(key, None)
+                self.deferred.pop(key, None)
             self._frontiers |= {keys[r]: [frontier, *before[keys[r]][1:]] for r, frontier in frontiers.items()}
-            self._composed |= {keys[layers] for layers in frontiers}
+            self.composed |= {keys[layers] for layers in frontiers}
         entries = entry_names(run, Search.COMPOSED.value)
         for name, frontiers in run.items():
             if len(frontiers) == len(todo[name].ranges):
-                self._known.add(todo[name], self._alike(todo[name]), entries[name], bounded=False)
-        solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in self._frontiers})
+                self._known.add(todo[name], self.alike(todo[name]), entries[name], bounded=False)
+        solved = self._runner.solve({key: task for key, task in self.tasks.items() if key not in self._frontiers})
         self._frontiers |= {key: [frontier] for key, frontier in solved.items()}
-        self._find_leaner({key for name in names for key in self._mesh_tasks[name][1].values()} | solved.keys())
+        self._find_leaner({key for name in names for key in self.mesh_tasks[name][1].values()} | solved.keys())
 
     def _find_leaner(self, new: Collection[str]) -> None:
         """Leaner choices for those of these problems that overflow the device and have no exact frontier yet."""
@@ -452,16 +452,16 @@ class EagerPricing:
         # problems.
         inexact = [
             key
-            for key in self._tasks
+            for key in self.tasks
             if key in new
             and (
                 not self._frontiers[key][0].proven
                 or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
             )
         ]
-        self._search(Search.LEANER, [(k, self._tasks[k].held) for k in inexact if self._convergence.overflows(k)])
+        self._search(Search.LEANER, [(k, self.tasks[k].held) for k in inexact if self._convergence.overflows(k)])
 
-    def _alike(self, task: MeshTask) -> dict[Range, str]:
+    def alike(self, task: MeshTask) -> dict[Range, str]:
         """Keys of the problems of a task that are the same at every B and with every memory."""
         return self._problems.alike([layers for layers, _ in task.ranges], task.mesh, task.device, task.discoveries)
 

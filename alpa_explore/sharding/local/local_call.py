@@ -38,7 +38,7 @@ def localize(
 ) -> LocalCall:
     """The steps that the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
     shard = _shard(operator, tensors, strategy, mesh_shape, coordinate)
-    return _LOCAL.get(operator.kind, _unchanged)(shard, StepWriter(operator))
+    return LOCAL_RULES.get(operator.kind, _unchanged)(shard, StepWriter(operator))
 
 
 def localize_over_total(
@@ -202,7 +202,7 @@ def replaced(arguments: tuple[Argument, ...], place: int, value: Argument) -> tu
     return (*arguments[:place], value, *arguments[place + 1 :])
 
 
-_LOCAL: dict[str, _Local] = {
+LOCAL_RULES: dict[str, _Local] = {
     **dict.fromkeys(
         (
             "aten.view.default",

@@ -18,7 +18,7 @@ from alpa_explore.figures.layouts.heat_map import (
     heat_map_sentence,
     heat_map_table,
 )
-from alpa_explore.figures.layouts.scaling_curve import _log_ticks, scaling_curve_figure, scaling_curve_table
+from alpa_explore.figures.layouts.scaling_curve import log_ticks, scaling_curve_figure, scaling_curve_table
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
@@ -193,4 +193,4 @@ def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: S
     ],
 )
 def test_the_ticks_of_a_log_axis_enclose_the_values(values: list[float], ticks: list[float]) -> None:
-    assert _log_ticks(values) == pytest.approx(ticks)
+    assert log_ticks(values) == pytest.approx(ticks)

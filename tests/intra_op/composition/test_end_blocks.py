@@ -108,7 +108,7 @@ def test_what_costs_something_else_is_contracted(changed: str) -> None:
     block, table = next(
         (block, t) for block, t in end_tables(composed) if isinstance(t.contraction, EndContraction) and not block.left
     )
-    inner = table.contraction._inner.block
+    inner = table.contraction.inner.block
     known = end_block(block, inner)
     assert known is not None
     problem = block.problem

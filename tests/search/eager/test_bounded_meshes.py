@@ -31,7 +31,7 @@ def planned(
     return plan_model(model, cluster, num_microbatches=b, **options)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "options", "memory"), CASES, ids=["roomy", "tight", "recomputed", "experts"])
 def test_the_plan_is_that_of_composing_every_mesh_and_no_bound_is_above_a_choice(
@@ -54,7 +54,7 @@ def test_another_b_warns_where_what_was_not_priced_may_be_better(monkeypatch: py
     few = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=True)
     every = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=False)
     assert not ax.replan(few, num_microbatches=B).warnings
-    for b in (1, 2, 4, 16, 32, 128, 1024):
+    for b in (1, 4, 32, 1024):
         exact, found = (ax.replan(plan, num_microbatches=b) for plan in (every, few))
         slower = found.predicted.iteration_seconds > exact.predicted.iteration_seconds * (1 + 1e-9)
         assert any("Plan anew" in warning for warning in found.warnings) or not slower

@@ -31,7 +31,7 @@ CASES = (
 )
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "options"),
@@ -55,13 +55,13 @@ def test_the_plan_is_as_fast_as_with_everything_priced_and_no_bound_is_above_a_s
 @pytest.mark.slow
 def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(monkeypatch: pytest.MonkeyPatch) -> None:
     flops: dict[RangeKey, Screened] = {}
-    raise_bounds = EagerPricing._raise_bounds
+    raise_bounds = EagerPricing.raise_bounds
 
     def raised(pricing: EagerPricing, submeshes: Collection[int]) -> None:
-        flops.update(pricing._screened)
+        flops.update(pricing.screened)
         raise_bounds(pricing, {submesh for _, _, submesh in flops})
 
-    monkeypatch.setattr(EagerPricing, "_raise_bounds", raised)
+    monkeypatch.setattr(EagerPricing, "raise_bounds", raised)
     bounded = planned("gpt-tiny", "7x2:v100").costs
     monkeypatch.setattr(tuning, "WELL_DIVIDED", 0.0)
     full = planned("gpt-tiny", "7x2:v100").costs

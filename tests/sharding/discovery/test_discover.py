@@ -9,7 +9,7 @@ import torch
 
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind
 from alpa_explore.sharding.discovery.discover import discover
-from alpa_explore.sharding.local.local_call import _LOCAL
+from alpa_explore.sharding.local.local_call import LOCAL_RULES
 from alpa_explore.sharding.rules import RULES
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
@@ -67,7 +67,7 @@ def rediscover(call):
     result, operator, tensors, values = discovered(call)
     prove_splits(result.splits, operator, tensors, values, meshes=((2,), (2, 2)))
     assert bool(result.splits) != bool(result.reason)
-    if call.kind not in _LOCAL and call.kind not in CONSTANT | NOT_RUN and operator.inputs:
+    if call.kind not in LOCAL_RULES and call.kind not in CONSTANT | NOT_RUN and operator.inputs:
         ours = {
             (s.inputs, s.outputs, s.divides)
             for s in RULES[call.kind](
@@ -84,7 +84,7 @@ def test_the_splits_of_a_rule_are_rediscovered(call):
     rediscover(call)
 
 
-@pytest.mark.sweep(kept=60)
+@pytest.mark.sweep(kept=30)
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [c for c in RULED if c not in QUICK], ids=str)
 def test_the_splits_of_every_rule_are_rediscovered(call):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -54,10 +55,8 @@ def test_a_model_that_predicts_ahead_has_a_short_last_part() -> None:
 
 
 @pytest.mark.parametrize("software", ["megatron", "megatron-deepspeed", "nanotron", "torchtitan"])
-@pytest.mark.parametrize("layers", [7, 16, 30, 31, 32, 33])
-@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
-def test_no_block_is_lost(software: str, layers: int, stages: int) -> None:
-    counts = blocks_of_parts(replace(LLAMA_8B, layers=layers), stages, 1, software)
-    assert len(counts) == stages
-    assert sum(counts) == layers
-    assert min(counts) >= 0
+def test_no_block_is_lost(software: str) -> None:
+    for layers, stages in product((7, 16, 30, 31, 32, 33), (1, 2, 3, 4, 8)):
+        counts = blocks_of_parts(replace(LLAMA_8B, layers=layers), stages, 1, software)
+        assert (len(counts), sum(counts)) == (stages, layers)
+        assert min(counts) >= 0

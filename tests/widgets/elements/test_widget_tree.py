@@ -26,7 +26,7 @@ def test_every_state_below_is_sent_but_what_never_changes(monkeypatch: pytest.Mo
 
 def shown(bridge: PageBridge, tab: str, page: str, **content: Any) -> int:
     """How many pages were loaded after this one says that it shows the explorer."""
-    bridge._receive(bridge, {"kind": "shown", "tab": tab, "page": page, **content}, [])
+    bridge.receive(bridge, {"kind": "shown", "tab": tab, "page": page, **content}, [])
     loads: int = bridge.loads
     return loads
 

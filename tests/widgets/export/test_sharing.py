@@ -86,11 +86,11 @@ def test_a_saved_plan_opens_again_and_a_damaged_one_names_the_users_file() -> No
 def test_a_plan_that_is_opened_brings_its_settings_and_its_figures(explorer: Explorer) -> None:
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=2**35)
     plan = replace(example_plan(), cluster=cluster, model=replace(example_plan().model, recipe="gpt-tiny", samples=8))
-    explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
+    explorer.toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
     # The example has eight devices: a file with four of them is inconsistent, which the explorer reports in place.
     assert "a.plan.json" in explorer.messages.text.value
     plan = replace(plan, cluster=replace(cluster, nodes=2))
-    explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
+    explorer.toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
     assert explorer.plan == plan
     assert (explorer.settings.nodes, explorer.settings.memory_bytes) == (2, 2.0**35)
     assert explorer.session.sources.cluster(explorer.settings) == plan.cluster
@@ -134,7 +134,7 @@ def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: p
     plan = example_plan()
     explorer.session.show_plan(plan)
     for name in ("plan", "csv", "html", "report", "fsdp2", "megatron"):
-        explorer._toolbar_pressed(name, {}, [])
+        explorer.toolbar_pressed(name, {}, [])
         assert explorer.session.wait(LIMIT_SECONDS)
     kinds = ["application/json", "text/csv", "text/html", "text/html", "text/x-python", "text/x-shellscript"]
     assert [kind for _, kind in saved] == kinds
@@ -161,7 +161,7 @@ def test_files_requested_during_a_comparison_are_all_saved_and_it_is_not_cancell
     explorer.session.show_plan(example_plan())
     explorer.session.run_query(lambda: {"comparison": "made" if release.wait(LIMIT_SECONDS) else None}, "comparing…")
     for name in ("plan", "csv", "plan"):
-        explorer._toolbar_pressed(name, {}, [])
+        explorer.toolbar_pressed(name, {}, [])
     release.set()
     assert explorer.session.wait(LIMIT_SECONDS)
     assert saved == ["application/json", "text/csv", "application/json"]

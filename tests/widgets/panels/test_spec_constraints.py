@@ -129,7 +129,7 @@ def test_spec_constraints_are_in_the_code_and_the_plan_and_reset_and_another_mod
     assert again.settings.spec_constraints == spec_constraints
     assert planner.plans[-1]["pin"] == {"mm": "S0R"}
     again.session.set(spec_constraints=())
-    again._toolbar_pressed("reset", {}, [])
+    again.toolbar_pressed("reset", {}, [])
     assert again.settings.spec_constraints == spec_constraints
     again.session.set(model="mlp-tiny")
     assert again.settings.spec_constraints == ()

@@ -179,7 +179,7 @@ def test_the_changes_stand_in_why_and_cancel_keeps_what_is_known(explorer: Explo
     assert answers[names[0]] == "±0"
     assert sum(text == "±0" for text in answers.values()) < len(names)
     assert not why.plan_all.disabled
-    why.changes._receive(None, {"kind": "press", "name": names[0]}, None)
+    why.changes.receive(None, {"kind": "press", "name": names[0]}, None)
     assert explorer.settings == explorer.session.store.state.plan_settings
 
 
@@ -189,5 +189,5 @@ def test_a_press_on_nothing_does_nothing(explorer: Explorer, content: dict[str, 
     assert explorer.wait(LIMIT_SECONDS)
     explorer.go_to_tab("Why")
     settings, why = explorer.settings, explorer.panels[explorer.tabs.selected]
-    why.changes._receive(None, content, None)  # type: ignore[attr-defined]  # a WhyPanel
+    why.changes.receive(None, content, None)  # type: ignore[attr-defined]  # a WhyPanel
     assert explorer.settings == settings

@@ -94,7 +94,7 @@ def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeyp
     for count in (9, 10):
         session.set(num_microbatches=count)
         assert session.wait(LIMIT_SECONDS)
-        assert session._planning.end_of_move.wait(LIMIT_SECONDS)
+        assert session.planning.end_of_move.wait(LIMIT_SECONDS)
         assert not session.store.state.moving
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
     assert counts == [8, 9, 10]
@@ -192,12 +192,12 @@ def test_a_key_that_names_nothing_selects_nothing(explorer: Explorer) -> None:
 def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> None:
     explorer.session.plan()
     assert explorer.wait(LIMIT_SECONDS)
-    explorer._toolbar_pressed("pin", {}, [])
+    explorer.toolbar_pressed("pin", {}, [])
     explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(LIMIT_SECONDS)
     assert "alpa-better" in explorer.summary.widget.value, "more samples a second"
     assert explorer.toolbar.widget.pressed == ["pin"]
-    explorer._toolbar_pressed("pin", {}, [])
+    explorer.toolbar_pressed("pin", {}, [])
     assert "alpa-better" not in explorer.summary.widget.value
 
 

@@ -139,7 +139,7 @@ def test_the_message_is_there_at_once_and_says_that_more_is_sought(
     search.gate.clear()
     planner.error = TOO_LARGE
     session.plan()
-    assert session._planning.plans.wait(LIMIT_SECONDS)
+    assert session.planning.plans.wait(LIMIT_SECONDS)
     assert "Looking for what would fit" in message_html(session.store.state)
     assert not session.store.state.planning
     session.cancel()
@@ -151,7 +151,7 @@ def test_a_new_plan_ends_the_search(session: Session, planner: Any, search: Sear
     search.gate.clear()
     planner.error = TOO_LARGE
     session.plan()
-    assert session._planning.plans.wait(LIMIT_SECONDS)
+    assert session.planning.plans.wait(LIMIT_SECONDS)
     planner.error = None
     session.plan()
     assert session.wait(LIMIT_SECONDS)

@@ -89,7 +89,7 @@ def test_a_replan_that_never_started_does_not_stay_under_way(
 ) -> None:
     session.plan()
     assert session.wait(LIMIT_SECONDS)
-    monkeypatch.setattr(session._planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
+    monkeypatch.setattr(session.planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
     session.set(delta=0.3)
     assert session.store.state.replanning
     leave(session)

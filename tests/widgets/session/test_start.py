@@ -16,7 +16,7 @@ from alpa_explore_widgets.session.sources import Sources
 from numba import njit
 
 import alpa_explore as ax
-from alpa_explore.execution.executors import Executor
+from alpa_explore.execution import dask_pool
 from alpa_explore.execution.progress import Progress
 from tests.waiting import LIMIT_SECONDS
 
@@ -75,7 +75,7 @@ def test_a_graph_that_other_code_captured_is_captured_again(
 def test_no_worker_is_started_for_what_the_cache_answers(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = {"num_microbatches": 8, "num_layers": 2}
     before = ax.plan("mlp-tiny", "1x4:v100", **plan)
-    monkeypatch.setattr(Executor, "_start", lambda _: pytest.fail("a worker was started"))
+    monkeypatch.setattr(dask_pool, "open_pool", lambda *_: pytest.fail("a worker was started"))
     assert ax.plan("mlp-tiny", "1x4:v100", scheduler="processes", **plan).predicted == before.predicted
 
 

@@ -43,9 +43,9 @@ def test_the_matrix_and_the_table_take_its_place(explorer: Explorer) -> None:
     panel.view.value = "matrix"
     assert (hidden(panel.graph), hidden(panel.figure)) == (True, False)
     assert '"specs"' in panel.figure.figure_json
-    explorer._toolbar_pressed("table", {}, [])
+    explorer.toolbar_pressed("table", {}, [])
     assert (hidden(panel.graph), hidden(panel.figure), hidden(panel.table)) == (True, True, False)
-    explorer._toolbar_pressed("table", {}, [])
+    explorer.toolbar_pressed("table", {}, [])
     panel.view.value = "graph"
     assert (hidden(panel.graph), hidden(panel.figure), hidden(panel.table)) == (False, True, True)
 

@@ -54,16 +54,16 @@ def test_a_row_for_each_plan_with_the_settings_that_differ_and_bold_where_they_d
 
 def test_a_pin_survives_a_slider_and_what_is_tried_after_it(panel: WhatIfsPanel, explorer: Explorer) -> None:
     session = explorer.session
-    panel.list._receive(None, {"kind": "pin", "key": "plan:2", "on": True}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "plan:2", "on": True}, None)
     assert [row["pinned"] for row in panel.list.rows] == [False, False, True]
     kept = session.store.state.history.entries[2].plan
     explorer.controls["num_microbatches"].value = 64
     assert explorer.wait(LIMIT_SECONDS)
     assert session.store.state.history.entries[2].plan is kept
-    panel.list._receive(None, {"kind": "pin", "key": "plan:2", "on": False}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "plan:2", "on": False}, None)
     assert not any(row["pinned"] for row in panel.list.rows)
-    panel.list._receive(None, {"kind": "pin", "key": "plan:99", "on": True}, None)
-    panel.list._receive(None, {"kind": "pin", "key": "nonsense", "on": True}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "plan:99", "on": True}, None)
+    panel.list.receive(None, {"kind": "pin", "key": "nonsense", "on": True}, None)
     assert not any(row["pinned"] for row in panel.list.rows)
 
 

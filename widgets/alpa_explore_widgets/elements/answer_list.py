@@ -24,9 +24,10 @@ class AnswerList(anywidget.AnyWidget):
     def __init__(self, press: Callable[[str], None], **traits: Any) -> None:
         super().__init__(**traits)
         self._press = press
-        self.on_msg(self._receive)
+        self.on_msg(self.receive)
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """An answer was pressed on the page."""
         name = content.get("name")
         if content.get("kind") == "press" and name in [text for text, *_ in self.items]:
             self._press(str(name))

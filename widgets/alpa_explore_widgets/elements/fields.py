@@ -110,13 +110,14 @@ class Button(anywidget.AnyWidget):
         self._press = press
         self.schedule: Callable[[int, Callable[[], None]], None] = lambda _edits, action: action()
         """(number of edits before the press, action) -> runs the action after them; `MessageOrder` sets this."""
-        self.on_msg(self._receive)
+        self.on_msg(self.receive)
 
     def click(self) -> None:
         """Press it from Python."""
         self._press()
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """The button was pressed on the page."""
         if content.get("kind") == "press":
             self.schedule(int(content.get("edits", 0)), self._press)
 
@@ -208,9 +209,10 @@ class PageBridge(anywidget.AnyWidget):
         self.address, self.begun = self.model_id or "", True
         self._views_of_tab: dict[str, tuple[str, int]] = {}
         """Browser tab -> (the page that it shows, the number of views on that page)."""
-        self.on_msg(self._receive)
+        self.on_msg(self.receive)
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """A page says that it shows a tab, no longer shows it, or was left."""
         kind, tab, page = (str(content.get(name, "")) for name in ("kind", "tab", "page"))
         current_page, views = self._views_of_tab.get(tab, (page, 0))
         if kind == "shown":

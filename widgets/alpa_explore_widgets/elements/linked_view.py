@@ -31,8 +31,9 @@ class LinkedView(anywidget.AnyWidget):
     def __init__(self, go_to: Callable[[str], None], **traits: Any) -> None:
         super().__init__(**traits)
         self._go_to = go_to
-        self.on_msg(self._receive)
+        self.on_msg(self.receive)
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """A link to a tab was pressed on the page."""
         if content.get("kind") == "tab":
             self._go_to(str(content.get("title", "")))

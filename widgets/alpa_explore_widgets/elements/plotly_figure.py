@@ -62,7 +62,7 @@ class PlotlyFigure(anywidget.AnyWidget):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self.on_msg(self._receive)
+        self.on_msg(self.receive)
 
     def draw(self, figure: go.Figure, label: str) -> None:
         """Show `figure`; `label` describes it for screen readers."""
@@ -84,7 +84,8 @@ class PlotlyFigure(anywidget.AnyWidget):
         """The shown figure as plotly's JSON; '' for none."""
         return gzip.decompress(self.packed).decode() if self.packed else ""
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """The page asks for plotly, once, for all its figures."""
         if content.get("kind") == "request plotly":
             self.send({"kind": "plotly"}, buffers=[_plotly_js()])
             # The page has its overview by now; the first figure does not wait for these imports, which take seconds.

@@ -29,8 +29,9 @@ class SortableTable(anywidget.AnyWidget):
     def __init__(self, pin: Callable[[str, bool], None], **traits: Any) -> None:
         super().__init__(**traits)
         self._pin = pin
-        self.on_msg(self._receive)
+        self.on_msg(self.receive)
 
-    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """A row was pinned on the page, or is no longer."""
         if content.get("kind") == "pin":
             self._pin(str(content.get("key", "")), bool(content.get("on")))

@@ -47,7 +47,7 @@ class Session:
         self.store = StateStore(State(settings=settings))
         self.sources = sources
         self._backend = backend
-        self._planning = Planning(self.store, sources, backend)
+        self.planning = Planning(self.store, sources, backend)
         self._queries: NewestWins[_Query] = NewestWins(self._run, "alpa-explore query")
         self._files: EachInTurn[_Query] = EachInTurn(self._run, "alpa-explore files")
         self.runs = TrainingRuns(self.store, sources, backend)
@@ -63,7 +63,7 @@ class Session:
             old, planned = state.settings, state.plan_settings
             settings = self._changed(changes)
             if planned is not None and settings.model != planned.model:
-                self._planning.forget_replans()
+                self.planning.forget_replans()
                 self.store.change(settings=settings)
                 return
             # Back at the model of the plan, settings that were changed meanwhile count as changed now.
@@ -71,7 +71,7 @@ class Session:
             replanning = state.plan is not None and not settings.equal_for_replan(before)
             self.store.change(settings=settings, **({"replanning": True} if replanning else {}))
             if replanning:
-                self._planning.replans.submit(settings)
+                self.planning.replans.submit(settings)
 
     def _changed(self, changes: dict[str, Any]) -> Settings:
         """The settings with these changes, and with what belongs to another model or device."""
@@ -84,7 +84,7 @@ class Session:
 
     def _set_for_plan(self, **changes: Any) -> None:
         """Change settings for which the planner runs at once: the plan on screen is not made again for them."""
-        self._planning.forget_replans()
+        self.planning.forget_replans()
         self.store.change(settings=self._changed(changes))
 
     def add_constraint(self, constraint: SpecConstraint) -> None:
@@ -117,15 +117,15 @@ class Session:
         """Show a plan that was made elsewhere with `settings` (by default those of the controls)."""
         with self.store.lock:
             settings = settings or self.store.state.settings
-            self._planning.plans.cancel()
-            self._planning.forget_replans()
-            self._planning.show(
+            self.planning.plans.cancel()
+            self.planning.forget_replans()
+            self.planning.show(
                 plan, settings, settings, activity="A loaded plan. Press Plan to compute it again.", fault=None
             )
 
     def plan(self) -> None:
         """Run the whole planner for the present settings; a run under way is cancelled."""
-        self._planning.plans.submit(PlanningJob(settings=(self.store.state.settings,)))
+        self.planning.plans.submit(PlanningJob(settings=(self.store.state.settings,)))
 
     def take(self, offer: Offer) -> None:
         """Plan with the settings that an offer changes."""
@@ -136,7 +136,7 @@ class Session:
     def try_settings(self, settings: tuple[Settings, ...], names: tuple[str, ...] = ()) -> None:
         """Run the planner for each of `settings` and add the plans to the history; the plan on screen and the controls
         stay as they are. `names` are those of the attempts, by default what differs in them."""
-        self._planning.plans.submit(PlanningJob(settings=settings, show=False, names=names))
+        self.planning.plans.submit(PlanningJob(settings=settings, show=False, names=names))
 
     def hardware_changes(self) -> tuple[HardwareChange, ...]:
         """Single changes of the hardware of the plan on screen; none before the first plan."""
@@ -163,7 +163,7 @@ class Session:
             if position is not None:
                 self.show_entry(position)
                 return
-            self._planning.forget_replans()
+            self.planning.forget_replans()
             self.store.change(settings=change.settings)
             self.plan()
 
@@ -178,7 +178,7 @@ class Session:
         plan_settings = self.store.state.plan_settings
         if plan_settings is not None:
             settings = (plan_settings,) * len(kinds)
-            self._planning.plans.submit(PlanningJob(settings=settings, show=False, baselines=kinds))
+            self.planning.plans.submit(PlanningJob(settings=settings, show=False, baselines=kinds))
 
     def plan_on(self, cluster: Cluster) -> None:
         """Plan on another cluster."""
@@ -200,7 +200,7 @@ class Session:
                 rematerialization=named.rematerialization,
             )
             settings = self.store.state.settings
-            self._planning.plans.submit(
+            self.planning.plans.submit(
                 PlanningJob(settings=(settings,), baselines=(named.kind,), degrees=named.degrees)
             )
 
@@ -251,9 +251,9 @@ class Session:
         with self.store.lock:
             if self.store.state.planning:
                 self.store.change(cancelling=True, activity="stopping after the solves that are under way…")
-            self._planning.plans.cancel()
-            self._planning.forget_replans()
-            self._planning.fit.worker.cancel()
+            self.planning.plans.cancel()
+            self.planning.forget_replans()
+            self.planning.fit.worker.cancel()
 
     def show_entry(self, position: int) -> None:
         """Show an entry of the history with its settings; nothing is planned."""
@@ -262,7 +262,7 @@ class Session:
             if not 0 <= position < len(history.entries):
                 return
             entry = history.entries[position]
-            self._planning.forget_replans()
+            self.planning.forget_replans()
             self.store.change(
                 history=history.at(position),
                 plan=entry.plan,
@@ -310,7 +310,7 @@ class Session:
         """Stop planning and the processes of a training run."""
         for worker in self._workers:
             worker.cancel()
-        self._planning.end_of_move.cancel()
+        self.planning.end_of_move.cancel()
         self.attaching.cancel()
         self.runs.stop()
 
@@ -321,9 +321,9 @@ class Session:
     @property
     def _workers(self) -> tuple[NewestWins[Any], ...]:
         return (
-            self._planning.plans,
-            self._planning.replans,
-            self._planning.fit.worker,
+            self.planning.plans,
+            self.planning.replans,
+            self.planning.fit.worker,
             self.comparisons.worker,
             self.layouts.layouts,
             self.layouts.scaling,

@@ -47,7 +47,7 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class Options:
     """Choices of a block, [options] each."""
 
     left: Ints
@@ -66,7 +66,7 @@ class _Options:
         return self.held_bytes + more[self.price] * self.more_bytes
 
 
-class _Labels(NamedTuple):
+class Labels(NamedTuple):
     """Labels behind one block, [labels] each."""
 
     state: Ints
@@ -77,9 +77,9 @@ class _Labels(NamedTuple):
     option: Ints
     """The option of this block."""
 
-    def at(self, chosen: Ints) -> _Labels:
+    def at(self, chosen: Ints) -> Labels:
         """The labels with these numbers (or flags)."""
-        return _Labels(
+        return Labels(
             self.state[chosen], self.seconds[chosen], self.bytes[chosen], self.previous[chosen], self.option[chosen]
         )
 
@@ -169,7 +169,7 @@ def _pairs_within(slack: Floats, most: float) -> Flags:
     return np.asarray(slack <= most)
 
 
-def _options(table: BlockTable, slopes: BlockSlopes, prices: Sequence[Price], near: Flags) -> _Options:
+def _options(table: BlockTable, slopes: BlockSlopes, prices: Sequence[Price], near: Flags) -> Options:
     """What a block chooses at every price for these pairs of states; of choices with nearly equal bytes one."""
     left, right = np.nonzero(near)
     held_bytes, more_bytes = slopes.held_bytes[:, near], slopes.more_bytes[:, near]
@@ -187,7 +187,7 @@ def _options(table: BlockTable, slopes: BlockSlopes, prices: Sequence[Price], ne
     np.put_along_axis(chosen, order, different, axis=0)
     price, pair = np.nonzero(chosen)
     at = price, pair
-    return _Options(left[pair], right[pair], price, seconds[at], held_bytes[at], more_bytes[at])
+    return Options(left[pair], right[pair], price, seconds[at], held_bytes[at], more_bytes[at])
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -200,18 +200,18 @@ class _LabelSearch:
     """Seconds of the best known choice."""
     most: float
     """Seconds up to which labels are followed."""
-    labels: list[_Labels] = field(default_factory=list)
+    labels: list[Labels] = field(default_factory=list)
     """Behind every block."""
 
-    def run(self, options: Sequence[_Options], prices: Sequence[Price], potentials: _Potentials) -> None:
+    def run(self, options: Sequence[Options], prices: Sequence[Price], potentials: _Potentials) -> None:
         """Extend the labels block by block."""
         start = np.zeros(1, np.int64)
-        self.labels = [_Labels(start, np.zeros(1), np.zeros(1), start, start)]
+        self.labels = [Labels(start, np.zeros(1), np.zeros(1), start, start)]
         bound = min(self.best, self.most)
         for o, behind in zip(options, potentials.behind[1:], strict=True):
             option_bytes = o.bytes_held(prices, self.price.microbatches_held)
             self.labels.append(
-                _extended(self.labels[-1], o, o.seconds, option_bytes, behind, (self.price, self.room, bound))
+                extended(self.labels[-1], o, o.seconds, option_bytes, behind, (self.price, self.room, bound))
             )
 
     def ends(self) -> Iterator[tuple[float, list[int]]]:
@@ -229,14 +229,14 @@ class _LabelSearch:
             yield float(last.seconds[i]), chosen[::-1]
 
 
-def _extended(
-    labels: _Labels,
-    options: _Options,
+def extended(
+    labels: Labels,
+    options: Options,
     option_seconds: Floats,
     option_bytes: Floats,
     behind: Floats,
     limits: tuple[Price, float, float],
-) -> _Labels:
+) -> Labels:
     """Labels extended by the options of the next block, by state and then by bytes: those that no other label at the
     same state beats in both seconds and bytes, with a cost up to the bound in `limits` (price, room, bound).
 
@@ -277,12 +277,12 @@ def _extended(
         label,
         option,
     )
-    row, bucket = _undominated(seconds)
+    row, bucket = undominated(seconds)
     at = row, bucket
-    return _Labels(states[row], seconds[at], held_bytes[at], by_cost[label[at]], order[option[at]])
+    return Labels(states[row], seconds[at], held_bytes[at], by_cost[label[at]], order[option[at]])
 
 
-def _undominated(seconds: Floats) -> tuple[Ints, Ints]:
+def undominated(seconds: Floats) -> tuple[Ints, Ints]:
     """(row, column) of the entries [rows, columns] that are less than all before them in their row; where they are too
     many in a row, some of them, evenly spread."""
     least = np.minimum.accumulate(seconds, axis=1)
@@ -298,7 +298,7 @@ def _undominated(seconds: Floats) -> tuple[Ints, Ints]:
 
 
 def _block_choices(
-    blocks: Sequence[BlockTable], options: dict[BlockTable, _Options], chosen: Sequence[int]
+    blocks: Sequence[BlockTable], options: dict[BlockTable, Options], chosen: Sequence[int]
 ) -> list[BlockChoice]:
     """The choices behind the chosen option of each block."""
     choices = []

@@ -59,34 +59,48 @@ def evaluate(problem: RandomProblem, price: int, choices: tuple[int, ...]) -> fl
     )
 
 
-@pytest.mark.parametrize(
-    ("small", "slice_share", "stored"),
-    [(0, 1 << 20, np.inf), (0, 0, np.inf), (1 << 12, 0, np.inf), (0, 1 << 20, 0)],
-    ids=["slices", "points", "all tables stored", "no tables kept"],
-)
-@pytest.mark.parametrize("merged", [0, 1 << 12], ids=["apart", "merged"])
+def least_costs(problem: RandomProblem, keep: tuple[int, ...], price: int) -> dict[tuple[int, ...], float]:
+    """By brute force: of the strategies of the nodes that are kept, the least cost with them."""
+    best: dict[tuple[int, ...], float] = {}
+    for choices in product(*(range(c.shape[1]) for c in problem.node_costs)):
+        at = tuple(choices[v] for v in keep)
+        best[at] = min(best.get(at, np.inf), evaluate(problem, price, choices))
+    return best
+
+
+WAYS = {
+    "slices": {"STORED_ENTRIES": 0, "SLICE_SHARE": 1 << 20, "BACKTRACKING_ENTRIES": np.inf},
+    "points": {"STORED_ENTRIES": 0, "SLICE_SHARE": 0, "BACKTRACKING_ENTRIES": np.inf},
+    "all tables stored": {"STORED_ENTRIES": 1 << 12, "SLICE_SHARE": 0, "BACKTRACKING_ENTRIES": np.inf},
+    "no tables kept": {"STORED_ENTRIES": 0, "SLICE_SHARE": 1 << 20, "BACKTRACKING_ENTRIES": 0},
+}
+"""How choices are found again."""
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
-    seed: int, small: int, slice_share: float, stored: float, merged: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuning, "ENTRIES_WORTH_DOMINANCE", 0 if seed % 2 else np.inf)
-    monkeypatch.setattr(tuning, "BACKTRACKING_ENTRIES", stored)
-    monkeypatch.setattr(tuning, "STORED_ENTRIES", small)
-    monkeypatch.setattr(tuning, "SLICE_SHARE", slice_share)
-    monkeypatch.setattr(tuning, "MERGED_ENTRIES", merged)
-    compile_program.cache_clear()
     problem, keep = random_problem(seed)
+    expected = [least_costs(problem, keep, price) for price in range(PRICES)]
+    for way, merged in product(WAYS, (0, 1 << 12)):
+        for name, value in {**WAYS[way], "MERGED_ENTRIES": merged}.items():
+            monkeypatch.setattr(tuning, name, value)
+        assert_contracted(seed, problem, keep, expected)
+
+
+def assert_contracted(
+    seed: int, problem: RandomProblem, keep: tuple[int, ...], expected: list[dict[tuple[int, ...], float]]
+) -> None:
+    compile_program.cache_clear()
     contraction = contract(PricedProblem.of(*problem, prices=PRICES), keep)
     compile_program.cache_clear()
     assert contraction is not None
     shape = tuple(problem.node_costs[v].shape[1] for v in keep)
     table = np.broadcast_to(contraction.table, (PRICES, math.prod(shape))).reshape(PRICES, *shape)
     at_all_prices: list[tuple[int, tuple[int, ...], float]] = []
-    for price in range(PRICES):
-        best: dict[tuple[int, ...], float] = {}
-        for choices in product(*(range(c.shape[1]) for c in problem.node_costs)):
-            at = tuple(choices[v] for v in keep)
-            best[at] = min(best.get(at, np.inf), evaluate(problem, price, choices))
+    for price, best in enumerate(expected):
         legal = [at for at, cost in best.items() if cost < FORBIDDEN]
         assert all(table[(price, *at)] == np.inf for at in best if at not in legal)
         rows = contraction.complete(

@@ -9,7 +9,7 @@ from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.within_memory import tuning
 from alpa_explore.intra_op.composition.within_memory.block_slopes import block_slopes
-from alpa_explore.intra_op.composition.within_memory.label_setting import _extended, _Labels, _Options, _undominated
+from alpa_explore.intra_op.composition.within_memory.label_setting import Labels, Options, extended, undominated
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from tests.intra_op.composition.test_compose import CHAINS, on
 
@@ -22,7 +22,7 @@ def test_labels_kept_are_the_undominated_sums_of_labels_and_options_below_the_bo
     rng = np.random.default_rng(seed)
     labels, options, states = rng.integers(0, 40), rng.integers(0, 60), rng.integers(1, 6)
     # Few different values, all exact in binary, so that sums are often equal to each other and to the bound.
-    before = _Labels(
+    before = Labels(
         rng.integers(0, states, labels),
         *(rng.integers(0, 9, labels).astype(float) for _ in range(2)),
         np.arange(labels),
@@ -30,7 +30,7 @@ def test_labels_kept_are_the_undominated_sums_of_labels_and_options_below_the_bo
     )
     option_seconds = np.where(rng.random(options) < 0.2, np.inf, rng.integers(0, 9, options) / 2)
     option_bytes = rng.integers(0, 9, options).astype(float)
-    block = _Options(
+    block = Options(
         rng.integers(0, states + 1, options),
         rng.integers(0, 4, options),
         np.zeros(options, np.int64),
@@ -56,7 +56,7 @@ def test_labels_kept_are_the_undominated_sums_of_labels_and_options_below_the_bo
     below = {sum_of(i, j) for i, j in pairs if cost(sum_of(i, j)) < bound and np.isfinite(option_seconds[j])}
     best = {s for s in below if not any(s != o and s[0] == o[0] and o[1] <= s[1] and o[2] <= s[2] for o in below)}
 
-    after = _extended(before, block, option_seconds, option_bytes, behind, (price, room, bound))
+    after = extended(before, block, option_seconds, option_bytes, behind, (price, room, bound))
     found = list(zip(after.state.tolist(), after.seconds.tolist(), after.bytes.tolist(), strict=True))
     assert found == sorted(best, key=lambda s: (s[0], s[2]))
     for s, i, j in zip(found, after.previous, after.option, strict=True):
@@ -100,7 +100,7 @@ def test_slopes_of_costs_are_the_bytes_of_the_best_choices(name: str) -> None:
 def test_too_many_labels_at_a_state_are_thinned_out_evenly() -> None:
     many = 3 * tuning.MOST_LABELS
     seconds = np.stack([np.arange(many, 0.0, -1.0), np.full(many, np.inf)])
-    row, column = _undominated(seconds)
+    row, column = undominated(seconds)
     assert len(row) == tuning.MOST_LABELS
     assert not row.any()
     assert (column[0], column[-1]) == (0, many - 1)
