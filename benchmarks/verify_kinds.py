@@ -4,8 +4,8 @@
 
 Each case is what a user types: `alpa-explore plan MODEL … -o FILE`, then `alpa-explore verify FILE`. Two steps in
 float32; a case passes where loss, every gradient and every updated weight differ by 1e-5 at most (relative, as in
-`alpa_explore/runtime/one_process.py`) and the plan says the kind of parallelism that was asked for. `--store` writes
-`verify_kinds.json`, the table that was last measured.
+`alpa_explore/runtime/reference/one_process.py`) and the plan says the kind of parallelism that was asked for. `--store`
+writes `verify_kinds.json`, the table that was last measured.
 """
 
 from __future__ import annotations

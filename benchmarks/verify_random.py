@@ -5,7 +5,7 @@
 The same as `alpa-explore verify --random N`: random cuts, submeshes and logical meshes of 1 to 8 devices, schedules, B,
 recomputed layers, and any strategy that the rules allow, in float32; loss, every gradient and every updated weight of
 two steps. All plans are interpreted, `--launched` of them also trained by a process a rank (gloo). Exit code 1, with
-the smallest plan that shows it, where one exceeds 1e-5 (relative as defined in `alpa_explore/runtime/one_process.py`)
+the smallest plan that shows it, where one exceeds 1e-5 (relative as in `alpa_explore/runtime/reference/one_process.py`)
 and not for rounding alone: the same plan in float64 differs by more than 1e-10.
 
 Measured with torch 2.13.0+cpu, --seed 1: 1,000 of 1,000 pass, 70,760 comparisons, 242 s of processor time (16 min on

@@ -6,7 +6,7 @@ Tiny GPT (tied embedding), MoE, Wide-ResNet and Hugging Face Llama in float32, o
 submeshes (1 + 2 + 1; 2 + 1 + 4 + 1), and on submeshes that run two interleaved stages each (1 + 1; 2 + 2; 1 + 2), with
 data, tensor and ZeRO parallelism and mixtures of them, B from 1 to 8, and random plans (cuts, submeshes, strategies,
 schedules). The error of a plan is the largest over two steps, relative as defined in
-`alpa_explore/runtime/one_process.py`; a plan passes up to 1e-5.
+`alpa_explore/runtime/reference/one_process.py`; a plan passes up to 1e-5.
 
 Measured on 2 cores with torch 2.13.0+cpu: 88 of 88 pass; the largest error is 6.0e-6 for Wide-ResNet (batch norms) and
 1.0e-6 for the other models. It takes 8 minutes on an idle machine.
@@ -28,7 +28,7 @@ from typing import Any
 from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.job import RunOptions, write_jobs
-from alpa_explore.runtime.one_process import Difference
+from alpa_explore.runtime.reference.one_process import Difference
 from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import differences
 from alpa_explore.schedules.catalog import INTERLEAVED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TOLERANCE = 1e-5
-"""Largest relative error of a plan in float32 (`runtime.one_process`), as for `verify`."""
+"""Largest relative error of a plan in float32 (`runtime.reference`), as for `verify`."""
 MOST_ROUNDING = 1e-4
 """A relative error above the tolerance and up to this may be rounding: the same plan is run in float64."""
 TOLERANCE_IN_FLOAT64 = 1e-10

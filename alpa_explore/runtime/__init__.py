@@ -17,8 +17,7 @@ Read in this order:
     attempts/  go on after a fault: from the last checkpoint, on what is left
     run        the handle of a run, which watches it
     launch     check a request, write the folder, start the ranks
-    one_process  the reference of a run, and its differences from it
-    plain_module  the captured graph against the user's module in plain PyTorch
+    reference/ what a run is compared with: one process, and the module in plain PyTorch
     verify     compare a run, or an interpreted program, with one process
 
 A run is a training run on devices. Ranks are processes that communicate by torch.distributed; the program that launched

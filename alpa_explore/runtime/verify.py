@@ -2,7 +2,7 @@
 
 `verify` trains on devices, a process a rank; `verify_interpreted` runs the same instructions in this process, which is
 quicker where the ranks are many and the model is small. Both compare the run with the captured graph, and that graph
-with the module itself in plain PyTorch. `one_process` and `plain_module` say how.
+with the module itself in plain PyTorch. `runtime.reference` says how.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from alpa_explore.programs.program import Program
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.launch import launch
-from alpa_explore.runtime.one_process import Difference, OneProcess, Verification, check_determined
-from alpa_explore.runtime.plain_module import ModuleCheck, check_module
+from alpa_explore.runtime.reference.one_process import Difference, OneProcess, Verification, check_determined
+from alpa_explore.runtime.reference.plain_module import ModuleCheck, check_module
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.runtime.targets.scripts import COMMANDS
 from alpa_explore.runtime.training import Data, Microbatches, OwnModel, from_recipe, training

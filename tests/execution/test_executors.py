@@ -1,4 +1,7 @@
-"""Running tasks in this process, in threads, on local workers and on a scheduler of the user's."""
+"""Running tasks in this process, in threads, on local workers and on a scheduler of the user's.
+
+This file has more than 500 lines because the same tests hold for every place where tasks run.
+"""
 
 import asyncio
 import itertools

@@ -15,6 +15,7 @@ from alpa_explore.figures.page import page_html, write_html
 from alpa_explore.plans.plan import Plan
 from tests.browser.harness.chromium import find_chromium
 from tests.figures.conftest import HOSTILE
+from tests.waiting import LIMIT_SECONDS
 
 
 class Elements(HTMLParser):
@@ -120,7 +121,7 @@ def test_a_browser_draws_every_figure_runs_no_script_of_a_stranger_and_loads_not
             tab.on("console", lambda message: messages.append(message.text))
             tab.on("pageerror", lambda error: messages.append(str(error)))
             tab.goto((tmp_path / "a.html").as_uri())
-            tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=60_000)
+            tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=1000 * LIMIT_SECONDS)
             drawn = tab.locator("figure .main-svg:first-child")
             assert drawn.count() == 8 + 3 * len(hostile_plan.stages)
             assert drawn.first.evaluate("(svg) => svg.style.background") == paper

@@ -14,6 +14,7 @@ from tests.browser.harness.chromium import find_chromium
 from tests.figures.conftest import HOSTILE
 from tests.figures.test_page import Elements
 from tests.plans.example import example_plan
+from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_in_a_browser_the_table_sorts_nothing_is_requested_and_nothing_complains
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.goto((tmp_path / "report.html").as_uri())
-        page.wait_for_selector("html[data-drawn]", timeout=120_000)
+        page.wait_for_selector("html[data-drawn]", timeout=1000 * LIMIT_SECONDS)
         heading = page.get_by_role("button", name="iteration", exact=True)
         heading.focus()
         page.keyboard.press("Enter")

@@ -67,7 +67,9 @@ class Slurm:
 
     def ask(self, *command: str) -> str:
         """The output of a command of Slurm."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
 
@@ -156,7 +158,7 @@ def _wait_until_idle(running: Slurm) -> None:
 def _end(process: subprocess.Popen[Any]) -> None:
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(LIMIT_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import alpa_explore as ax
-from alpa_explore.runtime.plain_module import check_module
+from alpa_explore.runtime.reference.plain_module import check_module
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors

@@ -16,7 +16,7 @@ import torch
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS
-from alpa_explore.runtime.one_process import Difference, OneProcess, compared, largest_difference, scale_of
+from alpa_explore.runtime.reference.one_process import Difference, OneProcess, compared, largest_difference, scale_of
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.losses import scalar_loss
