@@ -12,7 +12,7 @@ def test_a_figure_carries_no_copy_of_the_library() -> None:
     figure = PlotlyFigure()
     figure.draw(go.Figure(go.Bar(y=[1, 2, 3])), "three bars")
     state = figure.get_state()
-    assert sum(len(str(value)) for value in state.values()) < 30_000
+    assert sum(len(str(value)) for value in state.values()) < 32_000, "the library has 4.6 million"
 
 
 def test_the_library_is_sent_only_when_a_page_requests_it(monkeypatch: pytest.MonkeyPatch) -> None:
