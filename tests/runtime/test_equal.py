@@ -153,7 +153,7 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     found = json.loads(capsys.readouterr().out)
     assert found["passed"]
     assert found["ranks"] == 2
-    assert found["compared"] == 2 * (1 + 2 * 8)
+    assert found["compared"] == 3 * (1 + 2 * 8), "two steps of the run, and a microbatch of the module"
     assert found["worst"]["relative_error"] < 1e-5
 
     options = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
