@@ -327,6 +327,8 @@ def _show_tab(lab: LabPage, name: str) -> None:
         explorer.locator(".alpa-flow-canvas:visible").wait_for()
     else:
         lab.figure(explorer.locator(".alpa-panel:visible"))
+    # Layouts and Fit & scale ask when they are shown; the line of progress above their figure goes with the answer.
+    lab.wait_until(lambda: not boxes(explorer, ".alpa-progress"), f"{name} asks for nothing more")
     lab.wait_until(lambda: _fills(explorer), f"{name} has the width of its place")
     _rest(lab)
 
