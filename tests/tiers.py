@@ -327,7 +327,7 @@ def table_of_times(outcomes: Sequence[Outcome]) -> str:
         f"{wall:6.0f}  {processor:11.0f}  all, on {CORES} cores, with a load of {os.getloadavg()[0]:.1f} at the end"
     ]
     heaviest = sorted((test for o in outcomes for test in o.spent), key=lambda test: -test.processor_seconds)[:HEAVIEST]
-    lines += ["", "wall s  processor s  of the heaviest tests"]
+    lines += ["", "wall s  processor s  of the heaviest tests (processes that tests share count where they end)"]
     lines += [f"{test.seconds:6.1f}  {test.processor_seconds:11.1f}  {test.test}" for test in heaviest]
     repeated = [test for o in outcomes for failure in o.repeated for test in failure.tests]
     lines += ["", "repeated: " + (", ".join(repeated) or "none")]
