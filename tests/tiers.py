@@ -9,8 +9,9 @@ A run ends with a table of where its time went, and keeps it in out/tests/times.
 tier, the heaviest tests, what was repeated.
 
 Tiers are apart because they want different things of a machine: a processor, processes that find each other, network
-namespaces, a browser. Tests that start ranks, emulated hosts and a browser wait in part, so more of those run at once
-than there are cores, file by file, for tests of a file share what they started.
+namespaces, a browser. Tests with a browser use about one core, so as many run at once as there are cores, file by file,
+for tests of a file share what they started; tests that start ranks, and emulated hosts, wait in part, so more of those
+run at once.
 
 A test that starts processes may fail by an accident of the machine. In the tiers of such tests one that fails is run
 once more, alone, after its tier: one that passes then is reported with its first failure and fails nothing, one that
@@ -60,8 +61,8 @@ HOSTS_AT_ONCE = min(CORES + 1, ROOM)
 """A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
 RANKS_AT_ONCE = min(CORES + 1, 4, ROOM)
 """A test that starts ranks computes for about two thirds of its time on one core, and takes up to 2 GB."""
-TOGETHER = min(CORES + 1, 4, ROOM)
-"""A test with a browser computes for about half of its time on one core, and takes about 2 GB."""
+TOGETHER = min(CORES, 4, ROOM)
+"""A test with a browser computes for about half of its time, in bursts on both cores, and takes about 2 GB."""
 HANG_SECONDS = 300
 """After so long a test is taken to hang, on an idle machine."""
 HEAVIEST = 20

@@ -328,7 +328,8 @@ def _show_tab(lab: LabPage, name: str) -> None:
     else:
         lab.figure(explorer.locator(".alpa-panel:visible"))
     # Layouts and Fit & scale ask when they are shown; the line of progress above their figure goes with the answer.
-    lab.wait_until(lambda: not boxes(explorer, ".alpa-progress"), f"{name} asks for nothing more")
+    asking = explorer.locator(".alpa-panel .alpa-progress:visible")
+    lab.wait_until(lambda: asking.count() == 0, f"{name} asks for nothing more")
     lab.wait_until(lambda: _fills(explorer), f"{name} has the width of its place")
     _rest(lab)
 
