@@ -153,3 +153,10 @@ def test_where_only_squares_were_measured_the_file_is_as_before(tmp_path: Path) 
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(body))
     assert Cluster.parse(f"1x1:{path}").device.kernels is None
+
+
+def test_a_batch_of_products_does_the_work_of_each() -> None:
+    one = product_kernel(Product(dtype="bfloat16", count=1, m=64, n=32, k=16, seconds=1e-6))
+    many = product_kernel(Product(dtype="bfloat16", count=5, m=64, n=32, k=16, seconds=1e-6))
+    assert (many.flops, many.bytes_accessed) == (5 * one.flops, 5 * one.bytes_accessed)
+    assert one.bytes_accessed == 2 * (64 * 16 + 32 * 16 + 64 * 32)

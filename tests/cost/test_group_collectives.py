@@ -132,3 +132,9 @@ def test_a_collective_takes_what_its_steps_and_its_bytes_take_counted_one_by_one
         over = [2 * (n - 1) / n * size / net, *([2 * (pods - 1) / pods * size / out] if pods > 1 else [])]
         expected = min(2 * ring, max(reduced, climb + max(over)))
     assert group_seconds(StepKind.ALL_REDUCE, size, group) == pytest.approx(waited + expected)
+
+
+def test_a_bus_bandwidth_counts_what_a_ring_sends() -> None:
+    """Of 8 GB among 4 ranks three quarters, and twice that for an all-reduce, as nccl-tests prints it."""
+    assert bus_seconds(StepKind.ALL_GATHER, 8e9, 4, 1e9) == pytest.approx(6.0)
+    assert bus_seconds(StepKind.ALL_REDUCE, 8e9, 4, 1e9) == pytest.approx(12.0)
