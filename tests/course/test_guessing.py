@@ -103,3 +103,8 @@ def test_the_league_has_the_guesses_of_all_whose_progress_is_in_the_folder(cours
     assert "eve" not in text
     assert "the best uniform layout" in text
     assert league("gpt-tiny").title == "The league is empty"
+
+
+def test_replicas_that_are_not_named_fill_the_devices() -> None:
+    assert "devices" not in str(guess(MODEL, CLUSTER, tp=1, pp=2, cp=2, global_batch=BATCH)).partition("place")[0]
+    assert "1 · 2 · 2 · 2 = 8" in str(guess(MODEL, CLUSTER, tp=1, pp=2, dp=2, cp=2, global_batch=BATCH))

@@ -6,7 +6,7 @@ import pytest
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cost import tuning
 from alpa_explore.cost.resharding import UNREACHABLE, reshard_table
-from alpa_explore.numerics.shortest_paths import Arrivals, all_pairs
+from alpa_explore.numerics.shortest_paths import Arrivals, all_pairs, first_steps
 from alpa_explore.sharding.reshard import StepKind
 
 MEGATRON = Cluster.parse("2x4:h100", software="megatron")
@@ -75,3 +75,16 @@ def test_random_graphs_with_free_steps_and_without_paths(seed) -> None:
                 at = int(ends[0, last[row, at]])
             assert at == source, "the last steps lead back to the source"
             assert total == seconds[row, target]
+
+
+def test_first_steps_lead_along_a_shortest_path() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        single = generator.integers(1, 9, (9, 9)).astype(float)
+        single[generator.random((9, 9)) < 0.6] = np.inf
+        length, first = all_pairs(single), first_steps(single)
+        for start, end in np.ndindex(9, 9):
+            place, walked = start, 0.0
+            while place != end and first[place, end] >= 0:
+                walked, place = walked + single[place, first[place, end]], int(first[place, end])
+            assert (walked if place == end else np.inf) == length[start, end]

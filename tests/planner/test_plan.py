@@ -70,6 +70,10 @@ def test_a_plan_covers_model_and_cluster_and_keeps_its_own_arithmetic(name):
     assert len(named) == len(set(named)), "an operator stands in two stages"
     forward = [n for layer in plan.layers for n in layer.operators]
     assert set(forward) <= set(named)
+    # What crosses the end of the first layer is made in it; later ones also let pass what comes from before them.
+    assert plan.layers[0].operator_cut_bytes[-1] == plan.layers[0].cut_bytes
+    assert all(layer.operator_cut_bytes[-1] >= layer.cut_bytes for layer in plan.layers)
+    assert all(len(layer.operator_cut_bytes) == len(layer.operators) for layer in plan.layers)
 
 
 def test_no_other_partition_of_the_same_costs_is_faster():

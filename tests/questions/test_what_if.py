@@ -1,6 +1,7 @@
 """What-if on an operator: pins are kept, their price is the regret, and what cannot be is explained."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -102,3 +103,21 @@ def test_a_plan_from_a_file_says_what_to_do(plan, tmp_path):
     plan.save(tmp_path / "a.plan.json")
     with pytest.raises(OptionError, match="rebuild"):
         ax.what_if(ax.load_plan(tmp_path / "a.plan.json"), 0)
+
+
+def test_whether_it_fits_is_asked_of_the_choice_after_the_question(plan):
+    checked = 0
+    for operator in products(plan):
+        for regret in [r for r in ax.regrets(plan, 0, operator.name) if not r.chosen and r.extra_seconds < 1][:2]:
+            pin = {operator.name: {"strategy": regret.strategy, "inputs": list(regret.inputs), "output": regret.output}}
+            found = ax.what_if(plan, 0, pin=pin)
+            if found.peak_bytes == found.peak_bytes_before:
+                continue
+            between = int((found.peak_bytes + found.peak_bytes_before) / 2)
+            device = replace(plan.cluster.device, memory_bytes=between)
+            asked = ax.what_if(replace(plan, cluster=replace(plan.cluster, device=device)), 0, pin=pin)
+            assert asked.fits == (found.peak_bytes < found.peak_bytes_before)
+            checked += 1
+        if checked > 1:
+            return
+    raise AssertionError("no question changes the memory")

@@ -217,3 +217,14 @@ def test_known_alone_reads_no_work() -> None:
     assert ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16, known_alone=True) == known
     with pytest.raises(CancelledError, match="not known"):
         ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16, sequence=96, known_alone=True)
+
+
+@pytest.mark.slow
+def test_tokens_are_those_of_the_global_batch_and_what_does_not_fit_is_sorted_by_what_it_lacks() -> None:
+    found = ax.layouts("llama-tiny", "1x2:h100", global_batch=2, sequence=4096, scheduler="serial", cache=False)
+    assert any(priced.layout.context > 1 for priced in found.ranked)
+    for priced in found.ranked:
+        assert priced.tokens_per_second * priced.seconds == pytest.approx(2 * 4096)
+    some = found.ranked[0]
+    lacking = [replace(some, reason="too large", missing_bytes=5.0 - n, seconds=1.0 + n) for n in range(4)]
+    assert sorted([*lacking, some], key=lambda priced: priced.order) == [some, *reversed(lacking)]

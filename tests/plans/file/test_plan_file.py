@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +303,9 @@ class TestSaving:
         with pytest.raises(PlanFileError, match="not a number"):
             save_plan(broken, tmp_path / "a")
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_keeps_how_many_copies_of_the_model_a_device_runs(plan: Plan, tmp_path: Path) -> None:
+    replace(plan, costs=replace(plan.costs, copies=2)).save(tmp_path / "two")
+    plan.save(tmp_path / "one")
+    assert [ax.load_plan(tmp_path / name).costs.copies for name in ("one", "two")] == [1, 2]

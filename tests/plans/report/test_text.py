@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from alpa_explore.plans.phrases import logical_mesh_phrase, ranges, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
+from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.text import cell, heading, render_table, sentence
 from tests.plans.example import example_plan
@@ -97,3 +100,12 @@ def test_the_summary_holds_plain_json_values(plan: Plan) -> None:
     assert found["predicted"]["iteration_seconds"] == plan.predicted.iteration_seconds
     assert [row["stage"] for row in found["stages"]] == [0, 1, 2, 3]
     assert found["cluster"] == "2x4:v100"
+
+
+def test_sums_that_explain_a_figure_give_it(plan: Plan) -> None:
+    assert plan.model.tokens > plan.model.samples
+    figures = {figure.name: figure for figure in headline(plan)}
+    for name in ("samples/s", "tokens/s"):
+        first, times = re.findall(r"[\d,]+(?= (?:samples|tokens|microbatches))", figures[name].why)
+        product = int(first.replace(",", "")) * int(times.replace(",", ""))
+        assert product / plan.predicted.iteration_seconds == pytest.approx(figures[name].value), name

@@ -274,3 +274,15 @@ def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(sessio
     session.try_baselines(("data-parallel",))
     assert session.wait(LIMIT_SECONDS)
     assert [n.name for n in session.store.state.no_plans] == ["layers 4 → 8"]
+
+
+def test_a_moving_slider_replaces_no_plan_that_was_kept(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned(session, monkeypatch=monkeypatch)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
+    for count in (9, 10, 11):
+        session.set(num_microbatches=count)
+        assert session.wait(LIMIT_SECONDS)
+        if count == 9:
+            session.keep(session.store.state.history.position, on=True)
+    counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
+    assert counts == [8, 9, 11]
