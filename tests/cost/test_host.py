@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alpa_explore.cluster import Cluster, Software, logical_mesh
 from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.host import pace
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.host_time import host_seconds
+from alpa_explore.intra_op.stage.host_time import PassSeconds, host_seconds, paced_seconds
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
@@ -25,6 +28,23 @@ def test_the_pace_lies_between_the_slower_one_and_the_sum(sharpness: float) -> N
         assert max(host, device) <= pace(host, device, sharpness) <= host + device + 1e-12
     assert pace(1.0, 1.0, 1.0) == pytest.approx(2.0)
     assert pace(1.0, 10.0, 10.0) == pytest.approx(10.0)
+
+
+SECONDS = st.floats(1e-6, 1.0)
+
+
+@given(device=st.tuples(SECONDS, SECONDS), launching=st.tuples(SECONDS, SECONDS), own=SECONDS, q=st.floats(1.0, 9.0))
+def test_a_microbatch_is_paced_pass_by_pass(device, launching, own, q) -> None:
+    """By a second formula: in each pass host (kernels, collectives) and device, then what a microbatch costs beside."""
+    software = Software(
+        forward_launch_seconds=2e-3, backward_launch_seconds=3e-3, pace_sharpness=q, microbatch_seconds=own
+    )
+    stage = SimpleNamespace(launches=(7, 11), parameters=(0, 1))
+    model = SimpleNamespace(device=SimpleNamespace(software=software), mesh=SimpleNamespace(stragglers=1.25))
+    hosts = 7 * 2e-3 + launching[0], 11 * 3e-3 + launching[1]
+    passes = sum((host**q + computing**q) ** (1 / q) for host, computing in zip(hosts, device, strict=True))
+    found = paced_seconds(stage, model, PassSeconds(*device), PassSeconds(*launching))
+    assert found == pytest.approx(1.25 * (passes + own))
 
 
 def totals(software: Software):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -149,6 +150,12 @@ def test_what_a_plan_from_a_file_knows_is_drawn_without_a_solve(plan, tmp_path):
     known = known_frontier(again, 0)
     assert sum(p.chosen for p in known.points) == 1
     assert not known.complete
+    key = again.key_of(again.stages[0])
+    some = again.costs.candidates[key][0]
+    lean = replace(some, paced_seconds=9.0, weight_bytes=0.1 * some.weight_bytes, solution_key="lean")
+    twice = replace(again.costs, candidates={**again.costs.candidates, key: (some, lean, replace(lean))})
+    points = known_frontier(replace(again, costs=twice), 0).points
+    assert any(point.weight_bytes == lean.weight_bytes for point in points), "of equal choices one is left"
     with pytest.raises(OptionError, match="Plan again"):
         ax.frontier(again, 0)
     with pytest.raises(OptionError, match="at least one"):
