@@ -144,7 +144,8 @@ def test_a_report_has_each_test_once_and_groups_those_whose_set_up_failed() -> N
 
 
 @pytest.mark.distributed
-def test_pytest_itself_is_asked_and_read_rightly(tmp_path: Path, monkeypatch, capfd) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_pytest_itself_is_asked_and_read_rightly(tmp_path: Path, monkeypatch, capfd, beside) -> None:
     """The whole, with tests that fail once, always, in a shared set-up, and after they have passed."""
     text = f"""{ONCE}
 @pytest.fixture(scope="module")
@@ -167,8 +168,8 @@ def test_closed(closing): pass
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner/test_some.py").write_text(text)
-    tier = Tier(name="some", markers="not other", workers=2, share="loadfile", repeats=3)
-    came = run(tier, no_skips=False, cache=str(tmp_path / "cache"), root=tmp_path)
+    tier = Tier(name="some", markers="not other", workers=2, share="loadfile", repeats=3, fills=True)
+    came = run(tier, no_skips=False, cache=str(tmp_path / "cache"), root=tmp_path, beside=beside)
     tell_repeated([came])
     told = capfd.readouterr().out
     file = "inner/test_some.py"
@@ -179,6 +180,8 @@ def test_closed(closing): pass
     assert (came.passed, came.failed, came.skipped) == (4, 1, 0)
     assert "only the first time: page" in told
     assert "only the first time: closing" in told
+    assert came.processor_seconds > 0
+    assert ("some        | FAILED inner/test_some.py::test_always" in told) is beside
 
 
 def test_the_table_of_times_has_each_tier_the_heaviest_tests_and_what_was_repeated() -> None:
@@ -189,11 +192,12 @@ def test_the_table_of_times_has_each_tier_the_heaviest_tests_and_what_was_repeat
             Outcome(tier="one", seconds=61, processor_seconds=90, spent=tuple(spent[::2])),
             Outcome(tier="two", seconds=30, processor_seconds=15, spent=tuple(spent[1::2]), repeated=(again,)),
             Outcome(tier="three", missing="no browser"),
-        ]
+        ],
+        71.4,
     )
     rows = [line.split() for line in table.splitlines()]
     assert rows[1:3] == [["61", "90", "one"], ["30", "15", "two"]]
-    assert rows[3][:3] == ["91", "105", "all,"]
+    assert rows[3][:3] == ["71", "105", "all,"]
     assert [row for row in rows if row and row[-1].startswith("t") and row[-1][1:].isdigit()] == [
         *([f"{n}.0", f"{100 - n}.0", f"t{n}"] for n in range(20)),
         ["repeated:", "t7"],
@@ -306,4 +310,40 @@ def test_the_sweep_runs_only_when_it_is_named(monkeypatch, tmp_path) -> None:
     for words in ([], ["sweep"]):
         monkeypatch.setattr("sys.argv", ["tiers.py", *words, "--ledger", str(tmp_path / "runs.jsonl")])
         assert tiers.main(folder=tmp_path) == 0
-    assert asked == ["default", "slow", "distributed", "hosts", "browser", "sweep"]
+    assert sorted(asked[:5]) == sorted(["default", "slow", "distributed", "hosts", "browser"])
+    assert asked[0] == "default"
+    assert asked[5:] == ["sweep"]
+
+
+@pytest.mark.parametrize(
+    ("cores", "room", "names", "together"),
+    [
+        (2, 8, "default slow distributed hosts browser", True),
+        (1, 8, "default slow distributed hosts browser", False),
+        (2, 2, "default slow distributed hosts browser", False),
+        (2, 8, "default slow", False),
+        (2, 8, "hosts browser", False),
+        (2, 8, "slow browser", True),
+    ],
+)
+def test_the_slow_tier_takes_what_tiers_that_wait_leave_of_the_cores(monkeypatch, cores, room, names, together) -> None:
+    begun: list[str] = []
+    ended: list[str] = []
+
+    def fake(tier: Tier, *, beside: bool = False, **_options: object) -> Outcome:
+        begun.append(tier.name)
+        assert beside is (together and tier.name != "default")
+        if beside:
+            until(lambda: {"slow", chosen[-1].name} <= {*begun} or tier.name not in ("slow", chosen[-1].name), "both")
+        ended.append(tier.name)
+        return Outcome(tier=tier.name)
+
+    monkeypatch.setattr(tiers, "run", fake)
+    monkeypatch.setattr(tiers, "CORES", cores)
+    monkeypatch.setattr(tiers, "ROOM", room)
+    chosen = [tier for tier in tiers.TIERS if tier.name in names.split()]
+    outcomes = tiers.run_all(chosen, no_skips=True, cache="cache")
+    assert [outcome.tier for outcome in outcomes] == names.split()
+    assert [name for name in begun if name != "slow"] == [name for name in names.split() if name != "slow"]
+    if not together:
+        assert ended == begun == names.split()

@@ -1,4 +1,4 @@
-"""Runs the tiers of tests one after the other, and says plainly what was skipped and what to install.
+"""Runs the tiers of tests, and says plainly what was skipped and what to install.
 
     python tests/tiers.py                 every tier that this machine can run, but `sweep`
     python tests/tiers.py default slow    these
@@ -11,11 +11,12 @@ tier, the heaviest tests, what was repeated.
 Tiers are apart because they want different things of a machine: a processor, processes that find each other, network
 namespaces, a browser. Tests with a browser use about one core, so as many run at once as there are cores, file by file,
 for tests of a file share what they started; tests that start ranks, and emulated hosts, wait in part, so more of those
-run at once.
+run at once. The slow tier only computes: it runs beside those three with a low priority, and takes what they leave of
+the cores. Each line that they print then begins with its tier.
 
 A test that starts processes may fail by an accident of the machine. In the tiers of such tests one that fails is run
-once more, alone, after its tier: one that passes then is reported with its first failure and fails nothing, one that
-fails twice fails the run, and more than three failures are taken for what they are. The default and the slow tier
+once more, by itself, after its tier: one that passes then is reported with its first failure and fails nothing, one
+that fails twice fails the run, and more than three failures are taken for what they are. The default and slow tier
 compute the same each time: there a failure is a failure. A ledger of runs keeps what was repeated: a test that is
 repeated twice in ten runs has a fault, and fails the run.
 
@@ -28,14 +29,16 @@ import argparse
 import importlib.util
 import json
 import os
-import resource
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,6 +76,8 @@ NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
 TESTS_FAILED = 1
 """pytest's exit code when all tests were run and some failed; others mean that it could not run them all."""
+LOW_PRIORITY = 10
+"""What the tier that takes the rest of the cores adds to its niceness: beside a busy test it gets a tenth of a core."""
 REPEATS = 3
 """So many failures of a tier may be accidents of the machine; more mean that something is broken."""
 
@@ -96,6 +101,8 @@ class Tier:
     """So many failures are run once more; 0 where the same test always computes the same."""
     by_name: bool = False
     """Run only when it is named."""
+    fills: bool = False
+    """It only computes, and runs beside the tiers that also wait, with a low priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +135,8 @@ class Results:
     skipped: int
     failures: tuple[Failure, ...]
     spent: tuple[Spent, ...] = ()
+    processor_seconds: float = 0.0
+    """Of all processes that it started and waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +193,7 @@ TIERS = (
         markers="slow and not sweep and not distributed and not hosts and not browser",
         workers=CORES,
         marked="slow",
+        fills=True,
     ),
     Tier(
         name="distributed",
@@ -221,8 +231,34 @@ TIERS = (
 )
 
 
-def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT) -> Outcome:
-    """Run one tier; pytest writes to the terminal as always. `cache`: where tiers share solved problems."""
+def side_by_side(chosen: Sequence[Tier]) -> tuple[list[Tier], list[Tier]]:
+    """Those that run one after the other while the others, in turn too, take what they leave of the cores; both empty
+    where one core or too little memory allows no more than one tier at once."""
+    first = [tier for tier in chosen if tier.repeats]
+    filling = [tier for tier in chosen if tier.fills]
+    both = max((tier.workers for tier in first), default=0) + max((tier.workers for tier in filling), default=0)
+    return (first, filling) if first and filling and CORES > 1 and both <= ROOM else ([], [])
+
+
+def run_all(chosen: Sequence[Tier], *, no_skips: bool, cache: str) -> list[Outcome]:
+    """Run tiers, some side by side; in the order in which they were given."""
+    first, filling = side_by_side(chosen)
+    alone = [tier for tier in chosen if tier not in (*first, *filling)]
+    outcomes = {tier.name: run(tier, no_skips=no_skips, cache=cache) for tier in alone}
+    if first:
+
+        def in_turn(tiers: Sequence[Tier]) -> dict[str, Outcome]:
+            return {tier.name: run(tier, no_skips=no_skips, cache=cache, beside=True) for tier in tiers}
+
+        with ThreadPoolExecutor(2) as pool:
+            for some in pool.map(in_turn, (first, filling)):
+                outcomes |= some
+    return [outcomes[tier.name] for tier in chosen]
+
+
+def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT, beside: bool = False) -> Outcome:
+    """Run one tier; pytest writes to the terminal as always. `cache`: where tiers share solved problems. `beside`:
+    another tier runs meanwhile."""
     if missing := tier.missing():
         return Outcome(tier=tier.name, missing=missing)
     print(f"\n== {tier.name} tier", flush=True)
@@ -230,15 +266,18 @@ def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT) -> Outcome
     common += ["-o", f"faulthandler_timeout={HANG_SECONDS * patience():.0f}"]
     shared = ["-m", tier.markers, "--durations=5", "-n", str(tier.workers), "--dist", tier.share]
     shared += [f"--marked={tier.marked}"] if tier.marked else []
-    start, processor_start = time.perf_counter(), processor_seconds()
-    results = pytest([*common, *shared], cache=cache, root=root)
+    start = time.perf_counter()
+    how = {"cache": cache, "root": root, "prefix": f"{tier.name:<12}| " if beside else "", "low": beside and tier.fills}
+    results = pytest([*common, *shared], **how)
+    processor_seconds = results.processor_seconds
     passed, failed, repeated = results.passed, results.failed, []
     if results.code not in (0, NO_TESTS) and not failed:
         failed = 1  # pytest itself ended badly: collection, an interrupt, a skip where none is allowed
     if results.code == TESTS_FAILED and 0 < len(results.failures) <= tier.repeats:
         for failure in results.failures:
             print(f"\n== {tier.name} tier, once more: {', '.join(failure.tests)}", flush=True)
-            again = pytest([*common, "-p", "no:xdist", *failure.tests], cache=cache, root=root)
+            again = pytest([*common, "-p", "no:xdist", *failure.tests], **how)
+            processor_seconds += again.processor_seconds
             if again.code == 0 and again.passed == len(failure.tests):
                 repeated.append(failure)
                 passed, failed = passed + len(failure.tests), failed - len(failure.tests)
@@ -248,28 +287,40 @@ def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT) -> Outcome
         failed=failed,
         skipped=results.skipped,
         seconds=time.perf_counter() - start,
-        processor_seconds=processor_seconds() - processor_start,
+        processor_seconds=processor_seconds,
         repeated=tuple(repeated),
         spent=results.spent,
     )
 
 
-def processor_seconds() -> float:
-    """User and system time of all processes that this one has started and waited for, and theirs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def pytest(arguments: Sequence[str], *, cache: str, root: Path) -> Results:
-    """Run pytest once, and read what it reports."""
+def pytest(arguments: Sequence[str], *, cache: str, root: Path, prefix: str, low: bool) -> Results:
+    """Run pytest once, and read what it reports. Each line that it prints begins with `prefix`."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
+        if low and shutil.which("nice"):
+            command = ["nice", "-n", str(LOW_PRIORITY), *command]
         # Compiled modules are kept: otherwise each worker, rank and kernel compiles all that it imports once more.
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = kept | {"ALPA_EXPLORE_TEST_CACHE": cache}
-        code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
-        return read_report(report.read_text() if report.exists() else "<testsuites/>", code=code, root=root)
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if prefix else {}
+        process = subprocess.Popen(command, cwd=root, env=environment, **piped)
+        reader = threading.Thread(target=tell, args=(process.stdout, prefix))
+        if prefix:
+            reader.start()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        if prefix:
+            reader.join()
+        results = read_report(report.read_text() if report.exists() else "<testsuites/>", code=code, root=root)
+        return replace(results, processor_seconds=used.ru_utime + used.ru_stime)
+
+
+def tell(lines: Iterable[str], prefix: str) -> None:
+    """Print what one of several tiers says, a whole line at a time."""
+    for line in lines:
+        sys.stdout.write(f"{prefix}{line.rstrip()}\n")
+        sys.stdout.flush()
 
 
 def read_report(report: str, *, code: int, root: Path) -> Results:
@@ -319,14 +370,13 @@ def tell_repeated(outcomes: Sequence[Outcome]) -> None:
         print(f"\n-- {outcome.tier}: {', '.join(failure.tests)}\n{failure.text.strip()}")
 
 
-def table_of_times(outcomes: Sequence[Outcome]) -> str:
-    """Where the time went: a line a tier, the heaviest tests of all, what was repeated."""
+def table_of_times(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """Where the time went: a line a tier, `seconds` of all, the heaviest tests, what was repeated."""
     lines = ["wall s  processor s  of tier"]
     lines += [f"{o.seconds:6.0f}  {o.processor_seconds:11.0f}  {o.tier}" for o in outcomes if not o.missing]
-    wall, processor = (sum(getattr(o, what) for o in outcomes) for what in ("seconds", "processor_seconds"))
-    lines += [
-        f"{wall:6.0f}  {processor:11.0f}  all, on {CORES} cores, with a load of {os.getloadavg()[0]:.1f} at the end"
-    ]
+    processor = sum(outcome.processor_seconds for outcome in outcomes)
+    load = os.getloadavg()[0]
+    lines += [f"{seconds:6.0f}  {processor:11.0f}  all, on {CORES} cores, with a load of {load:.1f} at the end"]
     heaviest = sorted((test for o in outcomes for test in o.spent), key=lambda test: -test.processor_seconds)[:HEAVIEST]
     lines += ["", "wall s  processor s  of the heaviest tests (processes that tests share count where they end)"]
     lines += [f"{test.seconds:6.1f}  {test.processor_seconds:11.1f}  {test.test}" for test in heaviest]
@@ -383,10 +433,11 @@ def main(folder: Path = ROOT / "out/tests") -> int:
         parser.error(f"no such tier: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
     chosen = [tier for tier in TIERS if (tier.name in options.tiers if options.tiers else not tier.by_name)]
 
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
-        outcomes = [run(tier, no_skips=options.no_skips, cache=cache) for tier in chosen]
+        outcomes = run_all(chosen, no_skips=options.no_skips, cache=cache)
     tell_repeated(outcomes)
-    times = table_of_times(outcomes)
+    times = table_of_times(outcomes, time.perf_counter() - start)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "times.txt").write_text(times + "\n")
     print(f"\n== times (kept in {folder / 'times.txt'})\n{times}")
