@@ -7,7 +7,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError
-from alpa_explore.planner import tuning
+from alpa_explore.planner import fitting, tuning
 from alpa_explore.planner.fitting import FittingCluster, fits, fitting_cluster, larger_clusters, with_fitting_cluster
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.request import PlanRequest
@@ -76,18 +76,27 @@ def test_a_single_node_grows_to_a_usual_one_before_there_are_more():
 def test_without_time_a_lower_bound_is_the_answer(monkeypatch):
     graph, request = request_for("mlp-tiny", int(0.7 * peak_on_one_device("mlp-tiny")))
     monkeypatch.setattr(tuning, "FIT_SECONDS", -1.0)
-    fitting = fitting_cluster(graph, request)
-    assert fitting is not None
-    assert not fitting.found
-    assert str(fitting).startswith("Needs at least ")
+    found = fitting_cluster(graph, request)
+    assert found is not None
+    assert not found.found
+    assert str(found).startswith("Needs at least ")
+
+
+@pytest.mark.parametrize(("smaller", "least"), [(False, True), (None, False)])
+def test_a_cluster_is_the_least_only_where_no_plan_fits_on_any_smaller_one(monkeypatch, smaller, least):
+    graph, request = request_for("mlp-tiny", int(0.7 * peak_on_one_device("mlp-tiny")))
+    answers = iter([smaller, False, True])
+    monkeypatch.setattr(fitting, "fits", lambda *_asked, **_options: next(answers))
+    found = fitting_cluster(graph, request)
+    assert (found.found, found.least) == (True, least)
 
 
 def test_a_cancelled_search_ends():
     graph, request = request_for("mlp-tiny", int(0.7 * peak_on_one_device("mlp-tiny")))
     cancel = threading.Event()
     cancel.set()
-    fitting = fitting_cluster(graph, request, cancel=cancel)
-    assert fitting is None or not fitting.found
+    found = fitting_cluster(graph, request, cancel=cancel)
+    assert found is None or not found.found
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -122,6 +123,21 @@ def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes) ->
             assert form.exact == (name not in THIRDS or parts == (1.0, 1.0, 1.0))
             if form.exact:
                 assert simulate(schedule, times).makespan_seconds == pytest.approx(form.seconds + updates, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("submeshes", "microbatches", "turns"), [(2, 4, 2), (4, 8, 2), (4, 16, 3), (3, 9, 2), (2, 8, 4)]
+)
+@pytest.mark.parametrize("send", [0.1, 0.5])
+def test_an_interleaved_pipeline_of_equal_stages_waits_for_the_sends_of_one_microbatch_there_and_back(
+    submeshes, microbatches, turns, send
+) -> None:
+    """The forwards of its longer warm-up run while the others are sent."""
+    schedule = build_schedule(INTERLEAVED, submeshes, microbatches, stages_per_submesh=turns)
+    times = equal_times(schedule.num_stages, 1.0, 1.0, 0.5)
+    sent = [replace(t, send_forward_seconds=send, send_backward_seconds=send) for t in times]
+    expected = closed_form(schedule, times).seconds + 2 * (schedule.num_stages - 1) * send
+    assert simulate(schedule, sent).makespan_seconds == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.data())

@@ -212,6 +212,18 @@ def test_another_batch_in_the_same_process_is_priced_as_by_a_new_one() -> None:
             assert again.ranked
 
 
+def test_layouts_that_are_priced_together_cost_what_each_costs_alone() -> None:
+    """They share the times of their parts."""
+    cluster = ax.Cluster.parse("1x4:a100-80gb")
+    asked = Question.of("gpt-tiny", 16, None, None, cache=True)
+    with Executor("serial") as executor:
+        found = asked.answer(cluster, executor=executor).ranked
+    works = asked.prices.works
+    for priced in found[:: max(len(found) // 40, 1)]:
+        alone = ModelPrices(works).on(cluster, "")
+        assert alone.price(priced.layout) == priced
+
+
 def test_known_alone_reads_no_work() -> None:
     known = ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16)
     assert ax.layouts("gpt-tiny", "1x4:a100-80gb", global_batch=16, known_alone=True) == known
