@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from alpa_explore.inter_op.options import PipelineOptions as PipelineOptions
     from alpa_explore.planner.interface import plan as plan
     from alpa_explore.planner.replan import replan as replan
-    from alpa_explore.plans.export.export import export as export
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.plan import load_plan as load_plan
     from alpa_explore.plans.rebuild import rebuild as rebuild
     from alpa_explore.programs.execution.interpret import interpret as interpret
     from alpa_explore.programs.lowering.lower import lower as lower
     from alpa_explore.questions.better_plan import better_plan as better_plan
+    from alpa_explore.questions.exported import export as export
     from alpa_explore.questions.frontier import frontier as frontier
     from alpa_explore.questions.reprice import reprice as reprice
     from alpa_explore.questions.what_if import regrets as regrets
@@ -72,7 +72,7 @@ _HOME = {
     "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
     "exercise": "alpa_explore.course",
-    "export": "alpa_explore.plans.export.export",
+    "export": "alpa_explore.questions.exported",
     "frontier": "alpa_explore.questions.frontier",
     "guess": "alpa_explore.course",
     "hint": "alpa_explore.course",

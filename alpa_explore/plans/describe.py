@@ -65,7 +65,7 @@ def _described_operator(
     strategy = node.priced.strategies[choice]
     outputs = [graph.tensors[t] for t in operator.outputs]
     rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-    collectives, axis_seconds, stored_seconds = _communication(problem, model, incoming, choices)
+    collectives, axis_seconds, hidden = _communication(problem, model, incoming, choices)
     copies = problem.model.copies if update else 1
     if copies > 1:
         gradient, places = graph.tensors[graph.parameters[node.subject].gradient], node.priced.input_specs[1]
@@ -104,7 +104,9 @@ def _described_operator(
         gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
         optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
         axis_seconds=tuple(axis_seconds),
-        stored_seconds=stored_seconds,
+        stored_seconds=hidden.stored,
+        hidden_seconds=hidden.axes,
+        hidden_once_seconds=hidden.once,
         input_names=tuple(graph.tensors[t].name for t in operator.inputs),
         input_shapes=tuple(graph.tensors[t].shape for t in operator.inputs),
         collective_tensors=tuple(c.tensor for c in collectives),
@@ -119,8 +121,15 @@ def describe_tensors(problem: StageProblem, choices: tuple[int, ...]) -> tuple[P
     tensors = []
     for node, choice in zip(problem.nodes, choices, strict=True):
         if node.kind in TENSOR_NODES:
-            spec, rank = node_specs(problem, node)[choice], len(graph.tensors[node_tensor(problem, node)].shape)
-            tensors.append(PlanTensor(name=node_name(problem, node), role=node.kind.value, spec=render(spec, rank)))
+            spec, tensor = node_specs(problem, node)[choice], graph.tensors[node_tensor(problem, node)]
+            tensors.append(
+                PlanTensor(
+                    name=node_name(problem, node),
+                    role=node.kind.value,
+                    spec=render(spec, len(tensor.shape)),
+                    bytes=tensor.bytes,
+                )
+            )
     return tuple(tensors)
 
 
@@ -189,15 +198,22 @@ class _Collective(NamedTuple):
     line: str
 
 
+class _Hidden(NamedTuple):
+    """What runs behind computing, as the fields of `PlanOperator`."""
+
+    stored: tuple[float, ...]
+    axes: tuple[float, ...]
+    once: float
+
+
 def _communication(
     problem: StageProblem, model: CostModel, edges: list[Edge], choices: tuple[int, ...]
-) -> tuple[list[_Collective], list[float], tuple[float, ...]]:
-    """Every resharding, the seconds in each microbatch by mesh axis, and those of stored weights and their gradients
-    (exposed, hidden; empty where there are none)."""
+) -> tuple[list[_Collective], list[float], _Hidden]:
+    """Every resharding, the exposed seconds in each microbatch by mesh axis, and what is hidden."""
     collectives: list[_Collective] = []
-    stored = [0.0, 0.0]
+    stored, once = [0.0, 0.0], 0.0
     mesh = problem.model.mesh
-    axis_seconds = [0.0] * len(mesh.shape)
+    axis_seconds, behind = [0.0] * len(mesh.shape), [0.0] * len(mesh.shape)
     for edge in edges:
         source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
         if source == target:  # as on most edges
@@ -217,6 +233,9 @@ def _communication(
         alone = float(table.between(source[None], target[None])[0, 0])
         if not edge.each_iteration:
             _add_steps(axis_seconds, path, edge.times * seconds / alone)
+            _add_steps(behind, path, edge.times * (whole - seconds) / alone)
+        else:
+            once += whole * model.copies - seconds
         for step, cost in path:
             if step.kind is not StepKind.SLICE:
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
@@ -226,12 +245,12 @@ def _communication(
                 )
         specs = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
         when = " once per iteration" if edge.each_iteration else ""
-        hidden = whole - seconds
-        if hidden > 1e-9 * whole:
-            when += f", {units.seconds(hidden)} of it hidden"
+        if whole - seconds > 1e-9 * whole:
+            when += f", {units.seconds(whole - seconds)} of it hidden"
         line = f"{tensor.name}: {specs}, {', then '.join(steps)}{when}"
         collectives.append(_Collective(tensor.name, _kinds(path), seconds, line))
-    return collectives, axis_seconds, tuple(stored) if any(stored) else ()
+    hidden = _Hidden(tuple(stored) if any(stored) else (), tuple(behind) if any(behind) else (), once)
+    return collectives, axis_seconds, hidden
 
 
 def _kinds(path: Sequence[tuple[Step, float]]) -> str:

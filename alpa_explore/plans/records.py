@@ -105,6 +105,11 @@ class PlanOperator:
     stored_seconds: tuple[float, ...] = ()
     """Of gathering stored weights, and of an update of scattering gradients, each time it runs in a microbatch:
     (exposed, hidden behind computing); empty where it does neither, and in a file of an earlier version."""
+    hidden_seconds: tuple[float, ...] = ()
+    """As `axis_seconds`: the seconds of collectives in each microbatch that run behind computing, and of which
+    `axis_seconds` has nothing."""
+    hidden_once_seconds: float = 0.0
+    """Of an update: seconds of its collectives once an iteration that run behind the backward pass."""
     input_names: tuple[str, ...] = ()
     """Names of the tensors it reads, as `inputs`; empty in a file of an earlier version, like `input_shapes`."""
     input_shapes: tuple[tuple[int, ...], ...] = ()
@@ -127,6 +132,8 @@ class PlanTensor:
     role: str
     """'source': it enters the stage; 'weight': a stored weight; 'accumulator': the sum of a weight's gradients."""
     spec: str
+    bytes: int = 0
+    """Of the whole tensor; 0 in a file of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ Each module answers one question and can be read alone:
 - `frontier`: how much slower a stage becomes with less memory.
 - `reprice`: the same plan on devices with other figures, for example after a calibration.
 - `better_plan`: the best plan for measured figures, beside the present one.
+- `exported`: a plan for another tool, and what its layout takes there by the same prices.
 - `microbatches`: T, throughput and memory at every other number of microbatches.
 - `tuning`: the constants of these answers.
 

@@ -18,7 +18,7 @@ from alpa_explore.figures.plots import Plots
 from alpa_explore.figures.timelines.stage_memory import stage_memory_figure
 from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.planner.replan import replan
-from alpa_explore.plans.report.no_plan import NoPlan
+from alpa_explore.plans.report.tried import NoPlan
 from tests.plans.example import example_plan
 
 

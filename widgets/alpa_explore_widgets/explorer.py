@@ -15,7 +15,7 @@ from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.graph import full_precision
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CONFIG_FAMILY, entry
-from alpa_explore.plans.export.export import TARGETS, export
+from alpa_explore.plans.export.export import TARGETS
 from alpa_explore.plans.export.torch_code import torch_code
 from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.plan import Plan
@@ -323,6 +323,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         elif name == "torch":
             save(file_name(plan, "placements.py"), torch_code(plan), "text/x-python")
         elif name in TARGETS:
+            from alpa_explore.questions.exported import export  # late: it loads the baselines
+
             exported = export(plan, name)
             kind = "text/x-python" if exported.ending == "py" else "text/x-shellscript"
             save(file_name(plan, f"{name}.{exported.ending}"), exported.text, kind)

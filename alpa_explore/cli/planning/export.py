@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from alpa_explore.cli.output import print_json
-from alpa_explore.plans.export.export import TARGETS, export
+from alpa_explore.plans.export.export import TARGETS
 
 
 def add(commands: Any) -> None:
@@ -29,6 +29,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print or write the file."""
     from alpa_explore.plans.plan import load_plan
+    from alpa_explore.questions.exported import export
     from alpa_explore.store.write import check_target, write_text
 
     if options.output is not None:

@@ -17,9 +17,9 @@ from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, halo, ink, 
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
-from alpa_explore.plans.report.no_plan import NoPlan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
+from alpa_explore.plans.report.tried import NoPlan
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 

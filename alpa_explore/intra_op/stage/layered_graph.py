@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from alpa_explore.cluster import Software
@@ -61,6 +62,21 @@ class LayeredGraph:
     """Operator -> its spec constraints; most operators have none."""
     stored_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
     """Position in `graph.parameters` -> the spec constraints on how it is stored."""
+
+    @cached_property
+    def stored_beside(self) -> Mapping[int, int]:
+        """Matrix product -> the bytes of all weights that are gathered for it and of all gradients of weights that it
+        makes: what may be resharded beside it in every microbatch."""
+        beside: dict[int, int] = {}
+        for position, parameter in enumerate(self.graph.parameters):
+            reads = [(reader, self.products[reader][1]) for reader in self.graph.readers.get(parameter.tensor, ())]
+            used = [(product, parameter.tensor) for reader, product in reads if self.layer_of[reader] != UPDATE_LAYER]
+            made = [(self.graph.tensors[tensor].producer, tensor) for tensor in self.contributions[position]]
+            used += [(self.products[producer][0], tensor) for producer, tensor in made if producer is not None]
+            for product, tensor in used:
+                if product is not None:
+                    beside[product] = beside.get(product, 0) + self.graph.tensors[tensor].bytes
+        return beside
 
 
 def assign_layers(

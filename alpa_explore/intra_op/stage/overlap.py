@@ -6,7 +6,8 @@ exact. Who says what overlaps decides the form.
 **The software** (`Software`; fitted to measured runs). Beside a matrix product – one that made the input or reads the
 result, views in between not counted – gathers and reduce-scatters hide tensor_overlap × min(their seconds, those of the
 product); all-reduces hide nothing. Gathers of stored weights, and reduce-scatters of their gradients, in every
-microbatch (ZeRO-2 and 3) hide behind that product too; each hidden second costs `contention` seconds.
+microbatch (ZeRO-2 and 3) hide behind that product too, whose seconds are divided among all of them by size: an operator
+of experts reads several matrices. Each hidden second costs `contention` seconds.
 
 **The user**, for a device (`collective_overlap`). A resharding between two operators hides coefficient × min(its
 seconds, those computed beside it): an all-gather behind the matrix product that reads its result, a reduce-scatter
@@ -96,7 +97,8 @@ class Overlap:
         least = float(self.model.operator(self.graph, product).seconds.min())
         if edge.stored:
             hides = device.software.gradient_sync == "overlapped"
-            return _exposed(seconds, np.asarray(least), max(0.0, 1.0 - device.software.contention) * hides)
+            share = edge.tensor.bytes / self.layered.stored_beside[product]
+            return _exposed(seconds, np.asarray(least * share), max(0.0, 1.0 - device.software.contention) * hides)
         # No framework's grouped products hide the gathering of the tokens that they route.
         if not device.software.tensor_overlap or packet(self.graph.operators[product].kind) in ROUTED:
             return seconds

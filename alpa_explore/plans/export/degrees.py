@@ -28,6 +28,10 @@ _BLOCK = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 """The first number in the name of a module is that of its block: h.3.attention.q, model.layers.3.mlp."""
 _NUMBERED = ("tensor", "context", "data", "replicated")
 """Kinds of uses in the order in which frameworks number devices, neighbours first; repeated work becomes data."""
+_DIVIDED = ("optimizer state", "optimizer state", "gradients", "weights")
+"""For each ZeRO stage what it divides beyond the one before; stage 0 divides nothing."""
+TOLERANCE = 0.03
+"""Of seconds and bytes: what a layout that was exported may differ by from the plan and still be called the same."""
 _WHOLE = 0.95
 """Where fewer of an axis's FLOPs follow its use, the per-operator strategies are named as a limit."""
 
@@ -109,8 +113,39 @@ class PlanDegrees:
         return len({len(run) for run in self.blocks}) <= 1
 
 
-def plan_degrees(plan: PlanValue) -> PlanDegrees:
-    """The degrees of `plan`. OptionError where it has no strategies."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedAgain:
+    """What the layout of an export takes by the prices of the plan."""
+
+    seconds: float = 0.0
+    """T."""
+    bytes: float = 0.0
+    """Peak of the fullest device."""
+    reason: str = ""
+    """Why seconds and bytes are not known: 'needs 93 GiB of 80 GiB'."""
+    fits: bool = True
+    """False where the reason is that memory."""
+
+    def limit(self, plan: PlanValue) -> Limit | None:
+        """What differs by more than `TOLERANCE` from the plan; None where nothing does."""
+        if not self.fits:
+            return Limit(what="That it fits in memory", instead=f"by the same prices this layout {self.reason}")
+        if self.reason:
+            return Limit(what="Its seconds and bytes", instead=f"this layout was not priced again: {self.reason}")
+        planned = plan.predicted.iteration_seconds, plan.predicted.peak_bytes_per_device
+        changes = [found / of - 1 for found, of in zip((self.seconds, self.bytes), planned, strict=True)]
+        if all(abs(change) <= TOLERANCE for change in changes):
+            return None
+        seconds, size = (f"{'+' if c > 0 else '−'}{units.percent(abs(c))}" for c in changes)
+        return Limit(
+            what=f"{units.seconds(planned[0])} and {units.bytes_(planned[1])}",
+            instead=f"by the same prices this layout takes {units.seconds(self.seconds)} ({seconds}) and "
+            f"{units.bytes_(self.bytes)} ({size})",
+        )
+
+
+def plan_degrees(plan: PlanValue, again: PricedAgain | None = None) -> PlanDegrees:
+    """The degrees of `plan`, and among the limits what they cost by `again`. OptionError where it has no strategies."""
     stages = plan.interleaved or plan.stages
     if not all(axis_uses(s) or len(s.devices) == 1 for s in plan.stages) or not all(s.operators for s in stages):
         raise OptionError(
@@ -119,6 +154,8 @@ def plan_degrees(plan: PlanValue) -> PlanDegrees:
             remedy="Plan again: solved problems are cached, so that is quick.",
         )
     limits: list[Limit] = [*_of_the_cluster(plan), *_of_the_order(plan), *_of_the_strategies(plan)]
+    if again is not None and (differs := again.limit(plan)) is not None:
+        limits.insert(0, differs)
     layout = _layout(plan, limits)
     recomputation, recomputed = _recomputation(plan, limits)
     tensor, context, data = layout["tensor"], layout["context"], layout["data"]
@@ -207,11 +244,26 @@ def _of_the_strategies(plan: PlanValue) -> list[Limit]:
     """Axes along which not every product follows the use, and specs that the user fixed."""
     limits = []
     mixed: dict[str, list[int]] = {}
+    partly: dict[str, list[int]] = {}
     for stage in plan.stages:
         for use in axis_uses(stage):
             if use.share < _WHOLE:
                 said = f"{units.percent(1 - use.share)} of the FLOPs are divided otherwise along a {use.kind} axis"
                 mixed.setdefault(said, []).append(stage.index)
+            if use.kind in ("data", "context") and use.stored < _WHOLE:
+                divided = use.stored if use.zero else 1 - use.stored
+                said = (
+                    f"{_DIVIDED[use.zero]} in shards along a {use.kind} axis for {units.percent(divided)} of the bytes"
+                )
+                partly.setdefault(said, []).append(stage.index)
+    if partly:
+        parts = "; ".join(f"stage{'s' * (len(s) > 1)} {ranges(s)}: {said}" for said, s in partly.items())
+        limits.append(
+            Limit(
+                what=f"A choice for each weight of what is stored in shards ({parts})",
+                instead="all weights of a stage are stored alike, with other memory than the plan's",
+            )
+        )
     if mixed:
         parts = "; ".join(f"stage{'s' * (len(s) > 1)} {ranges(s)}: {said}" for said, s in mixed.items())
         limits.append(

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees
+from alpa_explore import units
+from alpa_explore.plans.export.degrees import TOLERANCE, Limit, PlanDegrees, PricedAgain
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.text import sentence
@@ -28,7 +29,9 @@ class Exported:
     """What the file does not express of the plan, and what it does instead; also at the top of the text."""
 
 
-def heading(plan: PlanValue, tool: str, usage: Sequence[str], limits: Sequence[Limit]) -> str:
+def heading(
+    plan: PlanValue, tool: str, usage: Sequence[str], limits: Sequence[Limit], again: PricedAgain | None
+) -> str:
     """Comment lines: the plan in words, how the file is used, and its limits."""
     lines = [
         f"{printable(plan.model.name)} on {printable(str(plan.cluster))} for {tool}, exported by alpa_explore.",
@@ -42,8 +45,13 @@ def heading(plan: PlanValue, tool: str, usage: Sequence[str], limits: Sequence[L
     if limits:
         lines.append("What this file does not express of the plan, and what it does instead:")
         lines += [f"- {limit}" for limit in limits]
+    elif again is None:
+        lines.append("This file expresses the layout of the plan, which was not priced again.")
     else:
         lines.append("This file expresses everything that the plan decides.")
+    if again is not None and not again.reason and again.limit(plan) is None:
+        took, held = units.seconds(again.seconds), units.bytes_(again.bytes)
+        lines.append(f"Its layout, priced again, takes {took} and {held}: those of the plan within {TOLERANCE:.0%}.")
     wrapped = (
         part
         for line in lines

@@ -17,7 +17,7 @@ from importlib.resources import files
 
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees, all_blocks, block_of, plan_degrees
+from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, all_blocks, block_of, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
 from alpa_explore.plans.export.fsdp2_parts import FAMILIES, UNKNOWN, Parts, parts_source
 from alpa_explore.plans.export.torch_schedules import torch_schedule
@@ -68,9 +68,9 @@ class _Model:
     key_heads: int
 
 
-def fsdp2(plan: PlanValue) -> Exported:
+def fsdp2(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     """The Python file. OptionError where the plan has no strategies."""
-    degrees = plan_degrees(plan)
+    degrees = plan_degrees(plan, again)
     limits = list(degrees.limits)
     model = _model(plan, limits)
     tensor, whole = _divided_modules(plan, degrees, model)
@@ -83,7 +83,7 @@ def fsdp2(plan: PlanValue) -> Exported:
     constants |= {"SEQUENCE_PARALLEL": sequence, "TENSOR": tensor}
     text = "".join(
         [
-            heading(plan, "PyTorch (DTensor, FSDP2, pipelining)", _USAGE, limits),
+            heading(plan, "PyTorch (DTensor, FSDP2, pipelining)", _USAGE, limits, again),
             _IMPORTS,
             *(_written(name, value) for name, value in constants.items()),
             parts_source(model.parts, model.recipe, tied=model.tied),

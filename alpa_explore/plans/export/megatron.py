@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from alpa_explore.plans.export.degrees import PlanDegrees, plan_degrees
+from alpa_explore.plans.export.degrees import PlanDegrees, PricedAgain, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
 from alpa_explore.plans.export.megatron_model import model_arguments
 from alpa_explore.plans.export.megatron_settings import MegatronSettings, megatron_settings
@@ -38,9 +38,9 @@ torchrun "${{LAUNCH[@]}}" pretrain_gpt.py \\
 """
 
 
-def megatron(plan: PlanValue) -> Exported:
+def megatron(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     """The script. OptionError where the plan has no strategies."""
-    degrees = plan_degrees(plan)
+    degrees = plan_degrees(plan, again)
     described, unsaid = model_arguments(plan)
     experts = degrees.expert > 1 or "num-experts" in described
     settings = megatron_settings(degrees, experts=experts)
@@ -60,7 +60,7 @@ def megatron(plan: PlanValue) -> Exported:
         each=degrees.devices_per_node,
         groups="\n".join(_array(name, arguments) for name, arguments in groups.items()),
     )
-    text = f"#!/usr/bin/env bash\n{heading(plan, 'Megatron-LM', _USAGE, limits)}{script}"
+    text = f"#!/usr/bin/env bash\n{heading(plan, 'Megatron-LM', _USAGE, limits, again)}{script}"
     return Exported(target="megatron", text=text, ending="sh", degrees=degrees, limits=limits)
 
 

@@ -5,7 +5,7 @@ Names are those of megatron-bridge 0.6.2 and megatron-core 0.19.2 (tests/plans/e
 
 from __future__ import annotations
 
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees, plan_degrees
+from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
 from alpa_explore.plans.export.megatron_settings import MegatronSettings, megatron_settings
 from alpa_explore.plans.value import PlanValue
@@ -38,9 +38,9 @@ _USAGE = (
 )
 
 
-def nemo(plan: PlanValue) -> Exported:
+def nemo(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     """The Python file. OptionError where the plan has no strategies."""
-    degrees = plan_degrees(plan)
+    degrees = plan_degrees(plan, again)
     experts = degrees.expert > 1 or any("experts" in o.op for s in plan.stages for o in s.operators)
     settings = megatron_settings(degrees, experts=experts)
     name = (plan.model.recipe or "").partition("@")[0]
@@ -56,7 +56,7 @@ def nemo(plan: PlanValue) -> Exported:
     if whole:
         imports.append(f"from megatron.bridge.training.mixed_precision import {whole}")
     lines = [
-        heading(plan, "NeMo (Megatron-Bridge)", _USAGE, limits),
+        heading(plan, "NeMo (Megatron-Bridge)", _USAGE, limits, again),
         *imports,
         f"\nDEVICES = {degrees.devices}  # {degrees.nodes} nodes of {degrees.devices_per_node}\n",
         "\ndef with_plan(config: ConfigContainer) -> ConfigContainer:",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alpa_explore.plans.export.degrees import Limit, PlanDegrees, plan_degrees
+from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, plan_degrees
 from alpa_explore.plans.export.exported import Exported, heading
 from alpa_explore.plans.export.torch_schedules import torch_schedule
 from alpa_explore.plans.value import PlanValue
@@ -49,9 +49,9 @@ _USAGE = (
 )
 
 
-def torchtitan(plan: PlanValue) -> Exported:
+def torchtitan(plan: PlanValue, again: PricedAgain | None = None) -> Exported:
     """The Python file. OptionError where the plan has no strategies."""
-    degrees = plan_degrees(plan)
+    degrees = plan_degrees(plan, again)
     base = _BASES.get((plan.model.recipe or "").partition("@")[0])
     limits = list(degrees.limits)
     parallelism, training = _parallelism(degrees, limits), _batch(degrees)
@@ -75,7 +75,7 @@ def torchtitan(plan: PlanValue) -> Exported:
         if converter:
             imports.insert(0, f"from torchtitan.components.quantization import {converter}Converter")
     lines = [
-        heading(plan, "torchtitan", _USAGE, limits),
+        heading(plan, "torchtitan", _USAGE, limits, again),
         *(line for line in imports if line),
         f"\nDEVICES = {degrees.devices}  # {degrees.nodes} nodes of {degrees.devices_per_node}\n",
         "\ndef with_plan(config: Trainer.Config) -> Trainer.Config:",

@@ -122,8 +122,9 @@ def _layer_ranges(name: str, stages: list[Any], num_layers: int) -> Iterator[str
         for place, operator in enumerate(stage["operators"]):
             if not first <= operator["layer"] <= last:
                 yield f"{at}.operators[{place}].layer: {operator['layer']} is not in the stage"
-            if operator.get("axis_seconds") and len(operator["axis_seconds"]) != axes:
-                yield f"{at}.operators[{place}].axis_seconds: logical mesh {mesh} has {axes} axes to share out"
+            for field in ("axis_seconds", "hidden_seconds"):
+                if operator.get(field) and len(operator[field]) != axes:
+                    yield f"{at}.operators[{place}].{field}: logical mesh {mesh} has {axes} axes to share out"
             for field in _OF_EACH_LINE:
                 if operator.get(field) and len(operator[field]) != len(operator["communication"]):
                     yield f"{at}.operators[{place}].{field}: not one for each line of communication"

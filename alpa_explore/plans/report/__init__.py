@@ -5,10 +5,10 @@
 - `parallelism`: what a stage uses its mesh axes for, as values and in words: 'FSDP over axis 0 (8)'.
 - `tables`: rows (dicts in SI units) for stages, layers, t_max candidates, stage costs.
 - `differences`: the settings in which two plans differ; `compare`: how they differ in settings, figures and operators.
-- `tried`: plans that were tried, as rows of the settings in which they differ and their figures.
+- `tried`: plans that were tried, as rows of the settings in which they differ and their figures; and what has no plan.
 - `iteration`: the iteration time and the sends beside it, in the same words everywhere.
 - `error_bands`: how far to trust predicted figures: '± 9 % (312 runs of Megatron on A100-80GB)'.
-- `no_plan`: what was tried and has no plan, and why.
+- `floors`: what no plan can be faster or smaller than.
 - `headline`: the figures at the top of every report; `summary`: the report that `alpa-explore plan` prints.
 - `timeline_tables`: a simulated iteration as rows and a sentence.
 

@@ -7,6 +7,7 @@ weights, gradients and optimizer state is stored in shards. The exports make deg
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,9 @@ class AxisUse:
     """Of the FLOPs of the forward products that divide the axis as its kind says, routed experts aside."""
     zero: int = 0
     """Of a data or context parallel axis the ZeRO stage: 1 optimizer state, 2 gradients too, 3 weights too."""
+    stored: float = 1.0
+    """Of the bytes of what the ZeRO stage divides, the share that it does divide; at stage 0 that of optimizer state
+    that is whole on every device of the axis."""
     sequence: bool = False
     """Whether norms divide the sequence over a tensor parallel axis (sequence parallelism)."""
     experts: bool = False
@@ -101,9 +105,9 @@ def use_phrase(use: AxisUse) -> str:
     """'tensor parallel with sequence', 'FSDP (ZeRO-3) and expert parallel', 'data parallel (80 % of the FLOPs)'."""
     if use.kind == "context":
         text = f"context parallel ({use.exchange}{', zig-zag' * use.zigzag})"
-        text += " and FSDP (ZeRO-3)" * (use.zero == 3)
+        text += f" and {_zero_phrase(use)}" * (use.zero == 3)
     elif use.kind == "data":
-        text = _ZERO[use.zero]
+        text = _zero_phrase(use)
     elif use.kind == "tensor":
         text = "tensor parallel" + " with sequence" * use.sequence
     else:
@@ -111,6 +115,13 @@ def use_phrase(use: AxisUse) -> str:
     if use.experts:
         return f"{text} and expert parallel"
     return text if use.share >= _MOST else f"{text} ({units.percent(use.share)} of the FLOPs)"
+
+
+def _zero_phrase(use: AxisUse) -> str:
+    """'FSDP (ZeRO-3)', 'data parallel (ZeRO-2 for 80 % of the bytes)'."""
+    if use.zero == 0 or use.stored >= _MOST:
+        return _ZERO[use.zero]
+    return f"{_ZERO[use.zero][:-1]} for {units.percent(use.stored)} of the bytes)"
 
 
 def _axes(axes: Sequence[int]) -> str:
@@ -126,12 +137,14 @@ def _use(stage: PlanStage, forward: Sequence[PlanOperator], axis: int, size: int
         share /= sum(dense.values()) or 1.0
     if use == _TOKENS:
         exchange, zigzag = _exchange(forward, axis)
+        zero, stored = _zero_stage(stage, axis)
         return AxisUse(
             axis=axis,
             size=size,
             kind="context" if exchange else "data",
             share=share,
-            zero=_zero_stage(stage, axis),
+            zero=zero,
+            stored=stored,
             experts=experts,
             exchange=exchange,
             zigzag=zigzag,
@@ -168,20 +181,24 @@ def _exchange(forward: Sequence[PlanOperator], axis: int) -> tuple[str, bool]:
     return "", False
 
 
-def _zero_stage(stage: PlanStage, axis: int) -> int:
-    if _stored_share(stage, "weight", axis) > 0.5:
-        return 3
-    if _stored_share(stage, "accumulator", axis) > 0.5:
-        return 2
-    updates = [o for o in stage.operators if o.phase == "update"]
-    divided = sum(o.optimizer_bytes for o in updates if _divides(o.output, axis))
-    return int(divided > 0.5 * sum(o.optimizer_bytes for o in updates))
+def _zero_stage(stage: PlanStage, axis: int) -> tuple[int, float]:
+    """(the ZeRO stage along an axis, by bytes; `AxisUse.stored`)."""
+    states = [(o.output, float(math.prod(o.output_shape))) for o in stage.operators if o.phase == "update"]
+    for zero, stored in ((3, _stored(stage, "weight")), (2, _stored(stage, "accumulator")), (1, states)):
+        if (share := _divided(stored, axis)) > 0.5:
+            return zero, share
+    return 0, 1.0 - share
 
 
-def _stored_share(stage: PlanStage, role: str, axis: int) -> float:
-    """The share of the weights that are stored in shards along an axis, by number: a file has no sizes of them."""
-    specs = [t.spec for t in stage.tensors if t.role == role and read_spec(t.spec).dims]
-    return sum(_divides(spec, axis) for spec in specs) / len(specs) if specs else 0.0
+def _stored(stage: PlanStage, role: str) -> list[tuple[str, float]]:
+    """(spec, bytes of the whole) of weights or gradients; all count alike in a file of an earlier version."""
+    return [(t.spec, float(t.bytes or 1)) for t in stage.tensors if t.role == role]
+
+
+def _divided(stored: Sequence[tuple[str, float]], axis: int) -> float:
+    """The share of the bytes that is in shards along an axis."""
+    total = sum(size for _, size in stored)
+    return sum(size for spec, size in stored if _divides(spec, axis)) / total if total else 0.0
 
 
 def _divides(spec: str, axis: int) -> bool:

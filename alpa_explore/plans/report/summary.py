@@ -8,6 +8,7 @@ from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
+from alpa_explore.plans.report.floors import broken_floors
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
@@ -55,8 +56,9 @@ def plan_report(plan: PlanValue) -> str:
         f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
         f"Time by pass: {spent or 'not recorded'}.",
     ]
-    if plan.warnings:
-        parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))
+    below = (f"{line}. Physics does not allow that: it is a fault of alpa_explore." for line in broken_floors(plan))
+    if warnings := (*plan.warnings, *below):
+        parts.append("\n".join(f"Warning: {printable(w)}" for w in warnings))
     return "\n\n".join(parts)
 
 

@@ -1,10 +1,13 @@
-"""Plans that were tried, beside each other: the settings in which they differ, and what each of them gives."""
+"""Plans that were tried, beside each other: the settings in which they differ, and what each of them gives;
+and what was tried and has no plan, with the reason in a few words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from alpa_explore import units
+from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import settings_in_words
 from alpa_explore.plans.report.tables import Row
@@ -13,6 +16,29 @@ from alpa_explore.plans.value import PlanValue
 
 SMALL = 5e-4
 """Changes below this share are shown as none."""
+
+
+class NoPlan(NamedTuple):
+    """A baseline, or a change of the settings, for which there is no plan."""
+
+    name: str
+    """'data-parallel', or 'layers 6 → 12'."""
+    reason: str
+    """'needs 24.5 GiB of 16 GiB'."""
+    model: str
+    """The name of the model."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+def reason_of(error: Exception, memory_bytes: int) -> str:
+    """Why there is no plan on devices with this much memory, without the remedy."""
+    if isinstance(error, InfeasiblePlanError) and error.over_bytes is not None:
+        return f"needs {units.bytes_(memory_bytes + error.over_bytes)} of {units.bytes_(memory_bytes)}"
+    if isinstance(error, AlpaExploreError):
+        return f"{error.what[0].lower()}{error.what[1:]}: {error.found}"
+    return f"{type(error).__name__}: {error}"
 
 
 def tried_table(plan: PlanValue, tried: Sequence[PlanValue]) -> list[Row]:

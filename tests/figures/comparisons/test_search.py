@@ -11,7 +11,7 @@ from alpa_explore.figures.comparisons.search import search_figure, search_senten
 from alpa_explore.figures.comparisons.search_points import pareto_frontier
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.no_plan import NoPlan
+from alpa_explore.plans.report.tried import NoPlan
 from tests.plans.example import example_plan
 
 PLAN = example_plan()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alpa_explore.errors import InfeasiblePlanError, OptionError
-from alpa_explore.plans.report.no_plan import NoPlan, reason_of
+from alpa_explore.plans.report.tried import NoPlan, reason_of
 
 GIB = 2**30
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import alpa_explore as ax
+from alpa_explore.plans.export.degrees import plan_degrees
+from alpa_explore.plans.records import PlanTensor
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.summary import plan_report
 
@@ -35,6 +39,32 @@ def test_the_axes_of_a_baseline_are_named_as_what_it_is(
 ) -> None:
     plan = ax.baseline(model, cluster, kind, num_microbatches=8, num_layers=4, **degrees)
     assert parallelism_lines(plan) == (said,)
+
+
+def test_what_is_stored_in_shards_is_counted_by_bytes() -> None:
+    """Of a table, a matrix and eight vectors, of which the table has most bytes."""
+    plan = ax.baseline("gpt-tiny", "1x2:v100", "zero-3", num_microbatches=8, num_layers=1)
+    sizes = [("table", 900), ("matrix", 80), *((f"vector {n}", 2) for n in range(8))]
+
+    def stored(weights: dict[str, str], gradients: dict[str, str]) -> ax.Plan:
+        tensors = tuple(
+            PlanTensor(name=name, role=role, spec=specs.get(name, "R"), bytes=size)
+            for role, specs in (("weight", weights), ("accumulator", gradients))
+            for name, size in sizes
+        )
+        return replace(plan, stages=(replace(plan.stages[0], tensors=tensors),))
+
+    large = {"table": "S0R", "matrix": "S0R"}
+    small = {f"vector {n}": "S0" for n in range(8)}
+    for weights, gradients, said in (
+        (large, large, "FSDP (ZeRO-3) over axis 0 (2)"),
+        (small, large, "data parallel (ZeRO-2) over axis 0 (2)"),
+        ({"table": "S0R"}, {}, "FSDP (ZeRO-3 for 90.4 % of the bytes) over axis 0 (2)"),
+        (small, small, "data parallel (ZeRO-1) over axis 0 (2)"),
+    ):
+        assert parallelism_lines(stored(weights, gradients)) == (said,)
+    (limit,) = [str(limit) for limit in plan_degrees(stored({"table": "S0R"}, large)).limits]
+    assert "weights in shards along a data axis for 90.4 % of the bytes" in limit
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.no_plan import NoPlan
+    from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore_widgets.session.answers.layouts import LayoutsAnswer, ScalingAnswer
     from alpa_explore_widgets.session.fault import Fault, Offers

@@ -12,8 +12,8 @@ from alpa_explore_widgets.tab_kinds.tried_panel import TriedPanel
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from alpa_explore.plans.report.no_plan import NoPlan
     from alpa_explore.plans.report.tables import Row
+    from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore_widgets.session.state import State
 
 

@@ -1,0 +1,72 @@
+"""Floors of physics: what no plan can be faster or smaller than, whatever priced it.
+
+For each stage, in seconds of a microbatch and bytes of a device:
+
+- it takes no less than its products at the peak of its devices;
+- it takes no less than the collectives along any one axis of its mesh, hidden ones included: they share its links;
+- in the forward and in the backward pass no more is hidden than is computed there;
+- an iteration takes no less than reading and writing the optimizer states at the bandwidth of the memory;
+- a device holds no less than the gradients and optimizer states of its weights.
+
+A plan below one is a fault of the prices, so a report of the plan says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from alpa_explore import units
+from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.plans.value import PlanValue
+
+_ROUNDING = 1e-6
+"""Relative: sums of many prices differ in their last digits."""
+
+
+def broken_floors(plan: PlanValue) -> tuple[str, ...]:
+    """A sentence for each floor that a stage of the plan lies below; none for a plan whose prices can be true, or whose
+    operators are not known."""
+    return tuple(sentence for stage in plan.stages for sentence in _broken(plan, stage))
+
+
+def _broken(plan: PlanValue, stage: PlanStage) -> Iterator[str]:
+    operators, device = tuple(stage.operators), plan.device_of(stage)
+    peak = max(device.peak_flops.values()) if device.software.low_precision else device.peak(plan.model.precision)
+    flops = sum(o.flops * (2 if o.recomputed else 1) for o in operators if o.phase != "update")
+    once = 2 * sum(o.optimizer_bytes for o in operators) / device.memory_bandwidth
+    state = sum(o.gradient_bytes + o.optimizer_bytes for o in operators)
+    floors = [
+        ("a microbatch", "its FLOPs at the peak", stage.microbatch_seconds, flops / (len(stage.devices) * peak)),
+        ("an update", "its optimizer states through memory", stage.iteration_seconds, once),
+        *(
+            ("a microbatch", f"collectives over axis {axis}", stage.microbatch_seconds, seconds)
+            for axis, seconds in enumerate(_link_seconds(operators))
+        ),
+        *((f"computing of the {name} pass", "what it hides", *seconds) for name, seconds in _hidden(operators).items()),
+    ]
+    for what, floor, found, least in floors:
+        if found < least * (1 - _ROUNDING):
+            yield f"Stage {stage.index}: {what} takes {units.seconds(found)}, less than {floor}: {units.seconds(least)}"
+    if stage.weight_bytes < state * (1 - _ROUNDING):
+        held = units.bytes_(stage.weight_bytes)
+        yield f"Stage {stage.index}: weights take {held}, less than gradients and states: {units.bytes_(state)}"
+
+
+def _link_seconds(operators: tuple[PlanOperator, ...]) -> list[float]:
+    """Seconds of a microbatch that each mesh axis carries collectives."""
+    shares = [seconds for o in operators for seconds in (o.axis_seconds, o.hidden_seconds) if seconds]
+    return [sum(along) for along in zip(*shares, strict=True)]
+
+
+def _hidden(operators: tuple[PlanOperator, ...]) -> dict[str, tuple[float, float]]:
+    """Pass -> (seconds computed, seconds hidden) of a microbatch: the last one, which also hides sums of gradients."""
+    computed, hidden = {"forward": 0.0, "backward": 0.0}, {"forward": 0.0, "backward": 0.0}
+    for o in operators:
+        behind, name = sum(o.hidden_seconds), "forward" if o.phase == "forward" else "backward"
+        if o.recomputed:
+            computed["backward"] += o.compute_seconds
+            hidden["backward"] += behind / 2
+            behind /= 2
+        computed[name] += o.compute_seconds * (o.phase != "update")
+        hidden[name] += behind + o.hidden_once_seconds
+    return {name: (computed[name], hidden[name]) for name in computed}

@@ -1,0 +1,62 @@
+"""A layout that was exported, read back and priced again: that of the plan, or what it lost is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore import units
+from alpa_explore.errors import OptionError
+from alpa_explore.plans.export.degrees import TOLERANCE, plan_degrees
+from alpa_explore.questions.exported import export, priced_again
+from tests.plans.export.test_targets import plan_of
+
+SAME = ("data", "zero-1", "zero-2", "fsdp", "hsdp", "megatron", "fsdp+tp+pp", "context", "latent")
+
+
+@pytest.mark.sweep(kept=4)
+@pytest.mark.parametrize("name", SAME)
+def test_a_layout_of_one_kind_costs_what_the_plan_costs(name: str) -> None:
+    plan = plan_of(name)
+    again = priced_again(plan)
+    assert again.limit(plan) is None
+    assert again.seconds == pytest.approx(plan.predicted.iteration_seconds, rel=1e-3)
+    assert again.bytes == pytest.approx(plan.predicted.peak_bytes_per_device, rel=1e-3)
+
+
+def test_the_file_says_what_the_layout_takes_or_that_it_was_not_priced(tmp_path) -> None:
+    plan = plan_of("zero-1")
+    text = " ".join(export(plan, "megatron").text.replace("#", "").split())
+    assert f"priced again, takes {units.seconds(plan.predicted.iteration_seconds)}" in text
+    path = tmp_path / "plan.json"
+    plan.save(path)
+    assert export(ax.load_plan(path), "megatron").text == export(plan, "megatron").text
+    for name, reason in (("experts", "tensor parallelism of experts"), ("interleaved", "the schedule interleaved")):
+        limits = export(plan_of(name), "megatron").limits
+        assert any(limit.what == "Its seconds and bytes" and reason in limit.instead for limit in limits)
+    with pytest.raises(OptionError, match="megatron"):
+        export(plan, "megatorn")
+
+
+def test_what_differs_by_more_than_is_allowed_is_named() -> None:
+    plan = plan_of("zero-1")
+    again = priced_again(plan)
+    for share, named in ((0.9 * TOLERANCE, False), (-0.9 * TOLERANCE, False), (1.2 * TOLERANCE, True)):
+        for changed in (
+            replace(again, seconds=again.seconds * (1 + share)),
+            replace(again, bytes=again.bytes * (1 + share)),
+        ):
+            limit = changed.limit(plan)
+            assert (limit is not None) is named
+            assert limit is None or "+3.6 %" in str(limit)
+            assert (limit in plan_degrees(plan, changed).limits) is (limit is not None)
+
+
+def test_a_layout_that_does_not_fit_is_named() -> None:
+    plan = plan_of("zero-1")
+    room = int(plan.predicted.peak_bytes_per_device) - 1
+    again = priced_again(replace(plan, cluster=plan.cluster.with_changes(memory_bytes=room)))
+    assert not again.fits
+    assert str(again.limit(plan)).startswith("That it fits in memory: by the same prices this layout needs ")
