@@ -52,6 +52,7 @@ def measure(name: str, cluster: str, to: Any) -> None:
     """Send the row of one architecture through `to`, after each pass what is known."""
     import alpa_explore as ax
     from alpa_explore.errors import AlpaExploreError
+    from alpa_explore.plans.report.floors import broken_floors
 
     row: Row = {"name": name}
     try:
@@ -69,6 +70,8 @@ def measure(name: str, cluster: str, to: Any) -> None:
             )
         row["plan_seconds"] = round(time.perf_counter() - before, 2)
         row["iteration_seconds"] = plan.predicted.iteration_seconds
+        if below := broken_floors(plan):
+            row["reason"] = f"FAULT below a floor of physics: {'; '.join(below)}"
     except AlpaExploreError as error:
         row["reason"] = " ".join(str(error).split())
     except Exception as error:  # a fault of this package: a row too, so that the others still run

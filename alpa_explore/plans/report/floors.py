@@ -4,7 +4,7 @@ For each stage, in seconds of a microbatch and bytes of a device:
 
 - it takes no less than its products at the peak of its devices;
 - it takes no less than the collectives along any one axis of its mesh, hidden ones included: they share its links;
-- in the forward and in the backward pass no more is hidden than is computed there;
+- in the forward and in the backward pass no more is hidden along one axis than is computed there;
 - an iteration takes no less than reading and writing the optimizer states at the bandwidth of the memory;
 - a device holds no less than the gradients and optimizer states of its weights.
 
@@ -42,7 +42,10 @@ def _broken(plan: PlanValue, stage: PlanStage) -> Iterator[str]:
             ("a microbatch", f"collectives over axis {axis}", stage.microbatch_seconds, seconds)
             for axis, seconds in enumerate(_link_seconds(operators))
         ),
-        *((f"computing of the {name} pass", "what it hides", *seconds) for name, seconds in _hidden(operators).items()),
+        *(
+            (f"computing of the {name} pass", what, computed, hidden)
+            for name, what, computed, hidden in _hidden(operators)
+        ),
     ]
     for what, floor, found, least in floors:
         if found < least * (1 - _ROUNDING):
@@ -58,15 +61,19 @@ def _link_seconds(operators: tuple[PlanOperator, ...]) -> list[float]:
     return [sum(along) for along in zip(*shares, strict=True)]
 
 
-def _hidden(operators: tuple[PlanOperator, ...]) -> dict[str, tuple[float, float]]:
-    """Pass -> (seconds computed, seconds hidden) of a microbatch: the last one, which also hides sums of gradients."""
-    computed, hidden = {"forward": 0.0, "backward": 0.0}, {"forward": 0.0, "backward": 0.0}
+def _hidden(operators: tuple[PlanOperator, ...]) -> list[tuple[str, str, float, float]]:
+    """(pass, what it hides, seconds that it computes in a microbatch, seconds hidden). Collectives along two axes use
+    links of their own, so both may hide behind one product. Sums of gradients hide behind the last backward pass."""
+    computed = {"forward": 0.0, "backward": 0.0}
+    hidden: dict[tuple[str, str], float] = {}
     for o in operators:
-        behind, name = sum(o.hidden_seconds), "forward" if o.phase == "forward" else "backward"
-        if o.recomputed:
-            computed["backward"] += o.compute_seconds
-            hidden["backward"] += behind / 2
-            behind /= 2
-        computed[name] += o.compute_seconds * (o.phase != "update")
-        hidden[name] += behind + o.hidden_once_seconds
-    return {name: (computed[name], hidden[name]) for name in computed}
+        runs = {"backward" if o.phase == "update" else o.phase} | ({"backward"} if o.recomputed else set())
+        for name in runs:
+            computed[name] += o.compute_seconds * (o.phase != "update")
+            for axis, seconds in enumerate(o.hidden_seconds):
+                key = name, f"what it hides along axis {axis}"
+                hidden[key] = hidden.get(key, 0.0) + seconds / len(runs)
+        if o.hidden_once_seconds:
+            key = "backward", "the sums of gradients that it hides"
+            hidden[key] = hidden.get(key, 0.0) + o.hidden_once_seconds
+    return [(name, what, computed[name], seconds) for (name, what), seconds in hidden.items()]
