@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from alpa_explore import units
 from alpa_explore.errors import CheckpointError
 from alpa_explore.runtime import tuning
+from alpa_explore.store.read import open_regular, read_json
 
 FORMAT, VERSION = "alpa_explore.checkpoint", 1
 DESCRIPTION, INDEX = "checkpoint.json", "index.json"
@@ -145,7 +145,7 @@ def read_description(folder: Path) -> Description:
 def check_digests(folder: Path, description: Description) -> None:
     """Read every file once. CheckpointError where its content is not what was written."""
     for name, (_, digest) in description.files.items():
-        with (folder / name).open("rb") as stream:
+        with open_regular(folder / name) as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
                 raise _damaged(folder, f"the content of {name} has changed since it was written")
 
@@ -216,12 +216,10 @@ def _check(name: str, tensor: StoredTensor, sizes: Mapping[str, float]) -> None:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > tuning.MAX_INDEX_BYTES:
-            raise _damaged(path.parent, f"{path.name} has {units.bytes_(path.stat().st_size)}")
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = read_json(path, tuning.MAX_INDEX_BYTES)
     except OSError as error:
         raise _damaged(path.parent, f"{path.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _damaged(path.parent, f"{path.name} is cut off or no JSON: {error}") from error
     if not isinstance(body, dict):
         raise _damaged(path.parent, f"{path.name} is no JSON object")
