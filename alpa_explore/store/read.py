@@ -13,8 +13,9 @@ import math
 import os
 import re
 import stat
+from io import BufferedReader
 from itertools import chain
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 MOST_DEPTH = 64
 """Lists and objects inside each other. Plan files have 7."""
@@ -28,7 +29,7 @@ _LARGE_NUMBER = re.compile(rb"(?<![\d.])\d{20}|[eE]\+?\d{3}")
 """What a number out of range has; so do some texts and small numbers."""
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file for reading. OSError, as from `open`, also where it is a folder, a pipe, a socket or a device."""
     # O_NONBLOCK: a pipe without a writer is opened, too, rather than waited for.
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
@@ -80,7 +81,7 @@ def parse_json(text: bytes | str, *, most_depth: int | None = MOST_DEPTH) -> Any
     """
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     PartCount().add(content)
-    hooks = {"parse_int": _integer, "parse_float": _float} if _LARGE_NUMBER.search(content) else {}
+    hooks: dict[str, Any] = {"parse_int": _integer, "parse_float": _float} if _LARGE_NUMBER.search(content) else {}
     try:
         value = json.loads(text, parse_constant=_not_a_number, **hooks)
     except RecursionError:
