@@ -19,7 +19,7 @@ from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step
 from alpa_explore.runtime.drift import Drift, drift_of
-from alpa_explore.runtime.folder import attempts_of
+from alpa_explore.runtime.folder import attempts_of, release_folder
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
@@ -206,6 +206,7 @@ class Run:
                 except Exception as why:  # `result` raises the error in the caller's thread
                     error = ended_for_good(error, why if isinstance(why, AlpaExploreError) else _fault(why))
                     break
+            release_folder(self.folder)
             self._error, self._state = error, state
 
         self._thread = threading.Thread(target=work, name="alpa-explore run", daemon=True)
