@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import fastjsonschema
@@ -16,6 +15,7 @@ from alpa_explore.attached.hosts import Gpu, Host, Versions
 from alpa_explore.attached.links import MeasuredLink
 from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import ClusterError
+from alpa_explore.store.read import read_json
 from alpa_explore.store.write import write_text
 
 FORMAT, VERSION = "alpa_explore.attached", 1
@@ -101,15 +101,13 @@ def save_attached(attached: Attached, path: str | os.PathLike[str], *, devices_p
 def load_attached(path: str | os.PathLike[str]) -> Attached:
     """The hosts and links in a cluster file that `save_attached` wrote. ClusterError for any other file."""
     try:
-        if Path(path).stat().st_size > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES:,} bytes")
-        body = json.loads(Path(path).read_text(encoding="utf-8"))
+        body = read_json(path, MOST_BYTES)
         measured: Any = body.get("measured") if isinstance(body, dict) else None
         _validate()(measured)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not of this schema
-        raise _unreadable(path, str(error) or "nested too deep") from error
+    except ValueError as error:  # not UTF-8, not JSON, not of this schema
+        raise _unreadable(path, str(error)) from error
     return Attached(
         scheduler=measured["scheduler"],
         measured_at=measured["measured_at"],

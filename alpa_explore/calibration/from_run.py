@@ -7,7 +7,6 @@ ranks of the stage. Of collective times the minimum is used: the rank that arriv
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,10 @@ from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
+from alpa_explore.store.read import read_json
+
+_MOST_BYTES = 2**28
+"""Of a report; the measured times of a rank have some megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +72,8 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
 def observations_of(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
     """The cluster for which a run was planned, and an observation for each kind of task."""
     try:
-        ranks = json.loads((home / "run.json").read_text(encoding="utf-8"))["ranks"]
-        measured = {r: json.loads((home / f"rank-{r}.measured.json").read_text(encoding="utf-8")) for r in ranks}
+        ranks = read_json(home / "run.json", _MOST_BYTES)["ranks"]
+        measured = {r: read_json(home / f"rank-{r}.measured.json", _MOST_BYTES) for r in ranks}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlanFileError(
             "There is no measured run",

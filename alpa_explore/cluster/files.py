@@ -36,7 +36,6 @@ All values are in SI units: bytes, seconds, FLOP/s, bytes per second. Every Clus
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tomllib
@@ -53,6 +52,7 @@ from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import ClusterError, nearest_names
+from alpa_explore.store.read import parse_json, read_bytes
 
 SUFFIXES = (".json", ".toml")
 MOST_BYTES = 2**20
@@ -150,13 +150,11 @@ def checked_name(value: Any, what: str) -> str:
 def _body(path: str) -> Mapping[str, Any]:
     file = Path(path.strip()).expanduser()
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise _fault(path, "the file", f"{file.stat().st_size:,} bytes", f"Give {MOST_BYTES:,} bytes at most.")
-        text = file.read_text(encoding="utf-8")
-        body = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text)
+        text = read_bytes(file, MOST_BYTES).decode("utf-8")
+        body = tomllib.loads(text) if file.suffix.lower() == ".toml" else parse_json(text)
     except OSError as error:
         raise _fault(path, "the file", error.strerror or str(error), "Give the path of a JSON or TOML file.") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not TOML
+    except (ValueError, RecursionError) as error:  # too large, not UTF-8, not JSON, not TOML
         raise _fault(path, "the text", str(error) or "nested too deep", "Correct that place in the file.") from error
     if not isinstance(body, dict):
         raise _fault(path, "the text", type(body).__name__, "Give a JSON object or a TOML file.")

@@ -73,9 +73,16 @@ def _quiet() -> Iterator[None]:
 
 
 def _local_pool(workers: int) -> DaskPool:
-    from alpa_explore.execution.local_cluster import start_local_cluster
+    from alpa_explore.execution.local_cluster import LocalCluster
 
-    cluster = start_local_cluster(workers)
+    try:
+        cluster = LocalCluster(workers)
+    except ImportError as error:  # the keys of its connections are made by cryptography
+        raise ExecutorError(
+            "Worker processes cannot be started",
+            found=str(error),
+            remedy="pip install cryptography, or scheduler='threads' (--scheduler threads).",
+        ) from error
     client = Client(cluster, timeout=tuning.CONNECT_SECONDS, set_as_default=False)
 
     def close() -> None:

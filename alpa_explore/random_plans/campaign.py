@@ -31,7 +31,7 @@ from alpa_explore.random_plans.families import OPTIMIZER_OF
 from alpa_explore.random_plans.shrink import Shrunk, shrink
 from alpa_explore.random_plans.trial import Verdict, try_draft
 from alpa_explore.random_plans.workshop import shared_workshop
-from alpa_explore.runtime.folder import make_folder
+from alpa_explore.runtime.folder import make_folder, release_folder
 from alpa_explore.runtime.verify import verify
 
 _A = TypeVar("_A")
@@ -225,6 +225,7 @@ class _Home:
         """The plan file of a draft."""
         if self._folder is None or not self._folder.is_dir():
             self._folder = make_folder(self._given, "random-plans")
+            release_folder(self._folder)
         file = self._folder / f"seed-{self._seed}-plan-{number}.plan.json"
         shared_workshop().plan(draft).save(file)
         return file

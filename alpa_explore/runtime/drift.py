@@ -13,7 +13,6 @@ are added up, which cancels most of what they differ by since. From the ratios f
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from alpa_explore.runtime.ranks.times import FILE
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.store.read import read_json
 
 Nodes = tuple[int, ...]
 """Numbers of nodes, ascending; one for the link inside a node."""
@@ -116,9 +116,9 @@ def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
     """
     paths = {}
     try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        run = read_json(folder / "run.json", tuning.MAX_REPORT_BYTES)
         for rank in run["ranks"]:
-            paths[rank] = json.loads((folder / FILE.format(rank)).read_text(encoding="utf-8"))
+            paths[rank] = read_json(folder / FILE.format(rank), tuning.MAX_REPORT_BYTES)
     except FileNotFoundError:
         return None
     plan = load_plan(folder / "plan.json") if plan is None else plan
@@ -176,7 +176,7 @@ def _compute_seconds(plan: Plan, timeline: Timeline, num_microbatches: int) -> I
 def _names(folder: Path, cluster: Cluster, ranks: Sequence[int]) -> dict[int, str]:
     """Node -> the name of its host where all its ranks, and no others, are on one; else 'node 0'."""
     path = folder / "hosts.json"
-    hosts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    hosts = read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}
     on: dict[int, set[str]] = defaultdict(set)
     for rank in ranks:
         on[rank // cluster.devices_per_node].add(str(hosts.get(str(rank), "")).partition(" (")[0])

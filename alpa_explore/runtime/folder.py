@@ -1,18 +1,24 @@
-"""The folders of runs: where they are, and a check that a new one is empty."""
+"""The folders of runs: where they are, who has one, and a check that a new one is empty."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import shutil
+import socket
 import time
 from pathlib import Path
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime import tuning
+from alpa_explore.store.read import read_bytes
 
 _ATTEMPT = "attempt-"
+LOCK = "launch.lock"
+"""In the folder of a run while its launcher is there: which process that is."""
 
 
 def runs_folder() -> Path:
@@ -46,14 +52,59 @@ def full_disk(folder: Path, at: str) -> dict[str, str] | None:
 
 
 def make_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
-    """Create the folder of a new run: the given one, which must be new or empty, or a new one in `runs_folder`."""
-    if folder is None:
-        stem = re.sub(r"[^\w.-]", "_", name)[:60] + time.strftime("-%Y%m%d-%H%M%S")
-        runs = runs_folder()
-        taken = [p.name for p in runs.iterdir()] if runs.is_dir() else []
-        same = sum(1 for other in taken if other.startswith(stem))
-        folder = runs / (f"{stem}-{same + 1}" if same else stem)
-    return empty_folder(folder, "a run", make=True)
+    """Create the folder of a new run, and take it for this run: the given one, which must be new or empty, or a new one
+    in `runs_folder`. OptionError, also where another launch has taken it; `release_folder` gives it back."""
+    if folder is not None:
+        return _take(Path(folder).absolute())
+    stem = re.sub(r"[^\w.-]", "_", name)[:60] + time.strftime("-%Y%m%d-%H%M%S")
+    for number in itertools.count(1):
+        home = (runs_folder() / (f"{stem}-{number}" if number > 1 else stem)).absolute()
+        try:
+            home.parent.mkdir(parents=True, exist_ok=True)
+            home.mkdir()  # of two launches in one second, one makes it
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unusable("a run", home, error) from error
+        return _take(home)
+    raise AssertionError("numbers have no end")
+
+
+def _take(home: Path) -> Path:
+    """Lock the folder first, then look whether it is empty: of two launches that find it so, one gets it."""
+    lock = home / LOCK
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with lock.open("x", encoding="utf-8") as stream:
+            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+    except FileExistsError as error:
+        if not lock.exists():  # `home` is a file, or the other launch has just ended
+            raise _unusable("a run", home, error) from error
+        raise OptionError(
+            "The folder of a run must be empty",
+            found=f"{home}: another launch is using it ({_holder(lock)})",
+            remedy=f"Name another one; if that launch has ended without removing it, remove {LOCK}.",
+        ) from error
+    except OSError as error:
+        raise _unusable("a run", home, error) from error
+    try:
+        return empty_folder(home, "a run", make=False)
+    except OptionError:
+        release_folder(home)
+        raise
+
+
+def _holder(lock: Path) -> str:
+    try:
+        return read_bytes(lock, 1000).decode("utf-8", "replace") or "it has just begun"
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def release_folder(home: Path) -> None:
+    """The run in `home` is over, or was not begun: the lock is no longer needed. The folder stays as it is."""
+    with contextlib.suppress(OSError):  # the disk has gone, or cannot be written any more
+        (home / LOCK).unlink(missing_ok=True)
 
 
 def empty_folder(folder: str | os.PathLike[str], what: str, *, make: bool) -> Path:
@@ -62,16 +113,20 @@ def empty_folder(folder: str | os.PathLike[str], what: str, *, make: bool) -> Pa
     try:
         if make:
             home.mkdir(parents=True, exist_ok=True)
-        if home.exists() and any(home.iterdir()):
+        if home.exists() and any(path.name != LOCK for path in home.iterdir()):
             raise OptionError(
                 f"The folder of {what} must be empty",
                 found=str(home),
                 remedy="Name another one, or remove what is there.",
             )
     except OSError as error:
-        raise OptionError(
-            f"The folder of {what} cannot be used",
-            found=f"{home}: {error.strerror or error}",
-            remedy="Name a folder in which you may write.",
-        ) from error
+        raise _unusable(what, home, error) from error
     return home
+
+
+def _unusable(what: str, home: Path, error: OSError) -> OptionError:
+    return OptionError(
+        f"The folder of {what} cannot be used",
+        found=f"{home}: {error.strerror or error}",
+        remedy="Name a folder in which you may write.",
+    )

@@ -1,5 +1,6 @@
 """The folder of a run, and the job files that its ranks read.
 
+    launch.lock         while the launcher is there: which process that is; no other launch may use the folder
     run.json            description of the run: ranks, steps, options (for people and for `compare-run`)
     plan.json           the plan
     schedule.csv        the order of its tasks

@@ -5,9 +5,9 @@ Nothing here blocks the caller: a run is prepared and watched in a thread of its
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import math
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -28,11 +28,11 @@ from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.attempts.attempt import Attempt, check_again
 from alpa_explore.runtime.attempts.replan import Replan, check_replanned, cluster_left, plan_again, words
-from alpa_explore.runtime.checkpoints.description import Description, check_digests, model_digest
-from alpa_explore.runtime.checkpoints.find import find_checkpoint
-from alpa_explore.runtime.checkpoints.layout import model_tensors
+from alpa_explore.runtime.checkpoints.description import MOST_SEED, Description, model_digest
+from alpa_explore.runtime.checkpoints.find import checkpoints_of, find_checkpoint
+from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizer_tensors
 from alpa_explore.runtime.checkpoints.stored import StoredState
-from alpa_explore.runtime.folder import attempt_folder, empty_folder, make_folder
+from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folder, make_folder
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
 from alpa_explore.runtime.targets.target import Target, find_target
@@ -55,6 +55,10 @@ class RunRequest:
     allow_import: bool = False
     resumed: Description | None = None
     """The checkpoint in `options.resume`."""
+    resume_from: str | None = None
+    """The run, or the checkpoint, that the user named."""
+    passed_over: tuple[str, ...] = ()
+    """Newer checkpoints than that, which cannot be used, each with the reason."""
     retries: int = 0
     replan: Replan | None = None
 
@@ -72,9 +76,34 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
     options = request.options
     run = Run(home, _ranks(plan), options.steps, keep_job=options.record, first_step=options.first_step)
     device = options.device
-    again = partial(_next_attempt, _Last(request), home) if request.retries else None
-    run.watch(lambda: prepare(request, home), lambda: request.place.start(home, plan, device), again)
+    last = _Last(request)
+    again = partial(_next_attempt, last, run) if request.retries else None
+
+    def first() -> Program:
+        whole = last.request = _from_whole_checkpoint(request)
+        run.begin(whole.options.first_step, whole.passed_over)
+        return prepare(whole, home)
+
+    run.watch(first, lambda: request.place.start(home, plan, device), again)
     return run
+
+
+def _from_whole_checkpoint(request: RunRequest) -> RunRequest:
+    """The same request, which goes on from the newest checkpoint whose content is what was written."""
+    if request.resume_from is None or request.resumed is None:
+        return request
+    checkpoint, resumed, passed_over = find_checkpoint(request.resume_from, digests=True)
+    options = request.options
+    made_up = request.own is not None and request.own.data is None
+    _check_resumable(request.plan, resumed, options.steps, options.seed, made_up=made_up)
+    rate = options.learning_rate
+    options = replace(
+        options,
+        resume=str(checkpoint),
+        first_step=resumed.step,
+        learning_rate=resumed.learning_rate if rate == request.resumed.learning_rate else rate,
+    )
+    return replace(request, options=options, resumed=resumed, passed_over=passed_over)
 
 
 class _Last:
@@ -84,9 +113,9 @@ class _Last:
         self.request = request
 
 
-def _next_attempt(last: _Last, home: Path, error: AlpaExploreError, number: int) -> Attempt:
+def _next_attempt(last: _Last, run: Run, error: AlpaExploreError, number: int) -> Attempt:
     """The attempt that follows number `number`, which ended with `error`: see `Again`."""
-    request = last.request
+    request, home = last.request, run.folder
     check_again(error, number, request.retries)
     assert request.place.left is not None, "other targets have no retries"
     plan, left = request.plan, request.place.left(request.plan, request.options.device, error.lost)
@@ -101,14 +130,24 @@ def _next_attempt(last: _Last, home: Path, error: AlpaExploreError, number: int)
             plan = plan_again(plan, cluster, request.graph, allow_import=request.allow_import)
         where.insert(0, f"under another plan, {words(plan)}")
         schedule = schedule if isinstance(schedule, str) else None  # a table is for the stages before
+    try:
+        found = find_checkpoint(home, digests=True)
+        request = replace(
+            request,
+            options=replace(request.options, resume=str(found.folder), first_step=found.description.step),
+            resumed=found.description,
+            passed_over=found.passed_over,
+        )
+    except CheckpointError as none:  # of this run: from where this run began
+        request = _from_whole_checkpoint(request)
+        if any(checkpoints_of(attempt) for attempt in attempts_of(home)):
+            request = replace(request, passed_over=(f"{none.what}: {none.found}", *request.passed_over))
+    run.note_passed_over(request.passed_over)
     options, resumed = request.options, request.resumed
-    with contextlib.suppress(CheckpointError):  # none of this run: from where this run began
-        checkpoint, resumed = find_checkpoint(home)
-        options = replace(options, resume=str(checkpoint), first_step=resumed.step)
     if resumed is not None:
         made_up = request.own is not None and request.own.data is None
         _check_resumable(plan, resumed, options.steps, None, made_up=made_up)
-    request = last.request = replace(request, plan=plan, options=options, resumed=resumed, schedule=schedule)
+    request = last.request = replace(request, plan=plan, schedule=schedule)
     folder = attempt_folder(home, number + 1)
     return Attempt(
         folder=folder,
@@ -186,6 +225,7 @@ def request_of(
     chosen = find_target(target, scheduler, ports=ports, image=image, claim=claim)
     if steps < 1:
         raise OptionError("A run has at least one step", found=f"{steps}", remedy="Give 1 or more.")
+    _check_numbers(learning_rate, seed, stall_seconds)
     if checkpoint_every is not None and checkpoint_every < 1:
         raise OptionError(
             "Checkpoints are one step or more apart", found=f"{checkpoint_every}", remedy="Give 1 or more, or none."
@@ -204,7 +244,8 @@ def request_of(
             found="model= alone",
             remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
         )
-    checkpoint, resumed = (None, None) if resume is None else find_checkpoint(resume)
+    found = None if resume is None else find_checkpoint(resume)
+    resumed = None if found is None else found.description
     if resumed is not None:
         if record:
             raise OptionError(
@@ -216,6 +257,8 @@ def request_of(
     return RunRequest(
         plan=plan,
         resumed=resumed,
+        resume_from=None if resume is None else os.fspath(Path(resume).absolute()),
+        passed_over=() if found is None else found.passed_over,
         target=target,
         place=chosen,
         schedule=schedule,
@@ -231,13 +274,26 @@ def request_of(
             device=device,
             checkpoint_every=checkpoint_every,
             wait_for_whole=retries > 0,
-            resume=None if checkpoint is None else str(checkpoint),
+            resume=None if found is None else str(found.folder),
             first_step=resumed.step if resumed else 0,
             record=record,
             stall_seconds=stall_seconds,
             save=None if save is None else str(empty_folder(save, "weights", make=False)),
         ),
     )
+
+
+def _check_numbers(learning_rate: float | None, seed: int | None, stall_seconds: float) -> None:
+    if learning_rate is not None and not 0 <= learning_rate < math.inf:
+        raise OptionError(
+            "A learning rate is a number of 0 or more", found=f"{learning_rate}", remedy="Give one such as 0.001."
+        )
+    if seed is not None and not 0 <= seed <= MOST_SEED:
+        raise OptionError("A seed is a whole number of 0 to 2⁶³ − 1", found=f"{seed:.6g}", remedy="Give one such as 0.")
+    if not 0 < stall_seconds < math.inf:
+        raise OptionError(
+            "A run stalls after some seconds", found=f"{stall_seconds}", remedy="Give --stall-seconds above 0."
+        )
 
 
 def _check_retries(
@@ -327,15 +383,14 @@ def prepare(request: RunRequest, folder: Path) -> Program:
 
 
 def _check_checkpoint(checkpoint: Path, resumed: Description, program: Program) -> None:
-    """CheckpointError where the content of a checkpoint is damaged, or of another model or optimizer."""
-    StoredState(checkpoint).check_model(model_tensors(program))
+    """CheckpointError where a checkpoint is of another model or optimizer, or lacks something."""
     if (optimizer := _optimizer(program)) != resumed.optimizer:
         raise CheckpointError(
             "The checkpoint is of another optimizer",
             found=f"{', '.join(resumed.optimizer)} in the checkpoint, {', '.join(optimizer)} in the plan",
             remedy="Capture the model with the optimizer of the checkpoint, and plan that.",
         )
-    check_digests(checkpoint, resumed)
+    StoredState(checkpoint).check_model(model_tensors(program), optimizer_tensors(program))
 
 
 def _optimizer(program: Program) -> tuple[str, ...]:
@@ -381,4 +436,5 @@ def _document(request: RunRequest, program: Program) -> dict[str, Any]:
         "instructions": program.instruction_count,
         "predicted_iteration_seconds": plan.predicted.iteration_seconds,
         "options": asdict(request.options),
+        **({"passed_over": request.passed_over} if request.passed_over else {}),
     }

@@ -19,12 +19,14 @@ from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.questions.reprice import reprice
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import attempts_of
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
+from alpa_explore.store.read import read_json
 
 FILE = "measured.json"
 
@@ -89,13 +91,11 @@ def write_measured(folder: Path) -> Measured:
 
 def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool = False) -> Measured:
     """Measured figures with the predictions of the plan, or of the plan repriced for `cluster`."""
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = read_json(folder / "run.json", tuning.MAX_REPORT_BYTES)
     plan = load_plan(folder / "plan.json")
     if cluster is not None:
         plan = reprice(plan, cluster, allow_import=allow_import)
-    written = {
-        rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
-    }
+    written = {rank: read_json(folder / f"rank-{rank}.measured.json", tuning.MAX_REPORT_BYTES) for rank in run["ranks"]}
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     steps = StepReader(folder, tuple(run["ranks"]), run["options"].get("first_step", 0))
     return Measured(
@@ -136,7 +136,7 @@ def load_measured(
             return _joined(home, cluster, allow_import=allow_import)
         if not path.exists():
             return write_measured(home)
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = read_json(path, tuning.MAX_REPORT_BYTES)
         return Measured(
             **{
                 **body,
@@ -144,7 +144,7 @@ def load_measured(
                 "ranks": tuple(_rank(r) for r in body["ranks"]),
             }
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PlanFileError(
             "There is no measured run",
             found=f"{path}: {error}",

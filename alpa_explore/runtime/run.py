@@ -19,7 +19,7 @@ from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step
 from alpa_explore.runtime.drift import Drift, drift_of
-from alpa_explore.runtime.folder import attempts_of
+from alpa_explore.runtime.folder import attempts_of, release_folder
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
@@ -44,6 +44,8 @@ class RunProgress:
     """The checkpoints that became whole, oldest first; the last two exist."""
     retries: tuple[Retry, ...] = ()
     """The failures after which the run went on."""
+    passed_over: tuple[str, ...] = ()
+    """Checkpoints that were damaged, so that the run went on from an older one: what is wrong with each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Run:
         self._total, self._keep_job, self._first_step = total, keep_job, first_step
         self._now = _Reports(folder, ranks, first_step)
         self._retries: tuple[Retry, ...] = ()
+        self._passed_over: tuple[str, ...] = ()
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
         self._plan: Plan | None = None
@@ -110,6 +113,7 @@ class Run:
             first_step=self._first_step,
             checkpoints=now.kept(),
             retries=self._retries,
+            passed_over=self._passed_over,
         )
 
     @property
@@ -171,6 +175,17 @@ class Run:
             retries=self._retries,
         )
 
+    def begin(self, first_step: int, passed_over: tuple[str, ...]) -> None:
+        """Note, before anything is started, the step with which the run begins: which checkpoint is whole is known
+        only when all its files were read."""
+        self._first_step = first_step
+        self._now = _Reports(self.folder, self.ranks, first_step)
+        self.note_passed_over(passed_over)
+
+    def note_passed_over(self, passed_over: tuple[str, ...]) -> None:
+        """Note checkpoints that cannot be used, each with the reason."""
+        self._passed_over += tuple(why for why in passed_over if why not in self._passed_over)
+
     def watch(self, prepare: Callable[[], object], start: Callable[[], Ranks], again: Again | None = None) -> None:
         """Prepare the run, start its ranks and watch them, in a thread of its own; after a failure, go on by `again`.
 
@@ -191,6 +206,7 @@ class Run:
                 except Exception as why:  # `result` raises the error in the caller's thread
                     error = ended_for_good(error, why if isinstance(why, AlpaExploreError) else _fault(why))
                     break
+            release_folder(self.folder)
             self._error, self._state = error, state
 
         self._thread = threading.Thread(target=work, name="alpa-explore run", daemon=True)

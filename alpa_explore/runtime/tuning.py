@@ -93,6 +93,10 @@ ALIGNMENT_BYTES = 64
 """Archives in a checkpoint begin at multiples of this, torch's own alignment within them."""
 MAX_INDEX_BYTES = 2**30
 """A larger index of a checkpoint is refused; one of a million boxes has about 200 MB."""
+MAX_REPORT_BYTES = 2**28
+"""A larger description or report of a run is refused; the measured times of a rank have some megabytes."""
+MAX_BOXES = 2**14
+"""Boxes of one tensor in a checkpoint: one of each rank, of 16,384. Comparing them pair by pair takes a second."""
 KEEP_SECONDS = 60.0
 """How long the parts of a checkpoint may come after the end of the run, from hosts without a shared folder."""
 

@@ -16,12 +16,13 @@ from pathlib import Path
 from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.simulator.check import check
 from alpa_explore.schedules.task import LETTERS, Action, Schedule, Task, schedule_of
+from alpa_explore.store.read import read_table
 
 _CELL = re.compile(r"(\d{1,6})(F|B|I|W)(\d{1,9})")
 _COMMUNICATION = re.compile(r"\d+(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)\d*")
 _OVERLAP = re.compile(r"\((.*)\)OVERLAP_F_B")
 _ACTIONS = {letter: action for action, letter in LETTERS.items() if action is not Action.UPDATE}
-_MOST_BYTES = 64 * 2**20
+_MOST_BYTES, _MOST_LINE = 64 * 2**20, 2**23
 """Largest file that is read; a sanity limit."""
 
 
@@ -38,7 +39,15 @@ def parse_csv(text: str, name: str = "csv") -> Schedule:
     """The schedule in a file's text, checked. ScheduleError for a cell of another form and for a schedule that cannot
     run."""
     orders: list[list[Task]] = []
-    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise ScheduleError(
+            "The schedule file is not valid CSV",
+            found=str(error),
+            remedy="Write a row for each submesh, such as 0F0,0F1,0B0,0B1.",
+        ) from error
+    for number, row in enumerate(rows, start=1):
         order: list[Task] = []
         for column, cell in enumerate(row, start=1):
             order += _tasks(cell.strip(), number, column)
@@ -69,18 +78,13 @@ def parse_csv(text: str, name: str = "csv") -> Schedule:
 def read_csv(path: str | Path) -> Schedule:
     """The schedule in a file. ScheduleError as for `parse_csv`, and when the file cannot be read."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_table(path, _MOST_BYTES, _MOST_LINE)
+    except (OSError, ValueError) as error:
         raise ScheduleError(
             "The schedule file cannot be read",
-            found=str(error),
+            found=f"{path}: {getattr(error, 'strerror', None) or error}",
             remedy="Give a CSV file in the format of torch.distributed.pipelining.",
         ) from error
-    if len(text) > _MOST_BYTES:
-        raise ScheduleError(
-            "The schedule file is too large", found=f"more than {_MOST_BYTES >> 20} MiB", remedy="Give a smaller one."
-        )
     return parse_csv(text)
 
 

@@ -29,9 +29,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 from platformdirs import user_cache_path
 
+from alpa_explore.store.read import PartCount, read_bytes
+
 FORMAT_VERSION = 1
 _MAGIC = "alpa-explore-cache"
 _ARRAY = "$array"
+_MOST_BYTES = 2**30
+"""Of an entry. The largest, a graph of 40,000 operators, has some megabytes."""
 _DTYPES = frozenset(
     ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 )
@@ -94,20 +98,22 @@ class SolveCache:
         """The value of `key`; None without a valid entry. Arrays come back as read-only numpy arrays."""
         path = self._path(key)
         try:
-            text = path.read_bytes()
+            text = read_bytes(path, _MOST_BYTES)
         except FileNotFoundError:
             self._miss()
             return None
         except OSError as error:
             self._miss("unreadable", f"The cache in {self.folder} cannot be read ({error.strerror}).")
             return None
+        except ValueError:  # larger than any entry
+            text = b""
         try:
             value = self._decoded(text, key)
         except _OtherVersion:
             self._miss(
                 "version", f"The cache in {self.folder} holds entries of another version: they are computed again."
             )
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
             self._miss(
                 "damaged", f"The cache in {self.folder} holds damaged entries ({path.name}): they are computed again."
             )
@@ -183,6 +189,7 @@ class SolveCache:
             raise _OtherVersion if words[0].startswith(f"{_MAGIC} ") else ValueError("not an entry")
         if words[1] != _digest(body):
             raise ValueError("cut off or damaged")
+        PartCount().add(body)
         entry = json.loads(body, object_hook=_decoded_array)
         value = entry["value"]
         if entry["key"] != key or not isinstance(value, dict):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import itertools
 import json
 import os
-import pickle
 import shutil
 import struct
 import tempfile
@@ -23,6 +20,7 @@ from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
+from alpa_explore.cli.running.launch import follow
 from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.lowering.lower import lower
@@ -32,7 +30,6 @@ from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import shares
 from alpa_explore.runtime.checkpoints.shard import write_shard
-from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RunOptions, job_files, read_job, write_jobs
 from alpa_explore.runtime.launch import launch, request_of
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, pieces, restore_optimizers
@@ -95,26 +92,6 @@ def test_the_master_copies_of_16_bit_weights_are_kept(tmp_path) -> None:
     assert_holds(second, trained.wanted)
 
 
-@pytest.fixture(scope="module")
-def mlp():
-    return lower(mlp_plan())
-
-
-@pytest.fixture(scope="module")
-def trained(mlp):
-    generator = torch.Generator().manual_seed(0)
-    held = {p.tensor: mlp.graph.tensors[p.tensor].shape for p in mlp.graph.parameters}
-    return Trained(mlp.graph, {t: torch.randn(shape, generator=generator) for t, shape in held.items()})
-
-
-@pytest.fixture
-def run(tmp_path, mlp, trained):
-    """The folder of a run with checkpoints of step 2 and 3."""
-    more = {"samples_per_iteration": 64, "stream_samples": 32}
-    written(tmp_path / "run", mlp, trained.ranks(mlp), steps=(1, 2, 3), **more)
-    return tmp_path / "run"
-
-
 def test_torch_reads_weights_and_state_of_a_checkpoint(run, trained, tmp_path) -> None:
     dcp_to_torch_save(run / "checkpoints" / "step-000003", tmp_path / "all.pt")
     found = torch.load(tmp_path / "all.pt")
@@ -168,6 +145,59 @@ def test_the_last_two_are_kept_and_a_runs_newest_whole_one_is_taken(run) -> None
     assert find_checkpoint(run)[0] == home / "step-000002"
     with pytest.raises(CheckpointError, match=r"cut off or damaged: .*__1_0.distcp has .* Beside it: step-000002"):
         find_checkpoint(home / "step-000003")
+
+
+def _truncated(folder):
+    os.truncate(folder / "__1_0.distcp", 10)
+
+
+def _flipped(name):
+    def damage(folder):
+        content = bytearray((folder / name).read_bytes())
+        content[len(content) // 2] ^= 4
+        (folder / name).write_bytes(content)
+
+    return damage
+
+
+def _a_pipe(folder):
+    (folder / "checkpoint.json").unlink()
+    os.mkfifo(folder / "checkpoint.json")
+
+
+DAMAGE = {
+    "truncated": (_truncated, "__1_0.distcp has 10 bytes"),
+    "missing": (lambda folder: (folder / "__0_0.distcp").unlink(), "__0_0.distcp is missing"),
+    "no description": (lambda folder: (folder / "checkpoint.json").unlink(), "checkpoint.json: No such file"),
+    "a pipe": (_a_pipe, "it is a pipe or a device"),
+    "no JSON": (lambda folder: (folder / "checkpoint.json").write_text("{"), "cut off or no JSON"),
+    "newer": (
+        lambda folder: (folder / "checkpoint.json").write_text('{"format": "alpa_explore.checkpoint", "version": 2}'),
+        "newer format: version 2",
+    ),
+    "a bit of the numbers": (_flipped("__0_0.distcp"), "the content of __0_0.distcp has changed"),
+    "a bit of the index": (_flipped("index.json"), "the content of index.json has changed"),
+    "a bit of the metadata": (_flipped(".metadata"), "the content of .metadata has changed"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_newest_checkpoint_is_passed_over_for_the_one_before_and_told(damage, run, tmp_path, capsys) -> None:
+    change, reason = DAMAGE[damage]
+    change(run / "checkpoints" / "step-000003")
+    resumed = launch(mlp_plan(), "torchrun", resume=run, folder=tmp_path / "new", steps=9, device="cpu")
+    follow(resumed)
+    ended(resumed)
+    assert resumed.progress.first_step == 2
+    (told,) = resumed.progress.passed_over
+    assert f"{run / 'checkpoints' / 'step-000003'}: {reason}" in told or reason in told
+    assert f"passed over: {told}" in capsys.readouterr().err
+    written = json.loads((tmp_path / "new" / "run.json").read_text())
+    assert (written["options"]["first_step"], written["passed_over"]) == (2, [told])
+    change(run / "checkpoints" / "step-000002")
+    with pytest.raises(CheckpointError) as raised:
+        ended(launch(mlp_plan(), "torchrun", resume=run, folder=tmp_path / "none", steps=9, device="cpu"))
+    assert reason in str(raised.value)
 
 
 def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained) -> None:
@@ -240,79 +270,6 @@ def test_a_rank_needs_only_the_files_that_hold_its_boxes(run, mlp, trained, tmp_
         restore_optimizers(stored, executor)
         for name, _, box, value in pieces(executor, job.share, STATE):
             assert torch.equal(value, cut(trained.wanted[name], box))
-
-
-class Evil:
-    """Unpickling it makes a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return (os.mkdir, (str(self.path),))
-
-
-def test_a_strangers_checkpoint_is_never_unpickled(run, mlp, tmp_path) -> None:
-    """Every pickle in it is replaced by one that would show, and the stranger has corrected sizes and digests."""
-    folder, trace = run / "checkpoints" / "step-000003", tmp_path / "it ran"
-    description = json.loads((folder / "checkpoint.json").read_text())
-    (folder / ".metadata").write_bytes(pickle.dumps(Evil(trace)))
-    archive = io.BytesIO()
-    torch.save(Evil(trace), archive)
-    index = json.loads((folder / "index.json").read_text())
-    for entry in index.values():
-        for chunk in entry["chunks"]:
-            with (folder / chunk["file"]).open("r+b") as stream:  # of the archive only the numbers are left
-                stream.seek(chunk["begin_bytes"])
-                room = chunk["data_bytes"] - chunk["begin_bytes"]
-                stream.write(archive.getvalue()[:room])
-    for name in description["files"]:
-        content = (folder / name).read_bytes()
-        description["files"][name] = [len(content), hashlib.sha256(content).hexdigest()]
-    (folder / "checkpoint.json").write_text(json.dumps(description))
-    torch.load(io.BytesIO(archive.getvalue()), weights_only=False)
-    assert trace.exists(), "what unpickles it leaves a trace"
-    trace.rmdir()
-    assert find_checkpoint(run)[0] == folder
-    request = request_of(mlp_plan(), resume=run, steps=5, device="cpu")
-    assert request.options.first_step == 3
-    assert len(list(restored(folder, mlp))) == 2
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda d, i: d.update(version=2), "newer format: version 2"),
-        (lambda d, i: d.update(format="else"), "has the format 'else'"),
-        (lambda d, i: d.update(step=-1), "-1"),
-        (lambda d, i: d.update(files={"../run.json": [1, ""]}), "names the file '../run.json'"),
-        (lambda d, i: d["files"].pop("index.json"), "does not name index.json"),
-        (lambda d, i: d["files"].update({"__7_0.distcp": [1, ""]}), "__7_0.distcp is missing"),
-        (lambda d, i: d.pop("seed"), "KeyError 'seed'"),
-        (lambda d, i: _first(i).update(file="/etc/passwd"), "is no file of a checkpoint"),
-        (lambda d, i: _first(i).update(data_bytes=10**9), "is not inside the tensor or __0_0.distcp"),
-        (lambda d, i: _first(i).update(offsets=[1, 0]), "is not inside"),
-        (lambda d, i: _first(i).update(sizes=[1, 1]), "are not the whole tensor"),
-        (lambda d, i: next(iter(i.values())).update(dtype="load"), "'load' is no dtype"),
-        (lambda d, i: next(iter(i.values())).update(chunks=None), "TypeError"),
-    ],
-)
-def test_a_checkpoint_that_says_what_cannot_be_is_refused(run, change, told) -> None:
-    folder = run / "checkpoints" / "step-000003"
-    description, index = (json.loads((folder / n).read_text()) for n in ("checkpoint.json", "index.json"))
-    change(description, index)
-    (folder / "index.json").write_text(json.dumps(index))
-    if "index.json" in description["files"]:
-        description["files"]["index.json"][0] = (folder / "index.json").stat().st_size
-    (folder / "checkpoint.json").write_text(json.dumps(description))
-    with pytest.raises(CheckpointError) as raised:
-        StoredState(find_checkpoint(folder)[0])
-    assert told in str(raised.value)
-
-
-def _first(index):
-    return index["hidden.0.weight"]["chunks"][0]
 
 
 def test_a_checkpoint_that_is_cut_off_anywhere_is_refused(run) -> None:

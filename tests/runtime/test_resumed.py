@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 from functools import partial
@@ -68,6 +69,26 @@ def dying(step):
     return data
 
 
+def damaging(folder, flag):
+    """Data of which a microbatch of step 5, once, flips a bit of the newest checkpoint, and kills its rank."""
+
+    def data(number):
+        if number == 5 * B + 1 and not flag.exists():
+            flag.touch()
+            flip(folder / "checkpoints" / "step-000004" / "__0_0.distcp")
+            os.kill(os.getpid(), 9)
+        return microbatch(number)
+
+    return data
+
+
+def flip(path):
+    """Flip a bit in the middle of a file, whose size stays."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def weights_in(folder):
     stored = StoredState(folder)
     return {name: stored.whole(name) for name in stored.tensors}
@@ -117,6 +138,23 @@ def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -
     for name, value in weights_in(tmp_path / "l").items():
         torch.testing.assert_close(value, final[name], rtol=1e-6, atol=1e-9, msg=name)
         assert not torch.equal(value, dict(model.named_parameters())[name])
+
+
+@pytest.mark.distributed
+def test_one_flipped_bit_costs_a_checkpoint_and_not_the_run(tmp_path) -> None:
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", num_microbatches=B, num_layers=2, delta=2.0)
+    own = {"model": model, "loss": loss, "device": "cpu", "learning_rate": 1e-2, "steps": 6, "checkpoint_every": 2}
+    wanted = [s.loss for s in ended(launch(plan, folder=tmp_path / "whole", data=microbatch, **own)).steps]
+    folder, flag = tmp_path / "retried", tmp_path / "it died"
+    run = launch(plan, folder=folder, data=damaging(folder, flag), retries=1, **own)
+    assert [step.loss for step in ended(run).steps] == wanted, "to the bit"
+    (retry,) = run.progress.retries
+    assert retry.first_step == 2
+    (why,) = run.progress.passed_over
+    assert re.search(r"step-000004: the content of __0_0\.distcp has changed", why)
+    told = json.loads((folder / "attempt-2" / "run.json").read_text())["passed_over"]
+    assert tuple(told) == run.progress.passed_over
 
 
 @pytest.mark.distributed

@@ -11,7 +11,7 @@ from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.runtime.checkpoints.description import model_digest
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
-from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizers_of, shares
+from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizer_tensors, optimizers_of, shares
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
 
@@ -89,7 +89,7 @@ def written(folder, program, executors, steps=(STEPS,), **more):
 def restored(folder, program):
     """The ranks of a program, which go on from a checkpoint."""
     stored = StoredState(folder)
-    stored.check_model(model_tensors(program))
+    stored.check_model(model_tensors(program), optimizer_tensors(program))
     for rank in program.ranks:
         executor = RankExecutor(program, rank, None, boxes_of(stored, program), learning_rate=1e-2, seed=0)
         restore_optimizers(stored, executor)

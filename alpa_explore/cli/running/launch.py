@@ -176,9 +176,12 @@ def run(options: argparse.Namespace) -> int:
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown, checkpoints, retries = 0, 0, 0
+    shown, checkpoints, retries, passed_over = 0, 0, 0, 0
     while True:
         progress = handle.progress
+        for why in progress.passed_over[passed_over:]:
+            complain(f"passed over: {why}")
+        passed_over = len(progress.passed_over)
         for retry in progress.retries[retries:]:
             complain(str(retry))
             shown = retry.first_step - progress.first_step  # what was lost is shown again

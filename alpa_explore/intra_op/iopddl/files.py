@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import gzip
-import json
 import math
 import os
 import zlib
@@ -26,6 +25,7 @@ from alpa_explore.intra_op.iopddl import tuning
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.numerics.arrays import Floats
+from alpa_explore.store.read import open_regular, parse_json, read_pieces
 
 _Known = dict[tuple[float, ...], Floats]
 _NUMBERS = frozenset((int, float))
@@ -145,7 +145,7 @@ def _memory(
 def reading_seconds(path: str | os.PathLike[str]) -> float:
     """About how long it takes to read the file, from its length alone; 0 where it cannot be opened."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             packed = file.read(2) == b"\x1f\x8b"
             end = file.seek(0, os.SEEK_END)
             if packed and end >= _LEAST_GZIP_BYTES:
@@ -170,19 +170,16 @@ def _check_memory(path: str | os.PathLike[str], text_bytes: int) -> None:
 
 def _parse(path: str | os.PathLike[str]) -> object:
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            stream = gzip.GzipFile(fileobj=file) if packed else file
-            text = stream.read(tuning.MAX_JSON_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
+            text = read_pieces(gzip.GzipFile(fileobj=file) if packed else file, tuning.MAX_JSON_BYTES)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         _damaged(path, f"cannot be read ({error})")
-    if len(text) > tuning.MAX_JSON_BYTES:
-        _damaged(path, f"more than {tuning.MAX_JSON_BYTES // 2**20} MiB of JSON")
     _check_memory(path, len(text))
     try:
-        parsed: object = json.loads(text, parse_constant=lambda name: _damaged(path, f"a cost is {name}"))
-    except (ValueError, RecursionError) as error:
+        parsed: object = parse_json(text, most_depth=None)
+    except ValueError as error:
         _damaged(path, f"not JSON ({error})")
     return parsed
 

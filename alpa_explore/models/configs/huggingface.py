@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore.errors import RecipeError
+from alpa_explore.store.read import parse_json, read_bytes
 
 MOST_BYTES = 2**20
 """Of a config file; those of Hugging Face's largest models have 30,000."""
@@ -88,24 +89,23 @@ def read_config(path: str | os.PathLike[str]) -> str:
     """The text of a config file, checked, as `HuggingFaceConfig.text`. RecipeError where it is none or needs code."""
     file = Path(path).expanduser()
     try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
+        content = read_bytes(file, MOST_BYTES)
+    except ValueError as error:
+        raise _no_config(f"{file}: {error}") from error
     except OSError as error:
         raise RecipeError(
             "The config file cannot be read",
             found=f"{file}: {error.strerror}",
             remedy="Give the path of a config.json.",
         ) from error
-    if len(content) > MOST_BYTES:
-        raise _no_config(f"{file} has more than {MOST_BYTES:,} bytes")
     return checked_config(content.decode(errors="replace"), str(file))
 
 
 def checked_config(text: str, place: str) -> str:
     """The same for a text from `place`."""
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        values = parse_json(text)
+    except ValueError as error:
         raise _no_config(f"{place}: {error}") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
         raise _no_config(f"{place} has no model_type")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from alpa_explore.plans.file.check import first_fault
 from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, rename_older_keys
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.store.read import open_regular, parse_json
 
 _P = TypeVar("_P", bound=PlanValue)
 _AGAIN = "Write it again with `alpa-explore plan … -o FILE`, or ask for another copy."
@@ -43,17 +43,10 @@ def read_plan(path: str | os.PathLike[str], kind: type[_P]) -> _P:
 
 def _read(path: str | os.PathLike[str]) -> str:
     file = Path(path)
+    if file.is_dir():
+        raise PlanFileError("There is no plan file", found=f"{path} is a folder", remedy="Name a file in it.")
     try:
-        status = file.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise PlanFileError("There is no plan file", found=f"{path} is a folder", remedy="Name a file in it.")
-        if not stat.S_ISREG(status.st_mode):
-            raise PlanFileError(
-                "There is no plan file", found=f"{path} is a pipe or a device", remedy="Copy it to a file first."
-            )
-        if status.st_size > tuning.MAX_BYTES:
-            raise _too_large(path)
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             content = stream.read(tuning.MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise PlanFileError(
@@ -64,7 +57,7 @@ def _read(path: str | os.PathLike[str]) -> str:
         raise PlanFileError(
             "The plan file cannot be read", found=found, remedy="Check that you may read it."
         ) from error
-    if len(content) > tuning.MAX_BYTES:  # it grew after `stat`
+    if len(content) > tuning.MAX_BYTES:
         raise _too_large(path)
     try:
         return content.decode("utf-8")
@@ -74,12 +67,10 @@ def _read(path: str | os.PathLike[str]) -> str:
 
 def _parse(text: str, path: str | os.PathLike[str]) -> Any:
     try:
-        document = json.loads(text, parse_constant=_reject_constant)
+        document = parse_json(text)
         # JSON allows half of a surrogate pair; such text could never be encoded, so neither written nor shown.
         if re.search(r"\\u[dD][89a-fA-F]", text):
             json.dumps(document, ensure_ascii=False).encode("utf-8")
-    except RecursionError as error:
-        raise _not_a_plan(path, "lists nested too deeply") from error
     except ValueError as error:
         body = text.strip()
         if body.startswith("{") and not body.endswith("}") and f'"{FORMAT}"' in body[:200]:
@@ -87,10 +78,6 @@ def _parse(text: str, path: str | os.PathLike[str]) -> Any:
             raise PlanFileError("The plan file is truncated", found=found, remedy=_AGAIN) from error
         raise _not_a_plan(path, f"not JSON, {error}" if body else "the file is empty") from error
     return document
-
-
-def _reject_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is not a number")
 
 
 def _check_version(document: Any, path: str | os.PathLike[str]) -> None:

@@ -7,6 +7,7 @@ master copy of 32 bits, which is part of the optimizer state.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import torch
 
@@ -18,6 +19,14 @@ OPTIMIZERS: dict[str, Factory] = {
     "optimizer.sgd": lambda p, rate: torch.optim.SGD(p, lr=rate),
     "optimizer.sgd_momentum": lambda p, rate: torch.optim.SGD(p, lr=rate, momentum=0.9),
 }
+
+
+@cache  # Memo of a pure function.
+def state_kinds(kind: str, dtype: torch.dtype) -> Mapping[str, tuple[bool, torch.dtype]]:
+    """The state of an optimizer, after a step on a weight of that dtype: name -> (has the weight's shape, dtype)."""
+    optimizer = PieceOptimizer(kind, torch.zeros(1, dtype=dtype), 0.0)
+    optimizer.step(torch.zeros(1, dtype=dtype))
+    return {name: (value.dim() == 1, value.dtype) for name, value in optimizer.state.items()}
 
 
 MASTER = "master"

@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from alpa_explore import units
 from alpa_explore.errors import CheckpointError
 from alpa_explore.runtime import tuning
+from alpa_explore.store.read import open_regular, read_json
 
 FORMAT, VERSION = "alpa_explore.checkpoint", 1
 DESCRIPTION, INDEX = "checkpoint.json", "index.json"
@@ -26,7 +27,20 @@ STATE, WEIGHTS = "state", "weights"
 """Kinds: all that resuming needs, or the trained weights and buffers alone."""
 OPTIMIZER_STATE = "optimizer.state."
 """Before the names of the tensors of the optimizer: `optimizer.state.NAME OF THE PARAMETER.exp_avg`."""
-_FILE_NAME = re.compile(r"__\d+_0\.distcp")
+_FILE_NAME = re.compile(r"__\d{1,9}_0\.distcp")
+_DTYPES = frozenset(
+    (
+        *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+        *("float8_e4m3fn", "float8_e5m2"),
+    )
+)
+"""Of which the numbers in a file can be taken as they are."""
+MOST_SEED = 2**63 - 1
+"""torch's generators and numpy's take it."""
+_MOST = 2**53
+"""Of any number of bytes, entries, steps or samples."""
+_MOST_DIMS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +128,20 @@ def read_description(folder: Path) -> Description:
     try:
         files = {str(n): (_count(size), str(digest)) for n, (size, digest) in body["files"].items()}
         found = Description(
-            kind=str(body["kind"]),
+            kind=_kind(body["kind"]),
             step=_count(body["step"]),
             model=str(body["model"])[:200],
             model_digest=str(body["model_digest"]),
             plan_digest=str(body["plan_digest"]),
-            seed=int(body["seed"]),
-            learning_rate=float(body["learning_rate"]),
+            seed=_seed(body["seed"]),
+            learning_rate=_rate(body["learning_rate"]),
             optimizer=tuple(map(str, body["optimizer"])),
             samples_per_iteration=_count(body["samples_per_iteration"]),
             stream_samples=_count(body["stream_samples"]),
             next_sample=_count(body["next_sample"]),
             files=files,
         )
+        _check_position(found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(folder, f"{DESCRIPTION}: {type(error).__name__} {error}") from error
     for name, (size, _) in files.items():
@@ -145,7 +160,7 @@ def read_description(folder: Path) -> Description:
 def check_digests(folder: Path, description: Description) -> None:
     """Read every file once. CheckpointError where its content is not what was written."""
     for name, (_, digest) in description.files.items():
-        with (folder / name).open("rb") as stream:
+        with open_regular(folder / name) as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
                 raise _damaged(folder, f"the content of {name} has changed since it was written")
 
@@ -182,10 +197,10 @@ def read_index(folder: Path, *, partly: bool = False) -> dict[str, StoredTensor]
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The dtype of that name. ValueError."""
-    found = getattr(torch, name, None)
+    """The dtype of that name. ValueError where it is none that a model can have."""
+    found = getattr(torch, name, None) if name in _DTYPES else None
     if not isinstance(found, torch.dtype):
-        raise ValueError(f"{name!r} is no dtype")
+        raise ValueError(f"{name[:50]!r} is no dtype")
     return found
 
 
@@ -203,6 +218,10 @@ def _size(folder: Path, file: str, *, partly: bool) -> float:
 def _check(name: str, tensor: StoredTensor, sizes: Mapping[str, float]) -> None:
     """ValueError where chunks are not inside their tensor and their file, or do not have as many entries as it."""
     item = torch_dtype(tensor.dtype).itemsize
+    if len(tensor.shape) > _MOST_DIMS:
+        raise ValueError(f"{name} has {len(tensor.shape)} dims")
+    if len(tensor.chunks) > tuning.MAX_BOXES:
+        raise ValueError(f"{name} has {len(tensor.chunks):,} boxes, more than {tuning.MAX_BOXES:,}")
     for chunk in tensor.chunks:
         if len(chunk.offsets) != len(tensor.shape) or len(chunk.sizes) != len(tensor.shape):
             raise ValueError(f"a box of {name} has another number of dims")
@@ -212,16 +231,30 @@ def _check(name: str, tensor: StoredTensor, sizes: Mapping[str, float]) -> None:
             raise ValueError(f"a box of {name} is not inside the tensor or {chunk.file}")
     if sum(math.prod(c.sizes) for c in tensor.chunks) != math.prod(tensor.shape):
         raise ValueError(f"the boxes of {name} are not the whole tensor of {list(tensor.shape)}")
+    if (both := _overlapping(tensor.chunks)) is not None:
+        raise ValueError(f"two boxes of {name} hold the same entries: those at {both[0]} and {both[1]}")
+
+
+def _overlapping(chunks: tuple[Chunk, ...]) -> tuple[list[int], list[int]] | None:
+    """Where two boxes begin that have an entry in common; None where all are disjoint."""
+    held = [chunk for chunk in chunks if 0 not in chunk.sizes]
+    if len(held) < 2:
+        return None
+    starts = np.array([c.offsets for c in held], dtype=np.int64).reshape(len(held), -1)
+    ends = starts + np.array([c.sizes for c in held], dtype=np.int64).reshape(len(held), -1)
+    for number in range(1, len(held)):
+        common = (starts[:number] < ends[number]) & (starts[number] < ends[:number])
+        if (both := np.flatnonzero(common.all(axis=1))).size:
+            return list(held[both[0]].offsets), list(held[number].offsets)
+    return None
 
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > tuning.MAX_INDEX_BYTES:
-            raise _damaged(path.parent, f"{path.name} has {units.bytes_(path.stat().st_size)}")
-        body = json.loads(path.read_text(encoding="utf-8"))
+        body = read_json(path, tuning.MAX_INDEX_BYTES)
     except OSError as error:
         raise _damaged(path.parent, f"{path.name}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _damaged(path.parent, f"{path.name} is cut off or no JSON: {error}") from error
     if not isinstance(body, dict):
         raise _damaged(path.parent, f"{path.name} is no JSON object")
@@ -229,9 +262,36 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
         raise ValueError(f"{str(value)[:50]!r} is no number of something")
     return value
+
+
+def _kind(value: Any) -> str:
+    if value not in (STATE, WEIGHTS):
+        raise ValueError(f"{str(value)[:50]!r} is no kind of checkpoint")
+    return str(value)
+
+
+def _seed(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_SEED:
+        raise ValueError(f"{str(value)[:50]!r} is no seed")
+    return value
+
+
+def _rate(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise ValueError(f"{str(value)[:50]!r} is no learning rate")
+    return float(value)
+
+
+def _check_position(description: Description) -> None:
+    """ValueError where the samples that were used are not those of the steps that are done."""
+    each, stream = description.samples_per_iteration, description.stream_samples
+    if not each or not stream or each % stream:
+        raise ValueError(f"{each} samples an iteration are not divided by {stream} samples of a microbatch")
+    if description.next_sample != description.step * each:
+        raise ValueError(f"next_sample {description.next_sample} is not step {description.step} × {each} samples")
 
 
 def _damaged(folder: Path, found: str) -> CheckpointError:

@@ -13,9 +13,10 @@ from math import prod
 from typing import TypeAlias
 
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.programs.execution.optimizer_step import state_kinds
 from alpa_explore.programs.instruction import Box, Optimize
 from alpa_explore.programs.program import Lasting, Program
-from alpa_explore.runtime.checkpoints.description import torch_dtype
+from alpa_explore.runtime.checkpoints.description import OPTIMIZER_STATE, torch_dtype
 
 NamedBox: TypeAlias = tuple[str, Box]
 """(name of a parameter or buffer, box)."""
@@ -60,6 +61,18 @@ def model_tensors(program: Program) -> dict[str, tuple[tuple[int, ...], str]]:
     tensors = program.graph.tensors
     held = {lasting.tensor for rank in program.ranks for _, lasting in weights_of(program, rank)}
     return {tensors[t].name: (tuple(tensors[t].shape), tensors[t].dtype) for t in held}
+
+
+def optimizer_tensors(program: Program) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Name -> (shape, dtype) of the optimizer state of all parameters, after a step."""
+    graph = program.graph
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for parameter in graph.parameters:
+        tensor, kind = graph.tensors[parameter.tensor], graph.operators[parameter.update].kind
+        for name, (divided, dtype) in state_kinds(kind, torch_dtype(tensor.dtype)).items():
+            shape = tuple(tensor.shape) if divided else ()
+            found[f"{OPTIMIZER_STATE}{tensor.name}.{name}"] = shape, str(dtype).removeprefix("torch.")
+    return found
 
 
 def shares(program: Program) -> dict[int, Share]:

@@ -18,6 +18,9 @@ from alpa_explore.runtime.checkpoints.description import (
     torch_dtype,
 )
 
+Tensors = Mapping[str, tuple[tuple[int, ...], str]]
+"""Name -> (shape, dtype)."""
+
 
 class StoredState:
     """The tensors of a checkpoint, read box by box."""
@@ -74,29 +77,42 @@ class StoredState:
             chunk.file for name, box in wanted for chunk in self.tensors[name].chunks if _common(chunk, box) is not None
         }
 
-    def check_model(self, model: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
-        """CheckpointError, with the tensors that differ, where name -> (shape, dtype) of a model are other ones."""
-        here = {n: (t.shape, t.dtype) for n, t in self.tensors.items() if not n.startswith(OPTIMIZER_STATE)}
-        differing = [
-            f"{name} is {_told(here.get(name))} in the checkpoint, {_told(model.get(name))} in the model"
-            for name in sorted(here.keys() | model.keys())
-            if here.get(name) != model.get(name)
-        ]
-        if differing:
-            more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
+    def check_model(self, model: Tensors, state: Tensors) -> None:
+        """CheckpointError, with the tensors that differ, where name -> (shape, dtype) of a model, or of the state of
+        its optimizer, are other ones, or where no optimizer can have done so many steps."""
+        here = {name: (tensor.shape, tensor.dtype) for name, tensor in self.tensors.items()}
+        own = {name: tensor for name, tensor in here.items() if not name.startswith(OPTIMIZER_STATE)}
+        if differing := _differing(own, model, "the model"):
             raise CheckpointError(
                 "The checkpoint is of another model",
-                found="; ".join(differing[:3]) + more,
+                found=differing,
                 remedy="Plan the model of the checkpoint in its precision, or name another checkpoint.",
             )
+        if differing := _differing({n: t for n, t in here.items() if n not in own}, state, "the plan"):
+            raise CheckpointError(
+                "The checkpoint has not the optimizer state of the plan",
+                found=differing,
+                remedy="Name another checkpoint, or capture the model with the optimizer of this one.",
+            )
+        for name, (shape, _) in state.items():
+            if name.endswith(".step") and not shape:
+                steps = float(self.whole(name))
+                if not 0 <= steps < 2**31 or steps != int(steps):
+                    raise CheckpointError(
+                        "The optimizer state of the checkpoint is damaged",
+                        found=f"{name} is {steps}, no number of steps",
+                        remedy="Name another checkpoint.",
+                    )
 
     def _chunk(self, tensor: StoredTensor, chunk: Chunk) -> torch.Tensor:
+        dtype, count = torch_dtype(tensor.dtype), math.prod(chunk.sizes)
+        if not count:
+            return torch.empty(chunk.sizes, dtype=dtype)
         if chunk.file not in self._files:
             path = self.folder / chunk.file
             size = path.stat().st_size
             self._files[chunk.file] = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
-        dtype = torch_dtype(tensor.dtype)
-        raw = self._files[chunk.file][chunk.data_bytes : chunk.data_bytes + math.prod(chunk.sizes) * dtype.itemsize]
+        raw = self._files[chunk.file][chunk.data_bytes : chunk.data_bytes + count * dtype.itemsize]
         return raw.view(dtype).reshape(chunk.sizes)
 
 
@@ -111,6 +127,17 @@ def _common(chunk: Chunk, box: Box) -> Box | None:
 
 def _is(chunk: Chunk, box: Box) -> bool:
     return box == tuple((o, o + n) for o, n in zip(chunk.offsets, chunk.sizes, strict=True))
+
+
+def _differing(here: Tensors, there: Tensors, of: str) -> str:
+    """The first of the tensors that differ, in words; empty where none does."""
+    differing = [
+        f"{name} is {_told(here.get(name))} in the checkpoint, {_told(there.get(name))} in {of}"
+        for name in sorted(here.keys() | there.keys())
+        if here.get(name) != there.get(name)
+    ]
+    more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
+    return "; ".join(differing[:3]) + more
 
 
 def _told(tensor: tuple[tuple[int, ...], str] | None) -> str:

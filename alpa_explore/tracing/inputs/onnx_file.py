@@ -14,6 +14,7 @@ from types import ModuleType
 from torch import nn
 
 from alpa_explore.errors import CaptureError, MissingPackageError
+from alpa_explore.store.read import open_regular
 
 NEEDS_TORCHVISION = ("nms", "roialign")
 """Converters that import torchvision, which works only with the torch build it was made for. They are left out: they
@@ -31,6 +32,7 @@ def load_onnx(path: str | os.PathLike[str]) -> nn.Module:
     import onnx2torch
 
     try:
+        open_regular(path).close()  # else a pipe would be waited for
         stored = onnx.load(Path(path))
         onnx.checker.check_model(stored)
     except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
+from alpa_explore.store.read import read_table
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 from alpa_explore.validation.runs.architecture import decoder_of, kind_of
 from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
 _MOST_ROWS = 1_000_000
+_MOST_BYTES, _MOST_LINE = 256 * 2**20, 2**18
 _GIB = 2**30
 _FAULTY = "outlier population"
 """Marks, in the notes of nanotron's rows, the runs that a fault of that software slowed down."""
@@ -149,9 +151,9 @@ def read_rows(paths: Iterable[str | Path]) -> Rows:
 
 def _read_file(path: str | Path) -> list[MeasuredRow | RefusedRow]:
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"
+        text = read_table(path, _MOST_BYTES, _MOST_LINE, "utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", "") or error
         raise OptionError(
             "The file of runs cannot be read", found=f"{path}: {reason}", remedy="Give a CSV file, UTF-8."
         ) from error

@@ -237,6 +237,7 @@ class TrainingRuns:
                 first_step=progress.first_step - len(earlier),
                 kept_step=states[-1] if states else 0,
                 retries=(*run.retries, *progress.retries),
+                passed_over=(*run.passed_over, *progress.passed_over),
                 **({} if finished else {"state": progress.state}),
             )
         result = handle.result()

@@ -99,6 +99,8 @@ class TrainingRun:
     """The step of its last whole checkpoint; 0 while there is none."""
     retries: tuple[Retry, ...] = ()
     """The failures after which it went on."""
+    passed_over: tuple[str, ...] = ()
+    """Damaged checkpoints, in whose place an older one was taken: what is wrong with each."""
     folder: Path | None = None
     measured: Measured | None = None
     """The measured times, once the run is done."""

@@ -56,7 +56,7 @@ def _run(run: TrainingRun) -> str:
 
 def _retries(run: TrainingRun) -> str:
     """A line for each failure after which the run went on; the reason comes from a log."""
-    lines = []
+    lines = [f"<li>Passed over: {escape(why)}</li>" for why in run.passed_over]
     for retry in run.retries:
         lost = "1 step was" if retry.lost_steps == 1 else f"{retry.lost_steps or 'no'} steps were"
         where = f", {retry.where}" if retry.where else ""
