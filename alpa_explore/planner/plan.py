@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
+from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.layering import Layering, manual_layers
 from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered, default_layering
@@ -34,6 +36,7 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = 
     with clock("layering"):
         layering = layers_of(graph, request, resources.store)
         count = len(layering.layers)
+        request = replace(request, rematerialization=asked_for(request.rematerialization, graph))
         check_options(request.pipeline, request.cluster, count)
         meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
         check_constraints(request.spec_constraints, graph, meshes)

@@ -229,7 +229,8 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--rematerialization",
         metavar="NAME",
         help="what the backward pass computes again: none, norms, attention, mlp, parts joined by + as "
-        "norms+attention, half or full (every second block, every block; all is full), layers (every layer, as in the "
+        "norms+attention, half or full (every second block, every block; all is full), checkpoints (what the model "
+        "itself checkpoints: its default), layers (every layer, as in the "
         "paper), auto (what each stage needs); by default as the model says",
     )
     remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
