@@ -29,7 +29,7 @@ from alpa_explore.store.cache import Store
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
     too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
-    clock = Clock()
+    clock = Clock(resources.progress)
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     with clock("capture"):
         graph = captured(request, resources)
