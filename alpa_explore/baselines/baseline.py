@@ -28,6 +28,7 @@ from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline
+from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.default_layering import clustered, default_layering
@@ -84,6 +85,7 @@ def baseline(
     with cancelled_by(cancel):
         whole = rematerialization if isinstance(rematerialization, bool) else None
         graph = microbatch_graph(model, num_microbatches, rematerialization=whole, precision=precision)
+    rematerialization = asked_for(rematerialization, graph)
     layering = (
         cluster_operators(graph, num_layers, delta=delta) if num_layers is not None else default_layering(graph, delta)
     )

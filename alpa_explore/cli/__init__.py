@@ -7,6 +7,7 @@ been checked.
 
     output, progress_line   what all commands print with
     model_option            the model of a command: MODEL, --hf, --sequence
+    question_option         what every command asks that prices an iteration: cluster, software, global batch, precision
     listing/                models, clusters, validation
     planning/               plan, show, simulate, export, report, baselines, layouts, scale, predict
     solving/                solve, compare_solvers, coverage

@@ -13,6 +13,7 @@ class Progress:
     pass_name: str
     done: int
     total: int
+    """0 for a pass that counts no tasks, or whose results are all known."""
     elapsed_seconds: float
     """Since the pass began."""
 

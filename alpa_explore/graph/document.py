@@ -19,6 +19,7 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
     return {
         **whole,
         "inputs": list(graph.inputs),
+        "checkpoints": [list(region) for region in graph.checkpoints],
         "warnings": list(graph.warnings),
         "tensors": [[t.name, list(t.shape), t.dtype, t.kind.value, t.producer] for t in graph.tensors],
         "operators": [
@@ -74,6 +75,7 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
         "tensors": tensors,
         "operators": tuple(operators),
         "inputs": tuple(stored["inputs"]),
+        "checkpoints": tuple(tuple(region) for region in stored["checkpoints"]),
         "warnings": tuple(stored["warnings"]),
         "parameters": tuple(Parameter(**p) for p in stored["parameters"]),
     }

@@ -54,6 +54,8 @@ class TrainingGraph:
     """How to rebuild the model: a catalogue name or 'package.module:function'; None for a model made in a notebook."""
     zigzag: int = 1
     """Devices for which its sequences are in zig-zag order (`sharding.zigzag`); the recipe makes the natural order."""
+    checkpoints: tuple[tuple[str, ...], ...] = ()
+    """The regions that the model itself recomputes (`torch.utils.checkpoint`): each by the paths of its modules."""
     warnings: tuple[str, ...] = ()
 
     @cached_property
@@ -102,6 +104,7 @@ class TrainingGraph:
             self.precision,
             self.optimizer,
             self.rematerialization,
+            *((self.checkpoints,) if self.checkpoints else ()),
         )
         return sha256(repr(body).encode()).hexdigest()
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from alpa_explore.errors import MissingPackageError, RecipeError, UnknownNameError, nearest_names
-from alpa_explore.models.configs.huggingface import HuggingFaceConfig
+from alpa_explore.models.configs.huggingface import HUB_CODE, HuggingFaceConfig, check_equal
 from alpa_explore.models.transformer import INITIAL_STD
 
 Draw = tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]
@@ -61,6 +61,13 @@ def _described(config: HuggingFaceConfig) -> tuple[Any, str, Callable[..., dict[
     types = _transformers().CONFIG_MAPPING_NAMES
     values = dict(config.values)
     known = values.pop("model_type")
+    code = values.pop(HUB_CODE, None)
+    if known not in types and code:
+        raise RecipeError(
+            "The config asks for code from the internet, which is never run",
+            found=f"auto_map, for model_type {known!r:.80}, which the installed transformers does not have itself",
+            remedy="Give a config whose model_type transformers has, or capture the model with ax.capture.",
+        )
     if known not in types:
         raise UnknownNameError(
             "The installed transformers does not have this architecture",
@@ -69,6 +76,8 @@ def _described(config: HuggingFaceConfig) -> tuple[Any, str, Callable[..., dict[
         )
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    for pair in CONFIG_MAPPING[known].attribute_map.items():
+        check_equal({name: values[name] for name in pair if values.get(name) is not None})
     try:
         settings = CONFIG_MAPPING[known].from_dict({**values, "model_type": known})
     except Exception as error:  # validators raise classes of their own

@@ -16,6 +16,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.topology import MOST_DEVICES
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.planner import tuning
 from alpa_explore.planner.plan import layers_of
 from alpa_explore.planner.request import PlanRequest
@@ -69,6 +70,7 @@ def fits(graph: TrainingGraph, request: PlanRequest, *, stop: threading.Event | 
     was set, or a stage cannot be composed."""
     if request.whole_rematerialization is not None:
         graph = replace(graph, rematerialization=request.whole_rematerialization)
+    request = replace(request, rematerialization=asked_for(request.rematerialization, graph))
     layering = layers_of(graph, request)
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     flops = tuple(layer.flops for layer in layering.layers)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
+from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.layering import Layering, manual_layers
 from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered, default_layering
@@ -27,13 +29,14 @@ from alpa_explore.store.cache import Store
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
     too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
-    clock = Clock()
+    clock = Clock(resources.progress)
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     with clock("capture"):
         graph = captured(request, resources)
     with clock("layering"):
         layering = layers_of(graph, request, resources.store)
         count = len(layering.layers)
+        request = replace(request, rematerialization=asked_for(request.rematerialization, graph))
         check_options(request.pipeline, request.cluster, count)
         meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
         check_constraints(request.spec_constraints, graph, meshes)

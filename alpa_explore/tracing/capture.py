@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ from alpa_explore.tracing.inputs.fake_model import (
 )
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
+from alpa_explore.tracing.joint_graph.checkpoints import Checkpoints
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
 from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, TracePosition, follow_modules
 from alpa_explore.tracing.joint_graph.step_calls import StepCalls, step_calls
@@ -136,7 +137,9 @@ def from_fewer_blocks(request: _Request) -> TrainingGraph | None:
     # The calls do not show names: the weights must be those of the whole model.
     trainable = {tensor.name: tuple(tensor.fake.shape) for tensor in whole.held if tensor.trainable}
     weights = () if graph is None else [graph.tensors[parameter.tensor] for parameter in graph.parameters]
-    return graph if {weight.name: weight.shape for weight in weights} == trainable else None
+    if graph is None or {weight.name: weight.shape for weight in weights} != trainable:
+        return None
+    return whole.with_checkpoints(graph)
 
 
 def _captured(request: _Request) -> TrainingGraph:
@@ -164,7 +167,7 @@ def _captured(request: _Request) -> TrainingGraph:
             attributes=attribute_tensors(request.module),
             training=request.module.training,
         )
-    return verify(graph)
+    return verify(step.with_checkpoints(graph))
 
 
 class _FakeStep:
@@ -184,11 +187,22 @@ class _FakeStep:
         inputs = [fake_like(tensor, self._mode, request.precision) for tensor in self.example.tensors]
         self._tensors = [*(tensor.fake for tensor in self.held), *inputs]
         self._place = TracePosition()
+        self._checkpoints = Checkpoints(
+            model=request.module,
+            place=self._place,
+            inputs_need_gradients=any(tensor.requires_grad for tensor in self.example.tensors),
+        )
         self._hooks: list[RemovableHandle] = []
 
     def trace(self) -> JointGraph:
         """The joint graph of forward and backward. CaptureError."""
         return self._diagnosed(lambda: trace(self._run, self._tensors))
+
+    def with_checkpoints(self, graph: TrainingGraph) -> TrainingGraph:
+        """`graph` with what the last run of the model checkpointed."""
+        regions = tuple(dict.fromkeys(self._checkpoints.regions))
+        remarks = [r for r in self._checkpoints.remarks if r not in graph.warnings]
+        return replace(graph, checkpoints=regions, warnings=(*graph.warnings, *remarks))
 
     def calls(self) -> StepCalls:
         """The calls of the forward and the backward pass. CaptureError."""
@@ -209,6 +223,7 @@ class _FakeStep:
             attributes_restored(self._model),
             installed(held, tensors[: len(held)]),
             follow_modules(self._model, place),
+            self._checkpoints.followed(),
             AnnotateCalls(place),
         ):
             output = self._model(*call.arguments, **call.keywords)

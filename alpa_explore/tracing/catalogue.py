@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
-from alpa_explore.models.configs import MLPConfig, ModelConfig, WideResNetConfig
+from alpa_explore.models.configs import HuggingFaceConfig, MLPConfig, ModelConfig, WideResNetConfig
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.store.cache import Store
 from alpa_explore.store.code_version import code_version
@@ -60,6 +61,8 @@ def catalogue_graph(
             )
 
         graph = unrolled(known.config, captured) or captured(known.config)
+        if isinstance(known.config, HuggingFaceConfig):
+            graph = replace(graph, warnings=(*graph.warnings, *known.config.remarks))
         if store is not None:
             store.put(key, dump_graph(graph))
     return graph

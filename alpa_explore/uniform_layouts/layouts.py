@@ -232,6 +232,7 @@ class Question:
             sequence=self.model.sequence,
             precision=self.precision,
             ranked=ranked(priced),
+            sizes=self.model.architecture.sizes,
             whole=whole,
         )
 

@@ -15,7 +15,6 @@ from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, stored_record
 from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis
-from alpa_explore.uniform_layouts.models import layout_model
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 _MOST_SCALED = 4.0
@@ -45,12 +44,11 @@ def measured_beside(layouts: Layouts, record: Record | None = None) -> tuple[Mea
     """The measured runs of the same kind, the fastest first; one for each layout, software and precision. Those of
     another global batch are scaled to that of the layouts, where it is not too far away for that."""
     record = stored_record() if record is None else record
-    sizes = layout_model(layouts.model, layouts.sequence).architecture.sizes
     recipe = recipe_of(layouts.precision)
     found: dict[tuple[object, ...], MeasuredLayout] = {}
     for run in record.runs:
         same = (run.sizes, run.device, run.gpus, run.sequence) == (
-            sizes,
+            layouts.sizes,
             layouts.cluster.device.name,
             layouts.cluster.devices,
             layouts.sequence,

@@ -16,6 +16,7 @@ from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape, Decoder,
 from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import CatalogEntry, entry
 from alpa_explore.models.configs import DecoderConfig, GPTConfig, HuggingFaceConfig, LlamaConfig
+from alpa_explore.models.configs.huggingface import size_of
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "gpt2")
@@ -174,7 +175,7 @@ def _of_huggingface(config: HuggingFaceConfig) -> Architecture:
             attention,
             head=_size(values, "qk_nope_head_dim") + rotary,
             value_head=_size(values, "v_head_dim"),
-            query_rank=_size(values, "q_lora_rank"),
+            query_rank=_size(values, "q_lora_rank", 0),
             key_rank=_size(values, "kv_lora_rank"),
             rotary_head=rotary,
         )
@@ -206,7 +207,7 @@ def _experts_of(kind: str, values: Mapping[str, Any]) -> ExpertsShape | None:
 
 
 def _size(values: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = values.get(key)
+    value = size_of(values, key)
     if value is None and default is not None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -73,6 +73,8 @@ class Layouts:
     precision: str
     """As the user gave it, or the dtype of tensors."""
     ranked: tuple[PricedLayout, ...]
+    sizes: str = ""
+    """Of the model, as measured runs name them (`Architecture.sizes`)."""
     whole: bool = True
     """Whether all are there; not where the enumeration was cancelled."""
     larger: Layouts | None = None

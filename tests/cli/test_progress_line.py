@@ -8,7 +8,9 @@ import pytest
 
 from alpa_explore.cli import progress_line
 from alpa_explore.cli.progress_line import ProgressLine, describe, duration
+from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
+from tests.waiting import until
 
 
 class Stream(io.StringIO):
@@ -32,11 +34,11 @@ def run(stream: Stream, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> 
     return stream.getvalue()
 
 
-def test_a_log_gets_a_line_every_ten_seconds_and_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_gets_a_line_every_four_seconds_and_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = run(Stream(terminal=False), [0.0], monkeypatch).splitlines()
     assert lines[0] == "planning"
     assert lines[1].startswith("sharding: 0 of 100")
-    assert len(lines) == 1 + 2 * 11
+    assert len(lines) == 1 + 2 * 26
     assert lines[-1] == "memory: 100 of 100 (100 %), 100 s"
     assert not any("\x1b" in line for line in lines)
 
@@ -65,3 +67,64 @@ def test_the_time_left_is_named() -> None:
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, "0.0 s"), (75.4, "75 s"), (725.0, "12 min 5 s")])
 def test_durations(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+def test_a_pass_that_counts_nothing_is_said_again_every_four_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, stream = [0.0], Stream(terminal=False)
+    monkeypatch.setattr(progress_line.time, "monotonic", lambda: clock[0])
+    line = ProgressLine(stream)
+    line.say("planning")
+    for second in range(1, 6):
+        clock[0] = float(second)
+        line.beat()
+    line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
+    for second in range(6, 14):
+        clock[0] = float(second)
+        line.beat()
+    line(Progress(pass_name="sharding", done=1, total=4, elapsed_seconds=1.0))
+    for second in range(14, 18):
+        clock[0] = float(second)
+        line.beat()
+    assert stream.getvalue().splitlines() == [
+        "planning",
+        "preparing: 4.0 s",
+        "capture: 3.0 s",
+        "capture: 7.0 s",
+        "sharding: 1 of 4 (25 %), 1.0 s, 3.0 s left",
+        "sharding: 1 of 4 (25 %), 5.0 s, 15 s left",
+    ]
+    assert line.where == "after 17 s, in sharding: 1 of 4 (25 %), 5.0 s"
+
+
+def test_a_terminal_shows_a_pass_that_counts_nothing_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, stream = [0.0], Stream(terminal=True)
+    monkeypatch.setattr(progress_line.time, "monotonic", lambda: clock[0])
+    line = ProgressLine(stream)
+    line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
+    for second in (1, 2):
+        clock[0] = float(second)
+        line.beat()
+    assert stream.getvalue() == "\r\x1b[2Kcapture: 1.0 s\r\x1b[2Kcapture: 2.0 s"
+
+
+def test_the_beat_needs_no_call_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_line, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(progress_line, "_LOG_SECONDS", 0.0)
+    stream = Stream(terminal=False)
+    with ProgressLine(stream) as line:
+        line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
+        until(lambda: "capture" in stream.getvalue(), "a line that nobody asked for")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CancelledError("a", found="b", remedy="c")])
+def test_work_that_is_stopped_says_how_far_it_was(error: BaseException) -> None:
+    stream = Stream(terminal=False)
+
+    def work() -> None:
+        with ProgressLine(stream) as line:
+            line(Progress(pass_name="sharding", done=1, total=4, elapsed_seconds=1.0))
+            raise error
+
+    with pytest.raises(type(error)):
+        work()
+    assert "stopped after 0.0 s, in sharding: 1 of 4 (25 %), 1.0 s" in stream.getvalue().splitlines()[-1]

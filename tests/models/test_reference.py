@@ -11,6 +11,7 @@ from alpa_explore.models import build, entry
 from alpa_explore.models.catalog import is_reference
 from alpa_explore.models.configs.huggingface import MOST_BYTES
 from alpa_explore.models.recipe import check_recipe
+from alpa_explore.tracing.catalogue import catalogue_graph
 
 LLAMA = {
     "model_type": "llama",
@@ -66,12 +67,33 @@ def test_a_plan_file_may_not_name_a_path(tmp_path):
 
 
 def test_code_and_weights_from_the_internet_are_refused(tmp_path):
-    with pytest.raises(RecipeError, match=r"never run: .*config.json: auto_map"):
-        entry(config(tmp_path, text_config={"auto_map": {"AutoModel": "someone/model--modeling.Model"}}))
+    code = {"AutoModel": "someone/model--modeling.Model"}
+    with pytest.raises(RecipeError, match=r"never run: auto_map, for model_type 'own'"):
+        build(config(tmp_path, model_type="own", auto_map=code), 1, device="meta")
     with pytest.raises(RecipeError, match="use_pretrained_backbone"):
         entry(config(tmp_path, use_pretrained_backbone=True))
-    with pytest.raises(RecipeError, match="auto_map"):
-        entry("hf@16:" + json.dumps({**LLAMA, "auto_map": {}}))
+
+
+@pytest.mark.parametrize("places", [{"auto_map": {"AutoModel": "a/b--c.D"}}, {"text": {"auto_map": {}}}])
+def test_a_config_that_names_code_of_the_hub_is_the_model_of_transformers_and_says_so(tmp_path, places):
+    plain, named = entry(config(tmp_path)), entry(config(tmp_path, **places))
+    assert named.parameter_count == plain.parameter_count
+    assert "a/b--c.D" not in named.reference
+    (remark,) = named.config.remarks
+    assert "never run: the model is transformers' own llama" in remark
+    assert entry(named.reference).config.remarks == (remark,)
+    assert remark in catalogue_graph(named, 1).warnings
+    assert plain.config.remarks == ()
+
+
+def test_two_names_of_one_size_must_agree(tmp_path):
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 64, "n_positions": 64}
+    path = tmp_path / "gpt.json"
+    path.write_text(json.dumps({"model_type": "gpt2", **sizes, "num_hidden_layers": 2}))
+    build(str(path), 1, device="meta")
+    path.write_text(json.dumps({"model_type": "gpt2", **sizes, "num_hidden_layers": 3}))
+    with pytest.raises(RecipeError, match="num_hidden_layers = 3, n_layer = 2"):
+        build(str(path), 1, device="meta")
 
 
 def test_files_that_are_no_configs_are_errors(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import entry, names
-from alpa_explore.uniform_layouts.models import layout_model
+from alpa_explore.uniform_layouts.models import FAMILIES, layout_model
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 from alpa_explore.validation.runs.rows import read_rows
 
@@ -152,3 +152,36 @@ def test_heads_of_another_size_have_a_closed_form() -> None:
     assert wide.decoder is not None
     assert wide.decoder.period[0].experts is None
     assert wide.experts == 1
+
+
+def test_a_size_is_known_by_every_name_that_transformers_takes(tmp_path: Path) -> None:
+    """`attribute_map` of the configs of all families: each alias gives the architecture of the name that it is for."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    tried = 0
+    for kind in FAMILIES:
+        values = {**CONFIG_MAPPING[kind]().to_dict(), "model_type": kind}
+        for alias, name in CONFIG_MAPPING[kind].attribute_map.items():
+            if not isinstance(values.get(name), int):
+                continue
+            renamed = {**values, alias: values[name]}
+            del renamed[name]
+            paths = tmp_path / "given.json", tmp_path / "renamed.json"
+            for path, config in zip(paths, (values, renamed), strict=True):
+                path.write_text(json.dumps(config))
+            given, by_alias = (layout_model(str(path)).architecture for path in paths)
+            assert given == by_alias, (kind, alias)
+            tried += 1
+    assert tried >= 6
+
+
+def test_deepseek_without_a_rank_of_queries_projects_them_directly(tmp_path: Path) -> None:
+    from transformers import DeepseekV3Config
+
+    path, made = tmp_path / "config.json", []
+    for rank in (1536, None):
+        path.write_text(json.dumps({**DeepseekV3Config().to_dict(), "model_type": "deepseek_v3", "q_lora_rank": rank}))
+        made.append(layout_model(str(path)).architecture)
+    heads, hidden, head = 128, 7168, 192
+    of = [architecture.decoder.period[0].parameters for architecture in made]
+    assert of[1] - of[0] == heads * head * hidden - 1536 * (hidden + heads * head)

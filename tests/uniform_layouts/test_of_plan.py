@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -154,6 +156,18 @@ def test_measured_runs_of_the_same_kind_are_laid_over(layouts: Layouts) -> None:
         assert one.priced is not None
         assert (one.priced.layout.tensor, one.priced.layout.recompute) == (one.run.tensor, "none")
     assert "scaled to this batch" in measured_sentence(found, layouts)
+
+
+def test_measured_runs_are_those_of_the_sizes_of_a_config_file_too(tmp_path: Path) -> None:
+    """Its name is a class of transformers, which no catalogue has."""
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256}
+    more = {"intermediate_size": 128, "max_position_embeddings": 32}
+    path.write_text(json.dumps({"model_type": "qwen2", **sizes, **more}))
+    found = ax.layouts(str(path), "1x4:h100", global_batch=16, scheduler="serial", cache=False)
+    same = replace(run(found), sizes=layout_model(str(path)).architecture.sizes)
+    assert [one.run for one in measured_beside(found, Record(runs=(same,)))] == [same]
+    assert measured_beside(found, Record(runs=(replace(same, sizes="another model"),))) == ()
 
 
 def test_a_degree_that_the_record_lacks_is_what_the_others_leave(layouts: Layouts) -> None:

@@ -12,6 +12,8 @@ from alpa_explore import units
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster
+from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
 from alpa_explore.plans.report.tables import comparison_table
@@ -53,12 +55,8 @@ def add(commands: Any) -> None:
     )
     argument = parser.add_argument
     add_model(parser)
-    argument(
-        "--cluster",
-        required=True,
-        metavar="NxM:DEVICE",
-        help="the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file",
-    )
+    add_cluster(argument)
+    add_question(argument)
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
     argument("--delta", type=float, default=0.5, metavar="X", help="FLOP tolerance of layers (default: 0.5)")
     argument(
@@ -68,9 +66,9 @@ def add(commands: Any) -> None:
         help="number of layers into which operators are clustered (default: the paper's)",
     )
     argument(
-        "--precision",
+        "--remat",
         metavar="NAME",
-        help="bf16, fp16 or fp32; fp8, mxfp8 or nvfp4: of linear layers alone (default: the model's)",
+        help="what the backward pass computes again, as of `alpa-explore plan` (default: as the model says)",
     )
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
     degrees = {"tp": "tensor", "cp": "context", "dp": "data", "pp": "pipeline", "ep": "expert"}
@@ -78,6 +76,7 @@ def add(commands: Any) -> None:
         argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
     argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
+    argument("--no-cache", action="store_true", help="neither read nor write the cache")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -85,7 +84,6 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print one row for the automatic plan and one for each baseline."""
     from alpa_explore.baselines.kinds import KINDS, Degrees, resolve
-    from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target, write_text
 
@@ -93,21 +91,35 @@ def run(options: argparse.Namespace) -> int:
         check_target(options.html, "The page")
     model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    microbatch_size(model, b)
-    cluster = Cluster.parse(options.cluster).in_precision(options.precision)
+    batch = model.global_batch if options.global_batch is None else options.global_batch
+    samples = microbatch_size(model, b, batch)
+    cluster = chosen_cluster(options)
     given = Degrees(**{name: getattr(options, name) for name in Degrees.__dataclass_fields__})
     degrees = dict(resolve(kind, given.only(kind)) for kind in options.kind or KINDS)
 
-    from alpa_explore.planner import interface
-    from alpa_explore.planner.microbatch_graph import microbatch_graph
-
-    graph = microbatch_graph(model.reference, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
-        line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {units.samples(graph.samples)}")
+        line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {units.samples(samples)}")
+        from alpa_explore.planner import interface
+        from alpa_explore.planner.microbatch_graph import microbatch_graph
+
+        line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
+        graph = microbatch_graph(model.reference, b, precision=options.precision, global_batch=batch)
         automatic = interface.plan(
-            graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
+            graph,
+            cluster,
+            num_microbatches=b,
+            delta=options.delta,
+            num_layers=options.layers,
+            rematerialization=options.remat,
+            cache=not options.no_cache,
+            progress=line,
         )
-        settings = {"num_microbatches": b, "num_layers": options.layers, "delta": options.delta}
+        settings = {
+            "num_microbatches": b,
+            "num_layers": options.layers,
+            "delta": options.delta,
+            "rematerialization": options.remat,
+        }
         priced, refused = _priced(graph, cluster, degrees, settings, line)
     plans = [automatic, *priced]
     if options.html is not None:
@@ -139,6 +151,7 @@ def _priced(
     plans, refused = [], []
     for kind, degree in degrees.items():
         line.say(f"pricing {kind}")
+        line(Progress(pass_name=kind, done=0, total=0, elapsed_seconds=0.0))
         try:
             plans.append(baseline(graph, cluster, kind, **settings, **asdict(degree)))
         except AlpaExploreError as error:  # the other baselines can still be compared

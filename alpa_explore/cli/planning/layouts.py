@@ -9,6 +9,7 @@ from typing import Any
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
 
@@ -32,9 +33,8 @@ def add(commands: Any) -> None:
     )
     argument = parser.add_argument
     add_model(parser)
-    argument("--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 1x8:h100 or 2x8:h100@fsdp")
-    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the model's)")
-    argument("--precision", metavar="NAME", help="bf16, fp16; fp8, mxfp8 or nvfp4: of linear layers alone")
+    add_cluster(argument)
+    add_question(argument)
     argument("--top", type=int, default=12, metavar="N", help="layouts that are printed (default: 12)")
     argument("--plan", metavar="FILE", help="a plan file that is named as a layout, and compared")
     argument("--html", metavar="FILE", help="write the heat map as one self-contained page")
@@ -46,9 +46,28 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the fastest layouts, measured runs of this kind, and how a plan compares. 1 where no layout fits."""
     from alpa_explore.errors import OptionError
-    from alpa_explore.plans.plan import load_plan
     from alpa_explore.store.write import check_target, write_text
-    from alpa_explore.uniform_layouts.layouts import layouts
+
+    if options.top < 1:
+        raise OptionError("--top must be a number of layouts", found=str(options.top), remedy="Give 1 or more.")
+    if options.html is not None:
+        check_target(options.html, "The page")
+    model = chosen_model(options)
+    cluster = chosen_cluster(options)
+    with ProgressLine(sys.stderr) as line:
+        line.say(f"pricing the uniform layouts of {model.name} on {cluster}")
+        from alpa_explore.plans.plan import load_plan
+        from alpa_explore.uniform_layouts.layouts import layouts
+
+        plan = None if options.plan is None else load_plan(options.plan)
+        found = layouts(
+            model.reference,
+            cluster,
+            global_batch=options.global_batch,
+            precision=options.precision,
+            cache=not options.no_cache,
+            progress=line,
+        )
     from alpa_explore.uniform_layouts.measured import measured_beside
     from alpa_explore.uniform_layouts.of_plan import plan_beside
     from alpa_explore.uniform_layouts.report import (
@@ -58,21 +77,6 @@ def run(options: argparse.Namespace) -> int:
         measured_table,
     )
 
-    if options.top < 1:
-        raise OptionError("--top must be a number of layouts", found=str(options.top), remedy="Give 1 or more.")
-    if options.html is not None:
-        check_target(options.html, "The page")
-    model = chosen_model(options)
-    plan = None if options.plan is None else load_plan(options.plan)
-    with ProgressLine(sys.stderr) as line:
-        found = layouts(
-            model.reference,
-            options.cluster,
-            global_batch=options.global_batch,
-            precision=options.precision,
-            cache=not options.no_cache,
-            progress=line,
-        )
     beside = None if plan is None else plan_beside(found, plan)
     measured = measured_beside(found)
     if options.html is not None:

@@ -17,6 +17,7 @@ from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import complain, json_text
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.cli.question_option import add_question
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
@@ -70,12 +71,7 @@ def add(commands: Any) -> None:
     argument(
         "--allow-remote", action="store_true", help="allow a --scheduler outside this machine and private networks"
     )
-    argument(
-        "--software",
-        metavar="NAME",
-        help="the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the paper's ideal "
-        "setting), … (default: that of the device); also as 2x8:a100@fsdp",
-    )
+    add_question(argument)
     argument(
         "-B",
         "--num-microbatches",
@@ -84,7 +80,6 @@ def add(commands: Any) -> None:
         help="microbatches per iteration, a divisor of the global batch (default: the paper's); auto: try "
         "all and print a table",
     )
-    argument("--global-batch", type=int, metavar="N", help="samples per iteration (default: the paper's)")
     argument(
         "--delta",
         type=float,
@@ -106,12 +101,6 @@ def add(commands: Any) -> None:
     )
     add_baseline(parser.add_argument)
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
-    argument(
-        "--precision",
-        metavar="NAME",
-        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, fp8-current, mxfp8 or "
-        "nvfp4: bf16, with linear layers and experts priced in this precision, and the casts that they need",
-    )
     argument(
         "--scheduler",
         metavar="WHERE",
@@ -229,7 +218,8 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--rematerialization",
         metavar="NAME",
         help="what the backward pass computes again: none, norms, attention, mlp, parts joined by + as "
-        "norms+attention, half or full (every second block, every block; all is full), layers (every layer, as in the "
+        "norms+attention, half or full (every second block, every block; all is full), checkpoints (what the model "
+        "itself checkpoints: its default), layers (every layer, as in the "
         "paper), auto (what each stage needs); by default as the model says",
     )
     remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
@@ -306,6 +296,7 @@ def run(options: argparse.Namespace) -> int:
         except CancelledError as error:
             if not cancel.is_set():
                 raise
+            line.say(f"stopped {line.where}")
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
         except InfeasiblePlanError as error:

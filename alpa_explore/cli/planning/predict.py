@@ -53,8 +53,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the scores of every source and group, the worst rows and the refusals."""
-    from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
-    from alpa_explore.validation.predict import predict_rows
     from alpa_explore.validation.report import (
         group_records,
         groups_table,
@@ -70,6 +68,10 @@ def run(options: argparse.Namespace) -> int:
     check_overrides(options.device, options.software)
     rows = _on_side(read_rows(options.files), options.split)
     with ProgressLine(sys.stderr) as line:
+        line.say(f"predicting {len(rows.measured):,} runs")
+        from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
+        from alpa_explore.validation.predict import predict_rows
+
         predictions = predict_rows(
             rows, pricer=LayoutPricer(), device=options.device, software=options.software, progress=line
         )

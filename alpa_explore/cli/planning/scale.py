@@ -10,6 +10,7 @@ from typing import Any
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.cli.question_option import add_question
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
@@ -35,9 +36,7 @@ def add(commands: Any) -> None:
     argument("--devices", default="h100", metavar="A,B", help="device presets (default: h100)")
     argument("--nodes", default="1,2,4,8", metavar="1,2,4", help="numbers of nodes (default: 1,2,4,8)")
     argument("--devices-per-node", type=int, metavar="M", help="devices of a node (default: 8, or those of a rack)")
-    argument("--software", metavar="NAME", help="the software of all devices (default: that of each preset)")
-    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the model's)")
-    argument("--precision", metavar="NAME", help="bf16, fp16; fp8, mxfp8 or nvfp4: of linear layers alone")
+    add_question(argument)
     argument(
         "--price",
         action="append",
@@ -54,13 +53,14 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a row for each device and number of nodes. 1 where the model fits on none."""
     from alpa_explore.store.write import check_target, write_text
-    from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
-    from alpa_explore.uniform_layouts.scaling import scaling
 
     if options.html is not None:
         check_target(options.html, "The page")
     model = chosen_model(options)
     with ProgressLine(sys.stderr) as line:
+        line.say(f"pricing {model.name} on {options.nodes} nodes of {options.devices}")
+        from alpa_explore.uniform_layouts.scaling import scaling
+
         found = scaling(
             model.reference,
             _listed(options.devices),
@@ -73,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
             cache=not options.no_cache,
             progress=line,
         )
+    from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
+
     if options.html is not None:
         from alpa_explore.figures.layouts.scaling_curve import scaling_curve_html
 

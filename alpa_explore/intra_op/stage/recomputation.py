@@ -6,6 +6,7 @@
     mlp         the feed-forward part of a block, routed experts included
     half        every second block
     full        every block: only what enters it is held
+    checkpoints what the model recomputes itself, by `torch.utils.checkpoint`: its default
     layers      layers of the plan, as in Alpa (arXiv 2201.12023): what a model of the paper does
 
 Parts of a block may be joined: `norms+attention`. `attention` repeats the operators that Megatron-LM's selective
@@ -20,11 +21,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from alpa_explore.errors import OptionError
+from alpa_explore.graph import TrainingGraph
 
-NONE, HALF, FULL, LAYERS = "none", "half", "full", "layers"
+NONE, HALF, FULL, LAYERS, CHECKPOINTS = "none", "half", "full", "layers", "checkpoints"
 PARTS = ("norms", "attention", "mlp")
 """Parts of a block, which can be joined by +."""
-NAMES = (NONE, *PARTS, "norms+attention", HALF, FULL, LAYERS)
+NAMES = (NONE, *PARTS, "norms+attention", HALF, FULL, LAYERS, CHECKPOINTS)
 """What users are offered."""
 _WORDS = {
     "norms": "norms and activations",
@@ -32,6 +34,7 @@ _WORDS = {
     "mlp": "the feed-forward part",
     HALF: "every second block",
     FULL: "every block",
+    CHECKPOINTS: "what the model itself checkpoints",
 }
 
 
@@ -50,8 +53,8 @@ class Recomputation:
         parts = text.split("+")
         if text == LAYERS:
             return cls.of_layers(range(num_layers))
-        if text in (NONE, HALF, FULL) or (set(parts) <= set(PARTS) and len(set(parts)) == len(parts)):
-            return cls("+".join(sorted(parts, key=(NONE, *PARTS, HALF, FULL).index)))
+        if text in (NONE, HALF, FULL, CHECKPOINTS) or (set(parts) <= set(PARTS) and len(set(parts)) == len(parts)):
+            return cls("+".join(sorted(parts, key=(NONE, *PARTS, HALF, FULL, CHECKPOINTS).index)))
         raise OptionError(
             "There is no such kind of recomputation",
             found=repr(text),
@@ -81,3 +84,8 @@ class Recomputation:
         if self.name == LAYERS:
             return f"layer{'' if len(self.layers) == 1 else 's'} {', '.join(map(str, self.layers))}"
         return ", and ".join(_WORDS[part] for part in self.name.split("+") if part in _WORDS)
+
+
+def asked_for(rematerialization: bool | str | None, graph: TrainingGraph) -> bool | str | None:
+    """What a plan recomputes: where nothing is asked for, what the model itself checkpoints, if it does."""
+    return CHECKPOINTS if rematerialization is None and graph.checkpoints else rematerialization

@@ -19,7 +19,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product, is_view, packet
 from alpa_explore.graph.spelled_out import spelled_out_attention
-from alpa_explore.intra_op.stage.recomputation import HALF, LAYERS, NONE, Recomputation
+from alpa_explore.intra_op.stage.recomputation import CHECKPOINTS, HALF, LAYERS, NONE, Recomputation
 from alpa_explore.layering.blocks import OUTSIDE, blocks_with_paths
 
 KEPT = -1
@@ -78,7 +78,7 @@ def _places(
         chosen = set(recomputation.layers)
         segments = [k if o.phase is Phase.FORWARD and k in chosen else KEPT for o, k in _with(graph, layer_of)]
         return _Places(layer_of=layer_of, unit_of=layer_of, segment_of=segments)
-    blocks = blocks_with_paths(graph)
+    blocks = _checkpointed(graph) if recomputation.name == CHECKPOINTS else blocks_with_paths(graph)
     if all(block == OUTSIDE for block, _ in blocks):
         blocks = tuple((layer_of[o.index], "") for o in graph.forward_operators)
     numbers: dict[tuple[int, int], int] = {}
@@ -114,6 +114,25 @@ def _without(graph: TrainingGraph, part: str) -> OptionError:
         found=f"no {_CALLED[part]} in the blocks of {graph.name}",
         remedy="Give 'full', which recomputes blocks whatever they hold, or 'auto'.",
     )
+
+
+def _checkpointed(graph: TrainingGraph) -> tuple[tuple[int, str], ...]:
+    """For each forward operator the region that the model checkpoints, in place of its block. OptionError where it has
+    none."""
+    if not graph.checkpoints:
+        raise OptionError(
+            "The model does not recompute anything itself",
+            found=f"no call of torch.utils.checkpoint in {graph.name}",
+            remedy="Give another kind, or checkpoint modules of the model, and capture it again.",
+        )
+    region_of = {path: number for number, region in enumerate(graph.checkpoints) for path in region}
+
+    def place(module: str) -> tuple[int, str]:
+        parts = module.split(".")
+        prefixes = (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+        return next(((region_of[path], path) for path in prefixes if path in region_of), (OUTSIDE, ""))
+
+    return tuple(place(operator.module) for operator in graph.forward_operators)
 
 
 def _cheap(graph: TrainingGraph, paths: Sequence[str]) -> set[int]:

@@ -1,7 +1,7 @@
 """A Hugging Face config.json as the config of a model: its text, without transformers.
 
 The text is what a plan file keeps, so it holds what decides on the model only. It may come from a stranger: it is read
-as JSON, names no code to run, and asks for nothing to be downloaded.
+as JSON; no code that it names is run, and nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -30,6 +30,18 @@ _UNLIKE = ("layer_types", "mlp_only_layers", "decoder_sparse_step", "use_sliding
 _UNUSED = ("_name_or_path", "transformers_version", "quantization_config", "label2id", "_commit_hash")
 """Keys on which a model that is trained from nothing does not depend."""
 _DTYPES = ("torch_dtype", "dtype")
+HUB_CODE = "auto_map"
+"""The key that names classes in a repository of the Hub, by which it would run them."""
+_EQUAL_NAMES = (
+    ("num_experts", "num_local_experts", "n_routed_experts"),
+    ("num_experts_per_tok", "num_experts_per_token"),
+    ("n_shared_experts", "num_shared_experts"),
+    ("hidden_size", "n_embd", "d_model"),
+    ("num_attention_heads", "n_head", "n_heads"),
+    ("num_hidden_layers", "n_layer", "n_layers"),
+    ("max_position_embeddings", "n_positions"),
+)
+"""Names of one size: transformers takes each for the others (`attribute_map` of its configs), by the version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +64,14 @@ class HuggingFaceConfig:
         """Class of the model, or the type of model where the file names no class."""
         values = self.values
         return str((values.get("architectures") or [values["model_type"]])[0])
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of the file is not followed."""
+        if HUB_CODE not in self.values:
+            return ()
+        kind = self.values["model_type"]
+        return (f"the config names code on the Hub, which is never run: the model is transformers' own {kind}",)
 
     @property
     def dtype(self) -> str | None:
@@ -109,13 +129,8 @@ def checked_config(text: str, place: str) -> str:
         raise _no_config(f"{place}: {error}") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
         raise _no_config(f"{place} has no model_type")
+    code = any(key == HUB_CODE for key, _ in _every_key(values))
     for key, value in _every_key(values):
-        if key == "auto_map":
-            raise RecipeError(
-                "The config asks for code from the internet, which is never run",
-                found=f"{place}: auto_map {value!s:.120}",
-                remedy="Give a config whose model_type transformers has itself, or capture the model with ax.capture.",
-            )
         if key == "use_pretrained_backbone" and value:
             raise RecipeError(
                 "The config asks for weights from the internet",
@@ -125,7 +140,34 @@ def checked_config(text: str, place: str) -> str:
     labels = values.pop("id2label", None)
     if isinstance(labels, dict):
         values["num_labels"] = len(labels)
-    return compact({key: value for key, value in values.items() if key not in _UNUSED})
+    kept = without_hub_code({key: value for key, value in values.items() if key not in _UNUSED})
+    return compact({**kept, HUB_CODE: True} if code else kept)
+
+
+def without_hub_code(value: Any) -> Any:
+    """A config without the names of classes on the Hub, at any depth."""
+    if isinstance(value, dict):
+        return {key: without_hub_code(part) for key, part in value.items() if key != HUB_CODE}
+    return [without_hub_code(part) for part in value] if isinstance(value, list) else value
+
+
+def size_of(values: Mapping[str, Any], key: str) -> Any:
+    """The size `key` of a config, by any of its names; None where the file has none. RecipeError where two names have
+    different values."""
+    names = next((group for group in _EQUAL_NAMES if key in group), (key,))
+    found = {name: values[name] for name in (key, *names) if values.get(name) is not None}
+    check_equal(found)
+    return next(iter(found.values()), None)
+
+
+def check_equal(found: Mapping[str, Any]) -> None:
+    """RecipeError where the values of names of one size differ."""
+    if len({repr(value) for value in found.values()}) > 1:
+        raise RecipeError(
+            "Two names of one size have different values in the config",
+            found=", ".join(f"{name} = {value!r:.40}" for name, value in found.items()),
+            remedy="Leave one of them out.",
+        )
 
 
 def default_sequence(text: str) -> int:

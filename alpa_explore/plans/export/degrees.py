@@ -394,8 +394,14 @@ def _recomputation(plan: PlanValue, limits: list[Limit]) -> tuple[str, int]:
         blocks = {
             block_of(o.module)
             for o in stage.operators
-            if o.phase == "forward" and (name == "half" or o.layer in layers)
+            if o.phase == "forward" and (name in ("half", "checkpoints") or o.layer in layers)
         } - {None}
+        if name == "checkpoints":
+            again = {block_of(o.module) for o in stage.operators if o.recomputed} - {None}
+            if len(again) < len(blocks):
+                what = f"Recomputation of {len(again)} of {len(blocks)} blocks of a stage, as the model checkpoints"
+                limits.append(Limit(what=what, instead="every block is recomputed"))
+            name = "full"
         if name == "half":
             most = max(most, (len(blocks) + 1) // 2)
         elif name == "layers":

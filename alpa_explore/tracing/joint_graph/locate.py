@@ -42,11 +42,22 @@ class TracePosition:
     """Paths of the running modules, outermost first."""
     function: str = ""
     """The running torch function; '' between calls."""
+    watchers: list[Callable[[str], object]] = field(default_factory=list)
+    """Called with the path of each module before it is entered."""
 
     @property
     def module(self) -> str:
         """Path of the innermost running module; '' for the model itself."""
         return self.modules[-1] if self.modules else ""
+
+    @contextmanager
+    def entering(self, watcher: Callable[[str], object]) -> Iterator[None]:
+        """Tell `watcher` of each module that is entered meanwhile."""
+        self.watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self.watchers.remove(watcher)
 
 
 @contextmanager
@@ -65,6 +76,8 @@ def follow_modules(model: nn.Module, place: TracePosition) -> Iterator[None]:
 
 def _hooks(path: str, place: TracePosition) -> tuple[Callable[..., None], Callable[..., None]]:
     def enter(module: nn.Module, args: object) -> None:
+        for watcher in place.watchers:
+            watcher(path)
         place.modules.append(path)
 
     def leave(module: nn.Module, args: object, output: object) -> None:

@@ -29,6 +29,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.errors import CancelledError
+from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
 from alpa_explore.tracing.joint_graph.calls.bags import summed_bags
@@ -113,6 +114,7 @@ def with_values_read(work: Callable[[], T]) -> T:
 def as_traced() -> Iterator[None]:
     """Torch's functions as a trace has them."""
     with ExitStack() as stack:
+        stack.enter_context(autocast_as_written())
         stack.enter_context(whole_attention())
         stack.enter_context(whole_norms())
         stack.enter_context(summed_bags())

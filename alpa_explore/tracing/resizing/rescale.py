@@ -145,6 +145,7 @@ def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
             graph.optimizer,
             graph.warnings,
             graph.rematerialization,
+            graph.checkpoints,
         )
         return [*operators, *tensors, whole]
 

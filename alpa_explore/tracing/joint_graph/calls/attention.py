@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from alpa_explore.models.decoder import attention as catalogue
 from alpa_explore.tracing.attention import attention
+from alpa_explore.tracing.autocast.regions import lowered
 from alpa_explore.tracing.joint_graph.calls.huggingface import huggingface_attention
 
 CALL = functional.scaled_dot_product_attention
@@ -36,6 +37,7 @@ def as_one_operator(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """What torch's function returns, by one operator where that computes it."""
+    query, key, value = lowered(query, key, value)
     whole = _four_dims(query, key, value, attn_mask, enable_gqa)
     plain_mask = attn_mask is None or not (attn_mask.requires_grad or is_causal)
     if whole is None or not plain_mask or not 0 <= dropout_p < 1:
@@ -62,6 +64,7 @@ def _catalogues(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None, sinks: torch.Tensor | None
 ) -> torch.Tensor:
     """Causal attention with a window or sinks, by one operator."""
+    query, key, value = lowered(query, key, value)
     factor = query.shape[-1] ** -0.5
     made: torch.Tensor = attention(query, key, value, None, True, factor, window=window or 0, sink=sinks)[0]
     return made

@@ -22,8 +22,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from alpa_explore.models import routed_experts
 from alpa_explore.models.routed_experts import ACTIVATIONS, Gate
 from alpa_explore.tracing import experts as operator
+from alpa_explore.tracing.autocast.regions import lowered
 
 _HUGGING_FACE = "transformers.integrations.moe"
+_AS_GIVEN = "grouped_mm"
+"""The form of transformers that autocast does not reach: it computes in the dtype of the weights."""
 _PROBE = torch.linspace(-9.0, 9.0, 32, dtype=torch.float64, device="cpu")
 """What a module's gate is called on: both sides of zero, and beyond usual limits."""
 
@@ -37,7 +40,20 @@ def as_one_operator(
     gate: Gate,
     inputs_first: bool,
 ) -> torch.Tensor:
-    """What `models.routed_experts` returns, by one operator."""
+    """What `models.routed_experts` returns, by one operator; in a region of autocast its products are in that dtype."""
+    (low,), matrices, biases = lowered(tokens), lowered(*matrices), lowered(*biases)
+    return _one_operator(low, chosen, weights, matrices, biases, gate, inputs_first).to(tokens.dtype)
+
+
+def _one_operator(
+    tokens: torch.Tensor,
+    chosen: torch.Tensor,
+    weights: torch.Tensor,
+    matrices: Sequence[torch.Tensor],
+    biases: Sequence[torch.Tensor],
+    gate: Gate,
+    inputs_first: bool,
+) -> torch.Tensor:
     options = (gate.activation, gate.layout, inputs_first, gate.limit, gate.alpha, gate.shift)
     made: torch.Tensor = operator.experts(
         tokens, chosen, weights, list(matrices), list(biases), *options, 0, len(matrices[-1]), True
@@ -69,7 +85,8 @@ def _interface(found: Callable[..., Any]) -> Callable[..., Any]:
                 given: torch.Tensor = kept(module, tokens, chosen, weights)
                 return given
             matrices, biases, gate = parts
-            return as_one_operator(tokens, chosen, weights, matrices, biases, gate, bool(module.is_transposed))
+            whole = _one_operator if name == _AS_GIVEN else as_one_operator
+            return whole(tokens, chosen, weights, matrices, biases, gate, bool(module.is_transposed))
 
         return run
 

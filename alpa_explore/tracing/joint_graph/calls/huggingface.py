@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from alpa_explore.tracing.attention import attention
+from alpa_explore.tracing.autocast.regions import lowered
 
 _MASKS, _ATTENTION = "transformers.masking_utils", "transformers.modeling_utils"
 _FORMS = ("eager", "sdpa")
@@ -120,6 +121,7 @@ def _attention(kept: Callable[..., Any], windows: Any) -> Callable[..., Any]:
         masked = attention_mask is not None and (banded or not attention_mask.requires_grad)
         if args or unknown or not masked or not (banded or sink is not None or cap is not None):
             return kept(module, query, key, value, attention_mask, *args, **given)
+        query, key, value = lowered(query, key, value)
         scale, dropout = given.get("scaling"), float(given.get("dropout") or 0.0)
         output: torch.Tensor = attention(
             query,

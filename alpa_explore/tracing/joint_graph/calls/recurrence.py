@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from alpa_explore.errors import CaptureError
+from alpa_explore.tracing.autocast.regions import lowered
 from alpa_explore.tracing.fused import recurrence
 
 _Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None, Sequence[torch.Tensor], bool], Sequence[torch.Tensor]]
@@ -83,6 +84,7 @@ def _layers(
 ) -> tuple[torch.Tensor, ...]:
     """The outputs and each of the last states [layers · directions, n, hidden]; `states` are those before the first
     step. Where both biases are added to the gates `outside` the recurrence, they are added once, to all steps."""
+    (input,), states, weights = lowered(input), lowered(*states), lowered(*weights)
     x = input if batch_first else input.transpose(0, 1)
     each, directions = 4 if biased else 2, 2 if bidirectional else 1
     last = []

@@ -1,0 +1,45 @@
+"""The options that every command has which prices an iteration: cluster, software, global batch, precision."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
+
+
+def add_cluster(argument: Callable[..., Any]) -> None:
+    """Add --cluster."""
+    argument(
+        "--cluster",
+        required=True,
+        metavar="NxM:DEVICE",
+        help="the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file",
+    )
+
+
+def add_question(argument: Callable[..., Any]) -> None:
+    """Add --software, --global-batch and --precision."""
+    argument(
+        "--software",
+        metavar="NAME",
+        help="the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the paper's ideal "
+        "setting), … (default: that of the device); also as 2x8:a100@fsdp",
+    )
+    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the model's)")
+    argument(
+        "--precision",
+        metavar="NAME",
+        help="dtype of weights and activations: bf16, fp16 or fp32 (default: the model's); fp8, fp8-current, mxfp8 or "
+        "nvfp4: bf16, with linear layers and experts priced in this precision, and the casts that they need",
+    )
+
+
+def chosen_cluster(options: argparse.Namespace) -> Cluster:
+    """The cluster that the options name, in their software and precision. ClusterError, OptionError."""
+    from alpa_explore.cluster import Cluster
+
+    changes = {} if options.software is None else {"software": options.software}
+    return Cluster.parse(options.cluster, **changes).in_precision(options.precision)

@@ -1,0 +1,167 @@
+"""The rules of an accelerator's autocast as kernels of autocast on the CPU.
+
+While they are registered, a region of autocast on the CPU casts as one on a GPU does; after that the CPU's own kernels
+are back. As in torch, the cast of a weight is made once in an outermost region and then read again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.library import Library, fallthrough_kernel
+
+from alpa_explore.tracing.autocast import rules
+
+Cast = Callable[[torch.Tensor, torch.dtype], torch.Tensor]
+_KEY = "AutocastCPU"
+_OUTSIDE = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+
+
+class Casts:
+    """The casts of the outermost region that is entered: one for each weight, as in torch."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def clear(self) -> None:
+        """Forget them, where the outermost region ends."""
+        self._made.clear()
+
+    def __call__(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """`tensor` in `dtype`, if autocast may cast it: a floating-point tensor, but not float64."""
+        if not is_cast(tensor) or tensor.dtype == dtype:
+            return tensor
+        weight = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
+        kept = weight and dtype == region_dtype() and torch.is_autocast_cache_enabled()
+        if kept and id(tensor) in self._made:
+            return self._made[id(tensor)][1]
+        made: torch.Tensor = torch.ops.aten.to.dtype(tensor, dtype)
+        if kept:
+            self._made[id(tensor)] = (tensor, made)
+        return made
+
+
+def is_cast(tensor: torch.Tensor) -> bool:
+    """Whether autocast may cast a tensor."""
+    return tensor.is_floating_point() and tensor.dtype != torch.float64
+
+
+def region_dtype() -> torch.dtype:
+    """The dtype of the region that is entered."""
+    return torch.get_autocast_dtype("cpu")
+
+
+def registered(casts: Casts) -> Library:
+    """Register the rules of an accelerator; they end with `_destroy`."""
+    library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch has no annotation
+    kinds: tuple[tuple[Iterable[str], Callable[[Any, Casts], Callable[..., Any]]], ...] = (
+        (rules.LOWER, _lower),
+        (rules.FULL, _full),
+        (rules.FULL_RESULT, _full_result),
+        (rules.FULL_APPENDED, _full_appended),
+        (rules.WIDEST, _widest),
+        (rules.REFUSED, _refused),
+    )
+    known: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says once that a kernel takes the place of another, which is meant
+        for names, kind in kinds:
+            for name in names:
+                known.add(f"aten::{name}")
+                library.impl(name, kind(_operator(name), casts), _KEY, allow_override=True)  # type: ignore[no-untyped-call]  # torch has no annotation
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(_KEY):
+            if name.startswith("aten::") and name not in known:
+                library.impl(name.removeprefix("aten::"), fallthrough_kernel, _KEY, allow_override=True)  # type: ignore[no-untyped-call]  # torch has no annotation
+    return library
+
+
+def _operator(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def _lower(operator: Any, casts: Casts) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return _called(operator, args, kwargs, region_dtype(), casts)
+
+    return kernel
+
+
+def _full(operator: Any, casts: Casts) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return _called(operator, args, kwargs, torch.float32, casts)
+
+    return kernel
+
+
+def _full_result(operator: Any, casts: Casts) -> Callable[..., Any]:
+    place = next(i for i, argument in enumerate(operator._schema.arguments) if argument.name == "dtype")
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        if is_cast(args[0]):
+            if len(args) > place and args[place] is None:
+                args = (*args[:place], torch.float32, *args[place + 1 :])
+            elif len(args) <= place and kwargs.get("dtype") is None:
+                kwargs["dtype"] = torch.float32
+        return _called(operator, args, kwargs, None, casts)
+
+    return kernel
+
+
+def _full_appended(operator: Any, casts: Casts) -> Callable[..., Any]:
+    name = operator._schema.name.removeprefix("aten::") + "." + operator._schema.overload_name
+    with_dtype = _operator(rules.FULL_APPENDED[name])
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        if not is_cast(args[0]):
+            return _called(operator, args, kwargs, None, casts)
+        defaults = [a.default_value for a in operator._schema.arguments[len(args) :] if a.name not in kwargs]
+        return _called(with_dtype, (*args, *defaults), {**kwargs, "dtype": torch.float32}, None, casts)
+
+    return kernel
+
+
+def _widest(operator: Any, casts: Casts) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        full = any(t.dtype == torch.float32 for t in _tensors((*args, *kwargs.values())))
+        return _called(operator, args, kwargs, torch.float32 if full else region_dtype(), casts)
+
+    return kernel
+
+
+def _refused(operator: Any, casts: Casts) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast, and raise on a GPU: "
+            "use binary_cross_entropy_with_logits"
+        )
+
+    return kernel
+
+
+def _called(
+    operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype | None, casts: Casts
+) -> Any:
+    """`operator` without autocast, with its tensors in `dtype` where one is given."""
+    with torch._C._ExcludeDispatchKeyGuard(_OUTSIDE):
+        if dtype is not None:
+            args = tuple(_cast(value, dtype, casts) for value in args)
+            kwargs = {name: _cast(value, dtype, casts) for name, value in kwargs.items()}
+        return operator(*args, **kwargs)
+
+
+def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
+    if isinstance(value, torch.Tensor):
+        return casts(value, dtype)
+    return type(value)(_cast(part, dtype, casts) for part in value) if isinstance(value, list | tuple) else value
+
+
+def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
