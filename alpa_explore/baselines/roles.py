@@ -21,6 +21,8 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
   SHARDED_DATA. Beside an axis with one of these they are shards of shards: Megatron-LM divides optimizer state, and
   torchtitan weights, over data and context parallel devices together.
 
+Frozen weights are stored as the role stores weights; buffers and constants are replicated.
+
 In a graph in which no dim is known to be of the sequence or of the residual stream (`dims`) both tensor roles say only
 that no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
 
@@ -35,12 +37,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
-from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.graph import GIVEN_KINDS, Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, is_view, packet
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags
+from alpa_explore.plans.describe import node_tensor
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
 
@@ -107,7 +110,7 @@ def strategies_for_roles(
     batch, graph = batch_options(problem), problem.stage.layered.graph
     permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
-        if node.kind is NodeKind.SOURCE:
+        if node.kind is NodeKind.SOURCE and graph.tensors[node.subject].kind not in GIVEN_KINDS:
             continue
         followed = np.zeros(len(options.labels), dtype=np.int64)
         for axis, role in enumerate(roles):
@@ -116,8 +119,14 @@ def strategies_for_roles(
                 followed += _routed(node, axis, role)
                 continue
             if node.kind is not NodeKind.OPERATOR:
-                experts = data is not role and _is_of_experts(graph, node.subject)
-                follows = _experts_stored(node, options) if experts else _stored(problem, node, options, data, labels)
+                tensor = node_tensor(problem, node)
+                experts = data is not role and _is_of_experts(graph, tensor)
+                if graph.tensors[tensor].kind in (TensorKind.BUFFER, TensorKind.CONSTANT):
+                    follows = np.array([option[0] == REPLICATE for option in options.options], dtype=bool)
+                else:
+                    follows = (
+                        _experts_stored(node, options) if experts else _stored(tensor, node, options, data, labels)
+                    )
             elif role in _TENSOR:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
             elif role in _CONTEXT:
@@ -139,9 +148,9 @@ def _routed(node: Node, axis: int, role: Role) -> Flags:
     return np.array([s.factors[axis] in divided for s in node.priced.strategies], dtype=bool)
 
 
-def _is_of_experts(graph: TrainingGraph, position: int) -> bool:
-    """Whether a parameter is read by routed experts."""
-    readers = graph.readers.get(graph.parameters[position].tensor, ())
+def _is_of_experts(graph: TrainingGraph, tensor: int) -> bool:
+    """Whether a weight is read by routed experts."""
+    readers = graph.readers.get(tensor, ())
     return any(packet(graph.operators[r].kind) in ROUTED for r in readers)
 
 
@@ -213,10 +222,9 @@ def _on_residual(operator: Operator, tensors: Sequence[Tensor], labels: DimLabel
     )
 
 
-def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role, labels: DimLabels) -> Flags:
-    """For each option of a weight, an accumulator or an update, whether the stored tensor follows the role."""
-    graph = problem.stage.layered.graph
-    tensor = graph.parameters[node.subject].tensor
+def _stored(tensor: int, node: Node, options: NodeOptions, role: Role, labels: DimLabels) -> Flags:
+    """For each option of a weight, frozen or not, an accumulator or an update, whether the stored tensor follows the
+    role."""
     # The first output of an update, the only tensor of other nodes.
     place = len(node.priced.strategies[0].inputs) if node.priced is not None else 0
 

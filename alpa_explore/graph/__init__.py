@@ -21,10 +21,11 @@ It imports `errors` and `units` only; never torch.
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, tensor_refs
-from alpa_explore.graph.tensor import PRECISIONS, Tensor, TensorKind, full_precision
+from alpa_explore.graph.tensor import GIVEN_KINDS, PRECISIONS, Tensor, TensorKind, full_precision
 from alpa_explore.graph.verify import verify
 
 __all__ = [
+    "GIVEN_KINDS",
     "PRECISIONS",
     "Argument",
     "Operator",

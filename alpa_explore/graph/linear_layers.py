@@ -57,7 +57,7 @@ def linear_layers(graph: TrainingGraph) -> Mapping[int, LinearLayer]:
 def weight_tensors(graph: TrainingGraph) -> frozenset[int]:
     """The parameters and frozen weights, with their views and copies in other dtypes."""
     weights = {p.tensor for p in graph.parameters}
-    weights |= {t.index for t in graph.tensors if t.kind is TensorKind.BUFFER and len(t.shape) > 1}
+    weights |= {t.index for t in graph.tensors if t.kind in (TensorKind.FROZEN, TensorKind.BUFFER) and len(t.shape) > 1}
     for operator in graph.operators:
         if packet(operator.kind) in VIEWS | _COPIES and operator.inputs and operator.inputs[0] in weights:
             weights |= set(operator.outputs)

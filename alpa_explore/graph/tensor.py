@@ -25,8 +25,10 @@ class TensorKind(enum.Enum):
     """An example input: one microbatch of data."""
     PARAMETER = "parameter"
     """A trainable weight, in the precision in which it is read."""
+    FROZEN = "frozen weight"
+    """A weight that is not trained, in the precision in which it is read."""
     BUFFER = "buffer"
-    """State that is read but not trained (running statistics, masks, frozen weights)."""
+    """State that is read but not trained (running statistics, masks)."""
     CONSTANT = "constant"
     """A tensor written out in the model's code."""
     VALUE = "value"
@@ -38,6 +40,10 @@ class TensorKind(enum.Enum):
     """The gradient of a parameter, before the update reads it."""
     UPDATED = "updated parameter"
     """The new value of a parameter, written by the update."""
+
+
+GIVEN_KINDS = (TensorKind.FROZEN, TensorKind.BUFFER, TensorKind.CONSTANT)
+"""Kinds of tensors that a device keeps from step to step, as weights, but does not train."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

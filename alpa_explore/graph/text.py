@@ -5,7 +5,7 @@ from __future__ import annotations
 from alpa_explore import units
 from alpa_explore.graph.graph import TrainingGraph
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol
-from alpa_explore.graph.tensor import Tensor
+from alpa_explore.graph.tensor import GIVEN_KINDS, Tensor
 
 
 def to_text(graph: TrainingGraph, *, sources: bool = False) -> str:
@@ -19,7 +19,7 @@ def to_text(graph: TrainingGraph, *, sources: bool = False) -> str:
         "parameters",
         *(f"  {_declare(graph.tensors[p.tensor])} gradient {graph.tensors[p.gradient].name}" for p in graph.parameters),
     ]
-    held = [t for t in graph.tensors if t.producer is None and t.kind.value in ("buffer", "constant")]
+    held = [t for t in graph.tensors if t.producer is None and t.kind in GIVEN_KINDS]
     if held:
         lines += ["held", *(f"  {_declare(t)} ({t.kind.value})" for t in held)]
     for phase in Phase:

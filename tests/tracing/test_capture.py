@@ -132,7 +132,7 @@ def test_meta_fake_and_real_parameters_give_the_same_graph(gpt):
     assert capture(fake_model, meta_inputs).operators == real.operators
 
 
-def test_frozen_and_unused_parameters_are_buffers():
+def test_frozen_and_unused_parameters_are_frozen_weights():
     class Partly(nn.Module):
         def __init__(self):
             super().__init__()
@@ -144,8 +144,8 @@ def test_frozen_and_unused_parameters_are_buffers():
 
     graph = capture(Partly(), torch.randn(2, 4))
     kinds = {t.name: t.kind for t in graph.tensors if t.producer is None}
-    assert kinds["frozen.weight"] is TensorKind.BUFFER
-    assert kinds["unused.weight"] is TensorKind.BUFFER
+    assert kinds["frozen.weight"] is TensorKind.FROZEN
+    assert kinds["unused.weight"] is TensorKind.FROZEN
     assert {p.name for p in graph.parameters} == {"used.weight", "used.bias"}
     (warning,) = graph.warnings
     assert "unused.weight" in warning

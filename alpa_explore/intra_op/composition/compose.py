@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,10 +36,23 @@ from alpa_explore.intra_op.composition.min_plus_products import (
     run_together,
 )
 from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
-from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import legal_specs, local_share
+
+
+class ConstantBytes(NamedTuple):
+    """Bytes of the constants of a range on one device."""
+
+    weight: float
+    """From step to step: frozen weights, buffers."""
+    activation: float
+    """For each microbatch."""
+
+    def held(self, microbatches: float) -> float:
+        """With so many microbatches held."""
+        return self.weight + microbatches * self.activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +89,7 @@ class Composer:
 
         `requested`, where given, has for each price the ranges whose choices are needed. `tables` at these prices,
         where given, keep what was contracted for other ranges. A choice has the least cost by `StageProblem.at` with
-        the same price, where constants are replicated and their bytes are free. The result is empty where a block
+        the same price, where constants are replicated and their bytes, which the totals have, are free. The result is empty where a block
         inside a range is too wide: few ranges could be composed.
         """
         best = self._best(ranges, tables or self.tables(prices, len(ranges)))
@@ -108,13 +122,13 @@ class Composer:
         workspace, constants = self.least_workspace(first, last), self.least_constant_bytes(first, last)
         equal = Counter(blocks)
         return tuple(
-            sum(times * block.least_held(held) for block, times in equal.items()) + held * constants + workspace
+            sum(times * block.least_held(held) for block, times in equal.items()) + constants.held(held) + workspace
             for held in counts
         )
 
-    def least_constant_bytes(self, first: int, last: int) -> float:
-        """Lower bound on the bytes of the constants that a range holds for each microbatch, for any sharding."""
-        return sum(self._least_bytes(t) for t in self._held_constants(first, last))
+    def least_constant_bytes(self, first: int, last: int) -> ConstantBytes:
+        """Lower bounds on the bytes of the constants that a range holds, for any sharding."""
+        return self._constants(first, last, self._least_bytes)
 
     def least_workspace(self, first: int, last: int) -> float:
         """Lower bound on the workspace of every choice of a range that can be cut into blocks."""
@@ -227,7 +241,7 @@ class Composer:
         cost: float,
         block_choices: tuple[tuple[int, ...], ...],
         totals: Sequence[float],
-        constant_bytes: int,
+        constants: ConstantBytes,
         workspace: float,
     ) -> ComposedChoice:
         seconds, iteration, weights, activations, forward, launching, launching_backward = totals
@@ -237,8 +251,8 @@ class Composer:
             totals=StageTotals(
                 microbatch_seconds=seconds,
                 iteration_seconds=iteration,
-                weight_bytes=weights,
-                activation_bytes=activations + constant_bytes,
+                weight_bytes=weights + constants.weight,
+                activation_bytes=activations + constants.activation,
                 workspace_bytes=workspace,
                 paced_seconds=paced_seconds(
                     self.stage_of(*layers),
@@ -249,14 +263,18 @@ class Composer:
             ),
         )
 
-    def constant_bytes(self, first: int, last: int) -> int:
-        """Bytes of the constants that a range holds for each microbatch; they are replicated."""
+    def constant_bytes(self, first: int, last: int) -> ConstantBytes:
+        """Bytes of the constants that a range holds; they are replicated."""
         tensors = self.chain.layered.graph.tensors
-        return sum(tensors[t].bytes for t in self._held_constants(first, last))
+        return self._constants(first, last, lambda t: tensors[t].bytes)
 
-    def _held_constants(self, first: int, last: int) -> set[int]:
-        stage = self.stage_of(first, last)
-        return set(stage.sources) & set(stage.held) & self.chain.constants
+    def _constants(self, first: int, last: int, size: Callable[[int], float]) -> ConstantBytes:
+        """The bytes of the constants of a range, where a device has `size` of each."""
+        sizes = dict.fromkeys(Holding, 0.0)
+        for tensor, holding in self.stage_of(first, last).holdings().items():
+            if tensor in self.chain.constants:
+                sizes[holding] += size(tensor)
+        return ConstantBytes(self.cutter.model.copies * sizes[Holding.LASTING], sizes[Holding.EACH_MICROBATCH])
 
     def _least_bytes(self, tensor: int) -> float:
         """Bytes of a tensor on one device, sharded as far as it can be."""

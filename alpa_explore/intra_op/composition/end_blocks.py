@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alpa_explore.graph import GIVEN_KINDS
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem, Price, node_figures, priced_figures
 from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
@@ -87,8 +88,8 @@ def _nodes_at_same_places(end: BlockSubproblem, inner: BlockSubproblem, *, is_fi
     missing, kept = (inner.left, (end.right, inner.right)) if is_first else (inner.right, (end.left, inner.left))
     owned_inside = set(inner.owned)
     made_outside = [w for w in missing if w not in owned_inside]
-    received = [v for v in end.owned if end.problem.nodes[v].kind is NodeKind.SOURCE]
-    others = [v for v in end.owned if end.problem.nodes[v].kind is not NodeKind.SOURCE]
+    received = [v for v in end.owned if _is_received(end, v)]
+    others = [v for v in end.owned if not _is_received(end, v)]
     constants = _constants(end), _constants(inner)
     aligned = ((received, made_outside), (others, inner.owned), kept, constants)
     if any(len(of_end) != len(of_inner) for of_end, of_inner in aligned):
@@ -98,6 +99,14 @@ def _nodes_at_same_places(end: BlockSubproblem, inner: BlockSubproblem, *, is_fi
     if pairs.keys() != set(range(count)) or len(set(pairs.values())) != count:
         return None
     return np.array([pairs[v] for v in range(count)], dtype=np.int64)
+
+
+def _is_received(block: BlockSubproblem, v: int) -> bool:
+    """Whether a node is a source that another stage makes, rather than a frozen weight or a buffer of the block."""
+    node = block.problem.nodes[v]
+    if node.kind is not NodeKind.SOURCE:
+        return False
+    return block.problem.stage.layered.graph.tensors[node.subject].kind not in GIVEN_KINDS
 
 
 def _constants(block: BlockSubproblem) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +12,22 @@ from itertools import chain, combinations_with_replacement
 
 import numpy as np
 
-from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.graph import GIVEN_KINDS, Phase, TensorKind
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE
 from alpa_explore.intra_op.stage.segments import KEPT
 from alpa_explore.numerics.arrays import Flags, Ints
 from alpa_explore.sharding.spec_constraint import SpecConstraint
+
+
+class Holding(enum.Enum):
+    """How long a stage holds a tensor that comes from outside."""
+
+    LASTING = "from step to step"
+    """Frozen weights, buffers, constants."""
+    EACH_MICROBATCH = "once for each microbatch in flight"
+    """Inputs, and what the backward pass reads."""
+    PASSING = "while its readers run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,6 +54,20 @@ class StageGraph:
     backward operators."""
     structure_key: str
     """Equal keys mean equal sharding problems; names do not count."""
+
+    def holdings(self) -> dict[int, Holding]:
+        """How long the stage holds each of its sources. A view whose storage it does not receive is held as that."""
+        held, sources = set(self.held), set(self.sources)
+        holdings = {}
+        for tensor in self.sources:
+            kind, base = self.layered.graph.tensors[tensor].kind, self.layered.storage[tensor]
+            if kind in GIVEN_KINDS:
+                holdings[tensor] = Holding.LASTING
+            elif kind is TensorKind.INPUT or tensor in held or (base in held and base not in sources):
+                holdings[tensor] = Holding.EACH_MICROBATCH
+            else:
+                holdings[tensor] = Holding.PASSING
+        return holdings
 
     def without_constraints(self, operators: Collection[int] | None = None) -> StageGraph:
         """The same stage without the spec constraints of these operators, by default without any."""

@@ -1,7 +1,9 @@
 """A stage on a logical mesh as a sharding problem (Eq. 1): nodes, edges, and the bytes that every choice holds.
 
 Nodes, in this order:
-- a *source* for every tensor that comes from outside: any Shard/Replicate spec, at no cost inside the stage;
+- a *source* for every tensor that comes from outside: any Shard/Replicate spec, at no cost inside the stage. A frozen
+  weight, a buffer or a constant is stored in it for good, as weights are, without gradient and optimizer state; an
+  input, and what is held for the backward pass, is there for each microbatch;
 - a *weight* for every parameter: the spec in which it is stored;
 - an *operator* for every forward and backward operator: its strategies;
 - an *accumulator* for every gradient: the spec in which it is summed over microbatches, Partial included;
@@ -28,14 +30,14 @@ import numpy as np
 
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
-from alpa_explore.graph import Operator, Phase
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage.edge import Edge, Pairs
 from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.overlap import Overlap, Resharding
-from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.sharding.spec_constraint import SpecConstraint, satisfied
@@ -280,7 +282,7 @@ class _Builder:
         self.warnings: list[str] = []
         self.producer: dict[int, tuple[int, Ints]] = {}
         """Tensor -> the node that produces it, and for each strategy of that node the spec of the tensor."""
-        self.held = set(stage.held)
+        self.held, self.holdings = set(stage.held), stage.holdings()
         self.overlap = Overlap(stage, model)
         self.scaled: dict[tuple[int, float], Floats] = {}
         """(id of seconds that the model keeps, factor) -> their product."""
@@ -312,7 +314,8 @@ class _Builder:
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.producer[tensor]
         ends, subject = (self.nodes[a], self.nodes[b]), self.graph.tensors[tensor]
-        stored = each_iteration or ends[0].kind is NodeKind.WEIGHT or ends[1].kind is NodeKind.ACCUMULATOR
+        weight = ends[0].kind is NodeKind.WEIGHT or (ends[0].kind is NodeKind.SOURCE and subject.kind in GIVEN_KINDS)
+        stored = each_iteration or weight or ends[1].kind is NodeKind.ACCUMULATOR
         edge = Resharding(subject, specs, targets, stored)
         exposed = partial(self.exposed_seconds, edge, ends, times, each_iteration)
         launching = None
@@ -405,8 +408,13 @@ class _Builder:
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
+        holding = self.holdings[tensor]
         node = self.add_node(
-            NodeKind.SOURCE, tensor, zeros(len(specs)), activation=local if tensor in self.held else None
+            NodeKind.SOURCE,
+            tensor,
+            zeros(len(specs)),
+            weight=local * self.model.copies if holding is Holding.LASTING else None,
+            activation=local if holding is Holding.EACH_MICROBATCH else None,
         )
         self.producer[tensor] = (node, specs)
 

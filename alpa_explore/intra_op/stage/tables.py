@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph
 from alpa_explore.intra_op.stage import tuning
 from alpa_explore.sharding.rules.creation import RANDOM
 
-_GIVEN = TensorKind.BUFFER, TensorKind.CONSTANT
 _ZIGZAG = "alpa_explore.zigzag.default"
 
 
@@ -41,7 +40,7 @@ def _makes_table(graph: TrainingGraph, operator: Operator, tables: Collection[in
         return all(len(t.shape) <= 1 for t in outputs)
     for tensor in (graph.tensors[t] for t in operator.inputs):
         # Other buffers may be weights that are not trained.
-        is_given = tensor.kind in _GIVEN and (len(tensor.shape) <= 1 or operator.kind == _ZIGZAG)
+        is_given = tensor.kind in GIVEN_KINDS and (len(tensor.shape) <= 1 or operator.kind == _ZIGZAG)
         if not is_given and tensor.producer not in tables:
             return False
     return True

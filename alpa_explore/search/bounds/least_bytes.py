@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from itertools import combinations_with_replacement
 
-from alpa_explore.graph import Phase, TrainingGraph
-from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.graph import GIVEN_KINDS, Phase, TrainingGraph
+from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
 
 Range = tuple[int, int]
 """(first, last) layer."""
@@ -16,19 +16,21 @@ LayerBytes = Mapping[frozenset[int], float]
 
 
 def least_weight_bytes(graph: TrainingGraph) -> float:
-    """A lower bound on the bytes of weights, gradients and optimizer states on all devices, in any plan at any B."""
+    """A lower bound on the bytes of weights (frozen ones and buffers, too), gradients and optimizer states on all
+    devices, in any plan at any B."""
     return _held_by(_weights(assign_layers(graph, (0,) * len(graph.forward_operators))), (0, 0))
 
 
 def least_bytes(layered: LayeredGraph) -> dict[Range, tuple[float, float]]:
-    """For every layer range: (bytes of weights, gradients and optimizer states; bytes held for one microbatch)."""
+    """For every layer range: (bytes of weights, frozen ones and buffers, too, gradients and optimizer states; bytes held
+    for one microbatch)."""
     weights, activations = _weights(layered), _activations(layered)
     ranges = combinations_with_replacement(range(layered.num_layers), 2)
     return {layers: (_held_by(weights, layers), _held_by(activations, layers)) for layers in ranges}
 
 
 def _weights(layered: LayeredGraph) -> LayerBytes:
-    """Weights with their gradients and optimizer states."""
+    """Weights with their gradients and optimizer states; frozen weights, buffers and constants."""
     graph = layered.graph
     sizes: dict[frozenset[int], float] = defaultdict(float)
     for parameter, gradients in zip(graph.parameters, layered.contributions, strict=True):
@@ -39,12 +41,15 @@ def _weights(layered: LayeredGraph) -> LayerBytes:
         layers = frozenset(layered.layer_of[p] for p in producers if p is not None and layered.layer_of[p] >= 0)
         state = weight.elements * parameter.state_bytes_per_element
         sizes[layers] += state + (graph.tensors[gradients[0]].bytes if gradients else 0)
+    for tensor in graph.tensors:
+        if tensor.kind in GIVEN_KINDS and tensor.index in graph.readers:
+            sizes[frozenset(layered.layer_of[r] for r in graph.readers[tensor.index]) - {UPDATE_LAYER}] += tensor.bytes
     return sizes
 
 
 def _activations(layered: LayeredGraph) -> LayerBytes:
     """The activations that are held for one microbatch."""
-    # A tensor from outside of which the stage reads only views takes no bytes in the stage.
+    # A tensor from outside of which the stage reads only views is left out, though it holds these: a lower bound.
     touching: dict[int, set[int]] = defaultdict(set)
     for operator in layered.graph.operators:
         for tensor in (*operator.inputs, *operator.outputs):

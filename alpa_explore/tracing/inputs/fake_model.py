@@ -35,6 +35,11 @@ class ModelTensor:
     """What `register_hook` of the parameter was given, in order."""
 
     @property
+    def is_parameter(self) -> bool:
+        """Whether the model holds it as a parameter; else as a buffer."""
+        return any(is_parameter for _, _, is_parameter in self.slots)
+
+    @property
     def trainable(self) -> bool:
         """True for a parameter that requires a gradient."""
         return self.fake.requires_grad

@@ -54,7 +54,8 @@ def assemble(
         if i in trained:
             builder.add_tensor(key, model_tensor.name, TensorKind.PARAMETER)
         elif key in read or model_tensor.trainable:
-            builder.add_tensor(key, model_tensor.name, TensorKind.BUFFER)
+            kind = TensorKind.FROZEN if model_tensor.is_parameter else TensorKind.BUFFER
+            builder.add_tensor(key, model_tensor.name, kind)
     for key, value in drafts.constants.items():
         if key in read:
             builder.add_tensor(key, attributes.get(id(value), key.node), TensorKind.CONSTANT)

@@ -57,6 +57,33 @@ def skips(*, far: bool = False, table: bool = False) -> Chain:
     return chain_of(assign_layers(graph, manual_layers(graph, [f"blocks.{i}" for i in range(1, 5)]).layer_of_forward))
 
 
+class Adapted(nn.Module):
+    """Four frozen weights with an adapter and a buffer each; all blocks read one more frozen weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.downs, self.ups = (
+            nn.ModuleList(nn.Linear(*sizes, bias=False) for _ in range(4)) for sizes in ((64, 64), (64, 8), (8, 64))
+        )
+        self.shared = nn.Linear(64, 64)
+        for frozen in (self.blocks, self.shared):
+            frozen.requires_grad_(False)
+        for i in range(4):
+            self.register_buffer(f"scale_{i}", torch.ones(32, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, (block, down, up) in enumerate(zip(self.blocks, self.downs, self.ups, strict=True)):
+            x = torch.relu(block(x) * getattr(self, f"scale_{i}") + up(down(self.shared(x))))
+        return x.square().sum()
+
+
+@cache
+def adapted() -> Chain:
+    with torch.device("meta"):
+        graph = capture(Adapted(), (torch.empty(32, 64),))
+    return chain_of(assign_layers(graph, manual_layers(graph, [f"blocks.{i}" for i in range(1, 4)]).layer_of_forward))
+
+
 class Encoder(nn.Module):
     """torch's own attention: queries, keys and values are products with views of one weight, and the blocks are so cut
     that several read it."""
@@ -126,6 +153,7 @@ CHAINS = {
     "a shared table": lambda: skips(table=True),
     "a layer inside a residual block": inside_a_residual_block,
     "torch's encoder": encoder,
+    "frozen weights and buffers": adapted,
     **{
         f"{name}, cut anywhere {seed}": lambda name=name, seed=seed: cut_anywhere(name, seed)
         for name in ("gpt-tiny", "wide-resnet-tiny")

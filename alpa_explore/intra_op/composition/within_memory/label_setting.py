@@ -120,7 +120,7 @@ def combine_block_choices(
         price = request.price
         search = _LabelSearch(
             price=price,
-            room=limit - least_workspace - price.microbatches_held * constants,
+            room=limit - least_workspace - constants.held(price.microbatches_held),
             best=request.best_cost(),
             most=request.bound + slack[price],
         )

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockTables
-from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
+from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer, ConstantBytes
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.within_memory import tuning
 from alpa_explore.intra_op.composition.within_memory.label_setting import Request, combine_block_choices
@@ -57,7 +57,7 @@ class MemoryLimitedChoice:
 class _DualFunction:
     """The dual function L for one number of microbatches held, as far as it has been evaluated."""
 
-    def __init__(self, held: int, inverse_b: float, room: float, constants: float) -> None:
+    def __init__(self, held: int, inverse_b: float, room: float, constants: ConstantBytes) -> None:
         self.held, self.inverse_b, self.room, self.constants = held, inverse_b, room, constants
         self.bound, self.price = -math.inf, 0.0
         """The highest value of L so far, and its price."""
@@ -68,7 +68,7 @@ class _DualFunction:
 
     def excess(self, choice: ComposedChoice) -> float:
         """Bytes above the room, without the constants, which prices do not count."""
-        return choice.totals.held_bytes(self.held) - self.room - self.held * self.constants
+        return choice.totals.held_bytes(self.held) - self.room - self.constants.held(self.held)
 
     def learn(self, price: Price, cost: float, least_activation: float) -> None:
         """Take in the least cost at a price."""
@@ -101,7 +101,7 @@ class _LagrangianSearch:
         room, least = limit - composer.least_workspace(*layers), composer.least_constant_bytes(*layers)
         constants = composer.constant_bytes(*layers)
         self.least_activation = sum(b.least_activation_bytes for b in composer.cutter.of_range(*layers) or ())
-        self.duals = [_DualFunction(held, inverse_b, room - held * least, constants) for held in sorted(counts)]
+        self.duals = [_DualFunction(held, inverse_b, room - least.held(held), constants) for held in sorted(counts)]
         self.choices: dict[tuple[tuple[int, ...], ...], ComposedChoice] = {}
 
     def solve(self, prices: Sequence[Price], tables: BlockTables | None = None) -> bool:
