@@ -98,5 +98,6 @@ def test_tests_mirror_the_sources() -> None:
         "paper",
         "problems",
         "widgets",
+        "zoo",
     }
     assert tests - sources - apart == set(), "a folder of tests is named after the package it tests"
