@@ -1,8 +1,9 @@
 """Kinds of modules that people train, each as small as shows its kind.
 
 An entry of `ZOO` makes a `Kind`: a module that returns its loss, and its inputs for the number of a microbatch. Kinds
-that cannot be captured are in `REFUSED`, with a word of the error that says so. The file has more than 500 lines because
-it is a list.
+that cannot be captured are in `REFUSED`, with a word of the error that says so.
+
+It has more than 500 lines because it is a list.
 """
 
 from __future__ import annotations
