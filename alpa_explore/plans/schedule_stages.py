@@ -128,6 +128,12 @@ def schedule_table(
     turns = 1 if stages_per_submesh is None else stages_per_submesh
     if name in V_SHAPES:
         turns = 2
+    if plan.cluster.others and name in (INTERLEAVED, *V_SHAPES, DUAL_PIPE):
+        raise ScheduleError(
+            f"The schedule {name} needs like stages, and the nodes of this cluster are unlike",
+            found=str(plan.cluster),
+            remedy="Use 1f1b, gpipe or zb-h1, or plan on nodes of one kind.",
+        )
     equal = name in (INTERLEAVED, *V_SHAPES) and submeshes_in_turn(name, submeshes, turns) != _planned_order(plan)
     if equal and turns > 0 and layers % (submeshes * turns):
         possible = [v for v in range(2, layers // submeshes + 1) if layers % (submeshes * v) == 0]
@@ -173,14 +179,13 @@ def _stages_of_ranges(
     plan: PlanValue, ranges: Sequence[Range], table: Schedule, descriptions: Descriptions
 ) -> tuple[PlanStage, ...]:
     costs, b, depth, order = plan.costs, plan.options.num_microbatches, len(plan.stages), table.submesh_of_stage
-    shapes = [(m.nodes, m.devices_per_node) for m in costs.submeshes]
     turns, tied = len(order) // depth, once_seconds(costs, plan.cluster, plan.options.pipeline)
     name = table.name if table.name in (*V_SHAPES, DUAL_PIPE) else INTERLEAVED
     terms = ScheduleTerms(schedule=name, num_microbatches=b, stages_per_submesh=turns)
     stages = []
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
         stage, held = plan.stages[submesh], -(-terms.held(depth - submesh, depth) // terms.copies)
-        key = (*layers, shapes.index(stage.submesh))
+        key = (*layers, costs.submeshes.index(plan.submesh_of(stage)))
         candidates = costs.candidates.get(key, ())
         if not candidates:
             raise ScheduleError(
@@ -188,7 +193,7 @@ def _stages_of_ranges(
                 found=on_submesh(layers, stage.submesh),
                 remedy="Plan for that schedule, or choose one with a stage on each submesh.",
             )
-        fitting = [c for c in candidates if c.peak_bytes(held, turns) <= costs.device_memory_bytes]
+        fitting = [c for c in candidates if c.peak_bytes(held, turns) <= costs.memory_of(c.logical_mesh)]
         best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
         best = best or min(candidates, key=lambda c: c.peak_bytes(held, turns))
         once = float(tied[layers[0], layers[1] + 1])

@@ -6,7 +6,7 @@ candidates that the plan uses. Under other figures another plan may be better: p
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from alpa_explore.cluster import Cluster, logical_mesh
 from alpa_explore.errors import OptionError
@@ -78,6 +78,7 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
             t_max_seconds=max(latencies),
             sum_latency_seconds=sum(latencies),
             bubble_fraction=max(0.0, 1.0 - b * sum(latencies) / (len(stages) * pipeline)),
+            peak_bytes_per_device=max(stage.peak_bytes for stage in stages),
         ),
     )
 
@@ -99,7 +100,5 @@ def _priced(plan: Plan, key: RangeKey, candidate: StageCandidate) -> StageCandid
     totals = problem.totals(plan.details.choices[candidate.solution_key])
     return replace(
         candidate,
-        microbatch_seconds=totals.microbatch_seconds,
-        paced_seconds=totals.paced_seconds,
-        iteration_seconds=totals.iteration_seconds,
+        **{part.name: getattr(totals, part.name) for part in fields(totals)},
     )

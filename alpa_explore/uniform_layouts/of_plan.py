@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.parallelism import parallelism, parallelism_lines
-from alpa_explore.plans.report.specs import axis_sizes
+from alpa_explore.plans.report.parallelism import axis_uses, parallelism_lines
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
-_ZERO = {"FSDP (ZeRO-3)": 3, "data parallel (ZeRO-2)": 2, "data parallel (ZeRO-1)": 1, "data parallel": 0}
+_UNIFORM = 0.95
+"""Of FLOPs and of stored bytes: where fewer follow the use of an axis, no uniform layout does the same."""
 _RECOMPUTES = {"": "none", "none": "none", "attention": "selective", "full": "full", "True": "full"}
 """Recomputation of a plan by its name -> that of a layout. Megatron-LM's selective one repeats what 'attention'
 does."""
@@ -114,26 +114,17 @@ def plan_layout(plan: Plan) -> tuple[UniformLayout | None, str]:
 def _degrees(plan: Plan, number: int) -> Counter[str] | None:
     """The degrees of a stage; None where an axis has a use that no uniform layout has."""
     stage = plan.stages[number]
-    uses = parallelism(stage)
+    uses = axis_uses(stage)
     if not uses and stage.submesh != (1, 1):
         return None
     degrees = Counter(tensor=1, data=1, context=1, expert=1, expert_tensor=1, zero=0)
-    zeros = set()
-    for use, size in zip(uses, axis_sizes(stage.logical_mesh), strict=True):
-        main, experts = use.removesuffix(" and expert parallel"), use.endswith(" and expert parallel")
-        if main in ("tensor parallel", "tensor parallel with sequence"):
-            degrees["tensor"] *= size
-        elif main in _ZERO:
-            degrees["data"] *= size
-            zeros.add(_ZERO[main])
-        elif main.startswith("context parallel"):
-            degrees["context"] *= size
-            if main.endswith("FSDP (ZeRO-3)"):
-                zeros.add(3)
-        else:
+    zeros = {use.zero for use in uses if use.kind in ("data", "context")}
+    for use in uses:
+        if use.kind == "replicated" or min(use.share, use.stored) < _UNIFORM:
             return None
-        if experts:
-            degrees["expert"] *= size
+        degrees[use.kind] *= use.size
+        if use.experts:
+            degrees["expert"] *= use.size
     if len(zeros) > 1:
         return None
     degrees["zero"] = max(zeros, default=0)

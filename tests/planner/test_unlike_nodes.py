@@ -14,7 +14,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.accuracy.error_band import error_band
 from alpa_explore.cluster import Cluster, submeshes
-from alpa_explore.errors import ClusterError, InfeasiblePlanError, OptionError, PlanFileError
+from alpa_explore.errors import ClusterError, InfeasiblePlanError, OptionError, PlanFileError, ScheduleError
 from alpa_explore.figures.decisions.cluster import cluster_figure
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure
 from alpa_explore.figures.page import page_html
@@ -22,8 +22,10 @@ from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import stage_costs_table, stages_table
+from alpa_explore.plans.schedule_stages import possible_schedules
 from alpa_explore.questions.frontier import known_frontier
 from alpa_explore.questions.reprice import reprice
+from alpa_explore.schedules.catalog import SCHEDULES
 
 OPTIONS = {"num_microbatches": 2, "num_layers": 3, "delta": 1.0, "global_batch": 48}
 
@@ -47,6 +49,17 @@ def test_the_plan_is_the_best_of_all_assignments_of_layers_to_submeshes_of_both_
                 times = [float(table[k, i, s, depth - 1 - n]) for n, (k, i, s) in enumerate(ranges)]
                 best = min(best, sum(times) + (b - 1) * max(times))
     assert plan.predicted.iteration_seconds == pytest.approx(best, rel=1e-12)
+
+
+def test_schedules_are_those_that_can_be_planned(plan: ax.Plan) -> None:
+    names = possible_schedules(plan)
+    assert {"1f1b", "gpipe", "zb-h1"} <= {*names}
+    for name in set(SCHEDULES) - {*names}:
+        with pytest.raises(OptionError, match="needs like stages"):
+            ax.plan("mlp-tiny", "1x2:a100+1x2:v100", **OPTIONS, pipeline=ax.PipelineOptions(schedule=name))
+        with pytest.raises(ScheduleError, match="needs like stages"):
+            plan.timeline(name)
+    assert set(SCHEDULES) - {*names} > {"interleaved-1f1b", "zb-v"}
 
 
 def test_every_stage_lies_within_one_kind_and_has_its_price(plan: ax.Plan) -> None:

@@ -49,6 +49,18 @@ def test_composed_stages_count_the_launches_of_collectives_as_stages_priced_alon
     assert alone.predicted.iteration_seconds == pytest.approx(composed.predicted.iteration_seconds, rel=1e-9)
 
 
+def test_what_the_figures_of_a_device_change_in_memory_is_counted(plan: ax.Plan) -> None:
+    """What the software keeps back is part of the peak."""
+    more = plan.cluster.with_changes(software=replace(plan.cluster.software, reserve_bytes=2 * 2**30))
+    kept = more.device.reserved_bytes - plan.cluster.device.reserved_bytes
+    assert kept > 2**30
+    again = reprice(plan, more)
+    for stage, before in zip(again.stages, plan.stages, strict=True):
+        assert stage.peak_bytes == pytest.approx(before.peak_bytes + kept, rel=1e-9)
+    assert again.predicted.peak_bytes_per_device == max(stage.peak_bytes for stage in again.stages)
+    assert plan.predicted.peak_bytes_per_device == max(stage.peak_bytes for stage in plan.stages)
+
+
 def test_on_devices_and_links_twice_as_fast_it_takes_half_as_long(plan: ax.Plan) -> None:
     device, link = plan.cluster.device, plan.cluster.inside_node
     fast = Cluster(

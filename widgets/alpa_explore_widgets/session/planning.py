@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import StateStore
 
 
-_PASSES = {
+PASSES = {
     "composition": "Solving the sharding problems of each logical mesh",
+    "fastest choices": "Looking for the fastest choices of every stage",
+    "bounds": "Bounding the seconds of every stage from below",
     "sharding": "Solving sharding problems",
     "memory": "Looking for choices that need less memory",
     "proof": "Proving that stages are optimal",
+    "bounds within memory": "Bounding the seconds of choices that fit in memory from below",
     "memory of composed stages": "Looking for the fastest choices that fit in memory",
     "proof within memory": "Proving that choices are the fastest that fit in memory",
 }
@@ -273,7 +276,7 @@ class Planning:
         if now - self._last_report >= tuning.REPORT_SECONDS or progress.done in (0, progress.total):
             self._last_report = now
             if not self._store.state.cancelling:
-                what = _PASSES.get(progress.pass_name, progress.pass_name)
+                what = PASSES.get(progress.pass_name, progress.pass_name)
                 self._store.change(progress=progress, activity=self._label + what)
 
     def _say(self, activity: str) -> None:
