@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
+from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError, nearest_names
 from alpa_explore.schedules.orders.dual_pipe import dual_pipe, dual_pipe_v
 from alpa_explore.schedules.orders.gpipe import gpipe
 from alpa_explore.schedules.orders.interleaved import interleaved_one_f_one_b
@@ -34,6 +34,9 @@ _FIXED: dict[str, Callable[[int, int], Schedule]] = {
 SCHEDULES = (*_FIXED, INTERLEAVED)
 """All names; the first is the default of a plan."""
 
+MOST_TASKS = 2**24
+"""Microbatches × stages of a schedule that is made: about a gigabyte of arrays. Set by hand."""
+
 
 def submeshes_in_turn(name: str, num_submeshes: int, stages_per_submesh: int) -> tuple[int, ...]:
     """The submesh of each stage: round after round in the same direction, or, in a V shape and in
@@ -58,10 +61,15 @@ def build_schedule(
             found=f"{num_submeshes} submeshes, B = {num_microbatches}",
             remedy="Give 1 or more of each.",
         )
-    if name == INTERLEAVED:
-        return interleaved_one_f_one_b(
-            num_submeshes, num_microbatches, 2 if stages_per_submesh is None else stages_per_submesh
+    turns = 2 if stages_per_submesh is None else stages_per_submesh
+    if num_submeshes * turns * num_microbatches > MOST_TASKS:
+        raise ScheduleError(
+            "The schedule has more tasks than are simulated",
+            found=f"{num_microbatches:,} microbatches on {num_submeshes} submeshes, {MOST_TASKS:,} tasks at most",
+            remedy="Plan with fewer microbatches; each may have more samples.",
         )
+    if name == INTERLEAVED:
+        return interleaved_one_f_one_b(num_submeshes, num_microbatches, turns)
     stages = 2 if name in (*V_SHAPES, DUAL_PIPE) else 1
     if stages_per_submesh not in (None, stages):
         raise OptionError(

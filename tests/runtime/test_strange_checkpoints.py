@@ -20,8 +20,9 @@ from alpa_explore.errors import CheckpointError, OptionError
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch, request_of
+from tests.plans.mutation import mutated
 from tests.runtime.states import ended
-from tests.runtime.trained import mlp_plan, restored, written
+from tests.runtime.trained import assert_holds, mlp_plan, restored, written
 
 
 class Evil:
@@ -205,6 +206,41 @@ def test_state_of_another_shape_dtype_or_name_is_refused(run, tmp_path) -> None:
         _reindexed(folder, change)
         with pytest.raises(CheckpointError, match=told):
             ended(launch(mlp_plan(), resume=folder, folder=tmp_path / str(number), steps=9, device="cpu"))
+
+
+@pytest.mark.sweep(kept=2)
+@pytest.mark.parametrize("number", range(60))
+def test_a_checkpoint_that_was_changed_anywhere_is_refused_or_read_right(number, run, mlp, trained) -> None:
+    """By a stranger, who corrects sizes and digests. What is taken trains on as the one before was written."""
+    folder = run / "checkpoints" / "step-000003"
+    before = {name: json.loads((folder / name).read_text()) for name in ("checkpoint.json", "index.json")}
+    found = set()
+    for seed in range(number * 60, (number + 1) * 60):
+        changed = ("checkpoint.json", "index.json")[seed % 2]
+        texts = {name: json.dumps(body) for name, body in before.items()}
+        body, told = mutated(before[changed], seed)
+        texts[changed] = json.dumps(body)
+        if changed == "index.json":
+            digest = [len(texts[changed].encode()), hashlib.sha256(texts[changed].encode()).hexdigest()]
+            description = before["checkpoint.json"]
+            files = {**description["files"], "index.json": digest}
+            texts["checkpoint.json"] = json.dumps({**description, "files": files})
+        for name, text in texts.items():
+            (folder / name).write_text(text)
+        try:
+            description = find_checkpoint(folder, digests=True).description
+            request_of(mlp_plan(), resume=folder, steps=description.step + 1, device="cpu")
+            again = list(restored(folder, mlp))
+            assert len(again) == 2
+            index = json.loads(texts["index.json"])
+            if index == before["index.json"]:
+                assert_holds(folder, trained.wanted)
+            found.add("read")
+        except (CheckpointError, OptionError):
+            found.add("refused")
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {changed}, {told}") from error
+    assert found == {"read", "refused"}
 
 
 def _reindexed(folder, change):

@@ -191,9 +191,14 @@ def _device(body: Mapping[str, Any]) -> Device:
     figures = body["device_figures"]
     # A file of a version without software profiles has the figures of an ideal one.
     software = _record(Software, figures.get("software", {}))
-    kernels = None if figures.get("kernels") is None else KernelFigures(**figures["kernels"])
+    kernels = None if figures.get("kernels") is None else _kernels(figures["kernels"])
     device: Device = _record(Device, figures, name=body["device"], software=software, kernels=kernels)
     return device
+
+
+def _kernels(body: Mapping[str, Any]) -> KernelFigures:
+    """Without what a later version may have added, as for every record."""
+    return KernelFigures(**{field.name: body[field.name] for field in fields(KernelFigures) if field.name in body})
 
 
 def _kind_document(kind: Kind) -> Document:

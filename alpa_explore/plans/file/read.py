@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from alpa_explore import units
-from alpa_explore.errors import PlanFileError
+from alpa_explore.errors import AlpaExploreError, PlanFileError
 from alpa_explore.plans.file import tuning
 from alpa_explore.plans.file.check import first_fault
 from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, rename_older_keys
+from alpa_explore.plans.file.schema import unknown_keys
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.store.read import open_regular, parse_json
@@ -38,7 +39,20 @@ def read_plan(path: str | os.PathLike[str], kind: type[_P]) -> _P:
         for new, old in renamed.items():  # name what the file holds
             fault = fault.replace(new, old, 1) if fault.startswith(new) else fault
         raise _damaged(path, fault)
-    return from_document(document, kind)
+    if unknown := unknown_keys(document):
+        document["warnings"] = [*document["warnings"], _ignored(unknown)]
+    try:
+        return from_document(document, kind)
+    except AlpaExploreError as error:  # a figure that no device or link can have
+        raise _damaged(path, printable(f"{error.what}: {error.found}")) from error
+
+
+def _ignored(unknown: list[str]) -> str:
+    """A warning: what the file says there may change what the plan means."""
+    more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+    names = ", ".join(name if len(name) <= 80 else f"{name[:79]}…" for name in sorted(unknown)[:3])
+    what = "a figure in it is" if len(unknown) == 1 else f"{len(unknown)} figures in it are"
+    return printable(f"The plan file may be of a later version: {what} not known here, and ignored ({names}{more}).")
 
 
 def _read(path: str | os.PathLike[str]) -> str:

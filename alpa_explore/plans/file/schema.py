@@ -36,6 +36,29 @@ def schema_fault(document: Any) -> str | None:
     return None
 
 
+def unknown_keys(document: Any) -> list[str]:
+    """The places of keys that the schema does not name, as 'stages[].color', each once: a later version wrote them."""
+    found: dict[str, None] = {}
+    _unknown(document, plan_schema(), "", found)
+    return list(found)
+
+
+def _unknown(part: Any, schema: Mapping[str, Any], place: str, found: dict[str, None]) -> None:
+    schema = _resolved(schema)
+    for option in schema.get("anyOf", ()):
+        _unknown(part, option, place, found)
+    properties, items = schema.get("properties"), schema.get("items")
+    if isinstance(part, dict) and properties is not None:
+        for key in part.keys() - properties.keys():
+            found.setdefault(f"{place}.{key}".removeprefix("."))
+        for key in part.keys() & properties.keys():
+            if isinstance(part[key], dict | list):
+                _unknown(part[key], properties[key], f"{place}.{key}", found)
+    elif isinstance(part, list) and isinstance(items, dict) and "properties" in _resolved(items):
+        for entry in part:
+            _unknown(entry, items, f"{place}[]", found)
+
+
 @cache
 def _compiled_check() -> Callable[[Any], Any]:
     check: Callable[[Any], Any] = fastjsonschema.compile(
