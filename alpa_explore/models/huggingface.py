@@ -7,12 +7,18 @@ task of its class: token numbers, images, spectrograms or waves, with labels of 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from alpa_explore.errors import MissingPackageError, RecipeError, UnknownNameError, nearest_names
 from alpa_explore.models.configs.huggingface import HUB_CODE, HuggingFaceConfig, check_equal
@@ -22,6 +28,8 @@ Draw = tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]
 """(limit, *shape) -> integers; (*shape) -> reals."""
 LABELS = 16
 """Tokens that a sound is said to hold."""
+MOST_PARTS = 300_000
+"""Modules and parameters of a model: 61 layers of 256 experts, each with modules of its own, have 200,000."""
 WAVE = 16_000
 """Samples of a sound: a second."""
 
@@ -36,10 +44,13 @@ def make_huggingface(config: HuggingFaceConfig) -> nn.Module:
     settings, name, _ = _described(config)
     kind = getattr(sys.modules["transformers"], name)
     try:
-        try:
-            model = kind._from_config(settings, attn_implementation="sdpa", dtype=torch.float32)
-        except ValueError:  # models whose attention is more than torch's function say so
-            model = kind._from_config(settings, attn_implementation="eager", dtype=torch.float32)
+        with limited_parts():
+            try:
+                model = kind._from_config(settings, attn_implementation="sdpa", dtype=torch.float32)
+            except ValueError:  # models whose attention is more than torch's function say so
+                model = kind._from_config(settings, attn_implementation="eager", dtype=torch.float32)
+    except RecipeError:
+        raise
     except Exception as error:  # whatever the code of a model may raise
         raise _refused(config, error) from error
     with torch.no_grad():
@@ -48,6 +59,30 @@ def make_huggingface(config: HuggingFaceConfig) -> nn.Module:
                 nn.init.normal_(parameter, std=INITIAL_STD)  # some are left unset until weights are loaded
     made: nn.Module = model.train()
     return made
+
+
+@contextmanager
+def limited_parts() -> Iterator[None]:
+    """RecipeError where a model that is built meanwhile, in this thread, has more than `MOST_PARTS` modules and
+    parameters: whatever key of its config asks for them, its list would grow without end."""
+    count, thread = 0, threading.get_ident()
+
+    def counted(*_: Any) -> None:
+        nonlocal count
+        count += threading.get_ident() == thread
+        if count > MOST_PARTS:
+            raise RecipeError(
+                "The config asks for more parts than are built",
+                found=f"more than {MOST_PARTS:,} modules and parameters",
+                remedy="Give fewer layers, blocks or experts.",
+            )
+
+    hooks = (register_module_module_registration_hook(counted), register_module_parameter_registration_hook(counted))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def make_huggingface_inputs(config: HuggingFaceConfig, samples: int, draw: Draw) -> dict[str, torch.Tensor]:

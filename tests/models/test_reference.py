@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
+from torch import nn
 
 from alpa_explore.errors import OptionError, RecipeError, UnknownNameError
-from alpa_explore.models import build, entry
+from alpa_explore.models import build, entry, huggingface
 from alpa_explore.models.catalog import is_reference
 from alpa_explore.models.configs.huggingface import MOST_BYTES
 from alpa_explore.models.recipe import check_recipe
@@ -94,6 +96,35 @@ def test_two_names_of_one_size_must_agree(tmp_path):
     path.write_text(json.dumps({"model_type": "gpt2", **sizes, "num_hidden_layers": 3}))
     with pytest.raises(RecipeError, match="num_hidden_layers = 3, n_layer = 2"):
         build(str(path), 1, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000. Give 2,000 or fewer"),
+        ({"num_hidden_layers": 2001}, "num_hidden_layers 2,001. Give 2,000 or fewer"),
+        ({"num_hidden_layers": 1e12}, "num_hidden_layers 1,000,000,000,000.0. Give 2,000"),
+        ({"text_config": {"n_layer": 10**6}}, "n_layer 1,000,000"),
+        ({"vision_config": {"depths": [2, 10**9, 2]}}, "depths 1,000,000,000"),
+        ({"num_local_experts": 10**8}, "num_local_experts 100,000,000. Give 100,000"),
+        ({"num_labels": 10**9}, "num_labels 1,000,000,000. Give 10,000,000"),
+        ({"decoder_layers": 10**20}, "decoder_layers"),
+    ],
+)
+def test_more_parts_than_are_built_are_refused_and_the_limit_is_told(change, told, tmp_path):
+    for named in (config(tmp_path, **change), "hf@16:" + json.dumps({**LLAMA, **change})):
+        with pytest.raises(RecipeError, match="asks for more parts than are built") as raised:
+            entry(named)
+        assert told in str(raised.value)
+
+
+def test_a_model_that_grows_under_another_name_is_stopped_too(monkeypatch):
+    monkeypatch.setattr(huggingface, "MOST_PARTS", 1000)
+    with pytest.raises(RecipeError, match="more than 1,000 modules and parameters"), huggingface.limited_parts():
+        nn.ModuleList(nn.Linear(2, 2, device="meta") for _ in itertools.count())
+    with huggingface.limited_parts():
+        nn.Sequential(*(nn.Linear(2, 2, device="meta") for _ in range(100)))
+    nn.Sequential(*(nn.Linear(2, 2, device="meta") for _ in range(1001)))  # it holds only inside
 
 
 def test_files_that_are_no_configs_are_errors(tmp_path):

@@ -42,6 +42,9 @@ _EQUAL_NAMES = (
     ("max_position_embeddings", "n_positions"),
 )
 """Names of one size: transformers takes each for the others (`attribute_map` of its configs), by the version."""
+MOST_OF = {"layer": 2_000, "block": 100_000, "depth": 2_000, "expert": 100_000, "label": 10**7}
+"""Word in a key -> the most that its value may count. transformers makes a list of as many, before anything else can be
+checked: a billion layers take all memory. The largest models have 126 layers and 512 experts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,7 @@ def checked_config(text: str, place: str) -> str:
                 found=f"{place}: use_pretrained_backbone",
                 remedy='Set it to false: `"use_pretrained_backbone": false`.',
             )
+        _check_count(key, value, place)
     labels = values.pop("id2label", None)
     if isinstance(labels, dict):
         values["num_labels"] = len(labels)
@@ -168,6 +172,17 @@ def check_equal(found: Mapping[str, Any]) -> None:
             found=", ".join(f"{name} = {value!r:.40}" for name, value in found.items()),
             remedy="Leave one of them out.",
         )
+
+
+def _check_count(key: str, value: Any, place: str) -> None:
+    most = next((most for word, most in MOST_OF.items() if word in key.lower()), None)
+    for count in value if isinstance(value, list) else (value,):
+        if most is not None and isinstance(count, int | float) and count > most:
+            raise RecipeError(
+                "The config asks for more parts than are built",
+                found=f"{place}: {key:.80} {count:,}",
+                remedy=f"Give {most:,} or fewer.",
+            )
 
 
 def default_sequence(text: str) -> int:
