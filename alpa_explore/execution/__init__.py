@@ -6,6 +6,7 @@ Read in this order:
     progress        the progress of a pass
     available_memory  an error before the machine swaps
     tasks           calling, counting and cancelling tasks
+    quiet           silence dask when a scheduler goes
     local_cluster   worker processes on this machine
     dask_pool       tasks on the workers of a Dask scheduler
     executors       the Executor, which chooses among these

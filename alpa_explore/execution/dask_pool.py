@@ -5,15 +5,14 @@ This module imports dask; `executors` imports it when it is needed.
 
 from __future__ import annotations
 
-import logging
 import pickle
 import queue
 import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -21,6 +20,7 @@ import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.execution import tuning
+from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
 
 K = TypeVar("K", bound=Hashable)
@@ -47,7 +47,7 @@ def open_pool(where: Any, workers: int) -> DaskPool:
     if where == "processes":
         return _local_pool(workers)
     end = ExitStack()
-    end.enter_context(_quiet())
+    end.enter_context(quiet_client())
     try:
         client = end.enter_context(Client(where, timeout=tuning.CONNECT_SECONDS, set_as_default=False))
     except (OSError, TimeoutError, ValueError) as error:
@@ -58,18 +58,6 @@ def open_pool(where: Any, workers: int) -> DaskPool:
             remedy="Check that it runs and that the address is right, or leave the scheduler out.",
         ) from error
     return DaskPool(client, close=end.close)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the traceback that a client logs when its scheduler goes; our error reports it in one line."""
-    logger = logging.getLogger("distributed.client")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _local_pool(workers: int) -> DaskPool:

@@ -44,6 +44,9 @@ class RunProgress:
     """The checkpoints that became whole, oldest first; the last two exist."""
     retries: tuple[Retry, ...] = ()
     """The failures after which the run went on."""
+    failures: tuple[str, ...] = ()
+    """Of attempts that may be followed by another one, as soon as they have failed; it goes to `retries` when the next
+    one is ready, or to the error of the run."""
     passed_over: tuple[str, ...] = ()
     """Checkpoints that were damaged, so that the run went on from an older one: what is wrong with each."""
 
@@ -90,6 +93,7 @@ class Run:
         self._now = _Reports(folder, ranks, first_step)
         self._retries: tuple[Retry, ...] = ()
         self._passed_over: tuple[str, ...] = ()
+        self._failures: tuple[str, ...] = ()
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
         self._plan: Plan | None = None
@@ -113,6 +117,7 @@ class Run:
             first_step=self._first_step,
             checkpoints=now.kept(),
             retries=self._retries,
+            failures=self._failures,
             passed_over=self._passed_over,
         )
 
@@ -200,6 +205,8 @@ class Run:
                 state, error = self._outcome(attempt)
                 if error is None or again is None or self._stop.is_set():
                     break
+                if error.may_pass:  # where it can go on is known only after seconds to minutes
+                    self._failures = (*self._failures, f"{error.what}: {error.found}.")
                 try:
                     attempt = again(error, len(self._retries) + 1)
                     self._next(attempt, error)

@@ -161,7 +161,7 @@ def test_a_run_whose_link_is_cut_goes_on_with_the_host_that_is_left(pair, run_fo
     assert no_rank_is_left(pair)
 
 
-def test_without_its_scheduler_a_run_ends_though_it_may_be_retried(pair, run_folder) -> None:
+def test_without_its_scheduler_a_run_ends_though_it_may_be_retried(pair, run_folder, caplog) -> None:
     run = start(pair, run_folder)
     with_a_checkpoint(run)
     (process,) = (p for p in pair.processes(0) if "distributed.cli.dask_scheduler" in p.cmdline())
@@ -169,6 +169,8 @@ def test_without_its_scheduler_a_run_ends_though_it_may_be_retried(pair, run_fol
     with pytest.raises(RunError, match=r"The Dask scheduler is gone: .*Not retried: .*cannot be reached"):
         ended(run)
     assert no_rank_is_left(pair)
+    assert [record for record in caplog.records if record.name.startswith("distributed")] == []
+    assert [why.partition(":")[0] for why in run.progress.failures] == ["The Dask scheduler is gone"]
 
 
 def test_a_loss_that_is_no_number_is_not_retried(pair, run_folder) -> None:

@@ -176,9 +176,12 @@ def run(options: argparse.Namespace) -> int:
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown, checkpoints, retries, passed_over = 0, 0, 0, 0
+    shown, checkpoints, failures, retries, passed_over = 0, 0, 0, 0, 0
     while True:
         progress = handle.progress
+        for why in progress.failures[failures:]:
+            complain(f"{why} Looking for where the run can go on.")
+        failures = len(progress.failures)
         for why in progress.passed_over[passed_over:]:
             complain(f"passed over: {why}")
         passed_over = len(progress.passed_over)

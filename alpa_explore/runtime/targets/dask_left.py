@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError
+from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_cluster import by_address, connect
@@ -38,16 +39,17 @@ def hosts_left(scheduler: Any, device: str, nodes: int, devices_per_node: int, l
 
     ExecutorError where no host is left, or the scheduler does not answer.
     """
-    client, opened_here = connect(scheduler)
-    try:
-        found: dict[str, HostFacts] = client.sync(usable, client, device, lost)
-    except (OSError, TimeoutError) as error:
-        raise ExecutorError(
-            "The Dask scheduler does not answer", found=f"{type(error).__name__} {error}", remedy="Look at its log."
-        ) from error
-    finally:
-        if opened_here:
-            client.close()
+    with quiet_client():
+        client, opened_here = connect(scheduler)
+        try:
+            found: dict[str, HostFacts] = client.sync(usable, client, device, lost)
+        except (OSError, TimeoutError) as error:
+            raise ExecutorError(
+                "The Dask scheduler does not answer", found=f"{type(error).__name__} {error}", remedy="Look at its log."
+            ) from error
+        finally:
+            if opened_here:
+                client.close()
     workers_of: dict[str, list[str]] = defaultdict(list)
     for worker in sorted(found, key=by_address):
         workers_of[found[worker].address].append(worker)

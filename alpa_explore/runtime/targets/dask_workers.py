@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError
+from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
 from alpa_explore.runtime.reports import events, read_heartbeat
@@ -104,7 +105,13 @@ class DaskRanks:
         other.
         """
         self.folder = folder
-        self._client, self._own = connect(scheduler)
+        self._quiet = contextlib.ExitStack()
+        self._quiet.enter_context(quiet_client())  # until all is closed
+        try:
+            self._client, self._own = connect(scheduler)
+        except BaseException:
+            self._quiet.close()
+            raise
         self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
         self._shares: list[Share] = []
@@ -336,6 +343,7 @@ class DaskRanks:
             self._client.sync(forget_run, self._client, self._name, workers, self._lost)
         if self._own:
             self._client.close()
+        self._quiet.close()
 
     @property
     def _lost(self) -> tuple[str, ...]:
