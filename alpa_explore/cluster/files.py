@@ -118,8 +118,18 @@ def is_file_name(text: str) -> bool:
 
 
 def read_device(path: str) -> Parts:
-    """A device and its links."""
-    return _parts(_body(path), path, may_be_file=False)
+    """A device and its links. Nodes that the file gives are not those of the cluster; levels, which are its network,
+    cannot be left out without a word."""
+    body = _body(path)
+    if "levels" in body:
+        sizes = " × ".join(str(level.of) for level in _levels(body["levels"], path)[0])
+        raise _fault(
+            path,
+            "levels",
+            f"levels of {sizes} devices, and another size or file asks for its device only",
+            f"Name {path} alone, or remove levels to use its device and links.",
+        )
+    return _parts(body, path, may_be_file=False)
 
 
 def read_cluster(path: str) -> ClusterParts:

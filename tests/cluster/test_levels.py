@@ -181,3 +181,14 @@ def test_a_narrow_spine_bounds_a_collective_by_its_bandwidth():
     seconds = group_seconds(StepKind.ALL_REDUCE, bytes_, group)
     # Half of the tensor must leave each pod, and the other half must come back: 2 (K − 1) / K · S.
     assert seconds == pytest.approx(bytes_ / (1e9 * share), rel=0.1)
+
+
+@pytest.mark.parametrize("more", [{}, {"foo": 1}])
+def test_levels_of_a_file_are_not_left_out_in_silence(more, tmp_path):
+    """`2x4:FILE` and `device = FILE` take a device and its links: levels, known keys or not, were ignored there."""
+    body = {"device": "h100", "levels": [{"name": "node", "of": 4, **more}, {"name": "pod", "of": 2}]}
+    (tmp_path / "pods.json").write_text(json.dumps(body))
+    (tmp_path / "other.json").write_text(json.dumps({"device": "pods.json", "nodes": 2, "devices_per_node": 4}))
+    for named in (f"2x4:{tmp_path / 'pods.json'}", str(tmp_path / "other.json")):
+        with pytest.raises(ClusterError, match="foo: an unknown key" if more else r"levels: levels of 4 × 2 devices"):
+            Cluster.parse(named)

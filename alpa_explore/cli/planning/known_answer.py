@@ -17,6 +17,7 @@ from functools import cached_property
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.models.catalog import CatalogEntry
+from alpa_explore.plans.file.document import OF_ONE_RUN
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
@@ -25,8 +26,6 @@ _ALL_SOURCES = (".",)
 _LIBRARIES = ("highspy", "numba", "numpy", "plotly", "pulp", "pytoulbar2", "torch", "transformers")
 _WITHOUT_INFLUENCE = ("run", "output", "html", "json", "model", "hf", "sequence", "cluster")
 """Options that say where the answer goes, or that the model and the cluster hold."""
-_OF_ONE_RUN = ("The cache in ", "Worker processes ")
-"""Beginnings of warnings about a run, not about its plan (`SolveCache.warnings`, `Executor.warnings`)."""
 
 PRINTED, PRINTED_JSON, PLAN_FILE, PAGE = "printed", "printed as JSON", "plan file", "page"
 
@@ -65,7 +64,7 @@ class KnownAnswer:
 
     def keep(self, plan: PlanValue, texts: Mapping[str, str]) -> None:
         """Keep the texts of `plan`, unless they hold a warning about this run."""
-        if any(warning.startswith(_OF_ONE_RUN) for warning in plan.warnings):
+        if any(warning.startswith(OF_ONE_RUN) for warning in plan.warnings):
             return
         for kind, text in texts.items():
             self._store.put(f"{self._key} {kind}", {"text": text})

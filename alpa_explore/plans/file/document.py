@@ -48,6 +48,10 @@ COLUMNS = (
 )
 """Columns of `costs.candidates`, which is a table because a large cluster has tens of thousands of candidates."""
 
+OF_ONE_RUN = ("The cache in ", "Worker processes ")
+"""Beginnings of warnings about the run that made a plan, not about the plan (`SolveCache.warnings`,
+`Executor.warnings`): they are shown then, and not written."""
+
 Document = dict[str, Any]
 _P = TypeVar("_P", bound=PlanValue)
 
@@ -78,7 +82,7 @@ def to_document(plan: PlanValue) -> Document:
         "predicted": asdict(plan.predicted) | ({} if time is None else {"sends_seconds": time.sends_seconds}),
         "t_max_sweep": [_record_document(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
-        "warnings": list(plan.warnings),
+        "warnings": [warning for warning in plan.warnings if not warning.startswith(OF_ONE_RUN)],
         "microbatches": [_record_document(tried) for tried in plan.microbatches],
         "costs": _costs_document(plan.costs),
     }

@@ -171,5 +171,5 @@ def test_a_damaged_memory_limit_is_refused(tmp_path: Path, changes: dict[str, An
 def test_a_memory_limit_that_is_no_number_of_bytes_is_refused(tmp_path: Path, limit: object) -> None:
     content = limited()
     content["problem"]["usage_limit"] = limit
-    with pytest.raises(AlpaExploreError, match="not a number of bytes|too large"):
+    with pytest.raises(AlpaExploreError, match=r"not a number of bytes|too large"):
         read_problem(write(tmp_path / "bad.json", content))

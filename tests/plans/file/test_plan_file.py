@@ -21,6 +21,7 @@ from alpa_explore.plans.file.schema import plan_schema
 from alpa_explore.plans.file.tuning import MAX_BYTES
 from alpa_explore.plans.file.write import plan_text, save_plan
 from alpa_explore.plans.plan import Plan, load_plan
+from alpa_explore.store.cache import SolveCache
 from tests.plans.example import example_plan
 
 Change = Callable[[dict[str, Any]], None]
@@ -311,3 +312,16 @@ def test_a_file_keeps_how_many_copies_of_the_model_a_device_runs(plan: Plan, tmp
     replace(plan, costs=replace(plan.costs, copies=2)).save(tmp_path / "two")
     plan.save(tmp_path / "one")
     assert [ax.load_plan(tmp_path / name).costs.copies for name in ("one", "two")] == [1, 2]
+
+
+def test_warnings_about_the_run_that_planned_are_not_those_of_the_plan(plan: Plan, tmp_path: Path) -> None:
+    """Before, a damaged cache of the one who planned was told to everybody who read the file."""
+    cache = SolveCache(tmp_path)
+    cache.put("key", {"a": 1})
+    (entry,) = tmp_path.glob("*/*.json")
+    entry.write_text("no entry")
+    assert cache.get("key") is None
+    planned = replace(plan, warnings=(*plan.warnings, *cache.warnings, "Worker processes could not be started, so …"))
+    assert len(planned.warnings) == len(plan.warnings) + 2
+    planned.save(tmp_path / "a.plan.json")
+    assert load_plan(tmp_path / "a.plan.json").warnings == plan.warnings
