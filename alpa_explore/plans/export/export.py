@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.plans.export.exported import Exported
 from alpa_explore.plans.export.fsdp2 import fsdp2
@@ -23,6 +24,7 @@ TARGETS = tuple(_EXPORTS)
 code that runs."""
 
 
+@checked("plan", "target")
 def export(plan: PlanValue, target: str) -> Exported:
     """`plan` for `target`, one of `TARGETS`: the text of a file and, as values, the limits that stand at its top.
 
