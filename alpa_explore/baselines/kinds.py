@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from alpa_explore.arguments import plain_name
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.sharding.rules.attention import QUERIES, QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES
 
@@ -82,6 +83,7 @@ def resolve(kind: str, degrees: Degrees, exchange: str | None = None) -> tuple[s
     OptionError for an unknown name, for degrees that the baseline does not take, and for an exchange of keys and values
     that is none or without cp.
     """
+    kind, exchange = str(plain_name(kind)), None if exchange is None else str(plain_name(exchange))
     known = ALIASES.get(kind, kind)
     if known not in KINDS:
         names = (*KINDS, *ALIASES)

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from alpa_explore.arguments import checked
 from alpa_explore.calibration.refit import LinkCollective, Observation, refit
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.kernels import Kernel
@@ -45,6 +46,7 @@ class Recalibration:
     """The observations of the fit."""
 
 
+@checked("folders")
 def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool = False) -> Recalibration:
     """Fit launch time, efficiencies, memory bandwidth and links to the runs in these folders.
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -44,6 +45,8 @@ from alpa_explore.plans.printable import printable
 INTERRUPTED = 130
 FAULT = 70
 """Exit code for a bug of alpa-explore (EX_SOFTWARE of sysexits.h), never for bad input."""
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""Errors of a stdout that is a full disk."""
 _COMMANDS = (
     plan,
     show,
@@ -78,6 +81,11 @@ class _Parser(argparse.ArgumentParser):
         """Report bad input in one line that refers to --help, instead of the whole usage."""
         complain(f"{message}. See `{self.prog} --help`.")
         self.exit(2)
+
+
+def _forget_stdout() -> None:
+    """What is left to write goes nowhere: Python would write it, and fail again, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -115,9 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("stopped")
         return INTERRUPTED
     except BrokenPipeError:  # the reader has closed the pipe (`| head`); Python would report it again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 128 + signal.SIGPIPE
-    except Exception:
+    except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno in _NO_ROOM and fault.filename is None:
+            _forget_stdout()
+            complain(
+                f"The output cannot be written: {os.strerror(fault.errno)}. Make room where it goes, and run again."
+            )
+            return 1
         traceback.print_exc()
         complain("this is a bug of alpa-explore, not of your input: please report it with the lines above")
         return FAULT

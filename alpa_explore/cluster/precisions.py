@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from alpa_explore.arguments import plain_name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -57,9 +59,10 @@ _NEARER = {"nvfp4": ("mxfp8", "fp8-delayed"), "mxfp8": ("fp8-delayed",)}
 _WHOLE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
-def recipe_of(precision: str | None) -> str:
+def recipe_of(precision: object) -> str:
     """The recipe of a precision by the name that a user gives; empty for one of whole tensors, or none."""
-    return "" if precision is None else LOW_PRECISIONS.get(precision.strip().lower(), "")
+    name = plain_name(precision)
+    return LOW_PRECISIONS.get(name, "") if isinstance(name, str) else ""
 
 
 def tensors_of(precision: str | None) -> str | None:

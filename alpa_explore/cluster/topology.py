@@ -19,10 +19,10 @@ from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.errors import ClusterError, nearest_names
 
-_FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
+_FORM = re.compile(r"^\s*(\d+)\s*[xX×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _SOFTWARE = re.compile(r"^(.*?)\s*@\s*([A-Za-z][\w-]*)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
-_PARTS = re.compile(r"\+(?=\s*(?:\d+\s*[x×]|\+|$))|^\s*\+")
+_PARTS = re.compile(r"\+(?=\s*(?:\d+\s*[xX×]|\+|$))|^\s*\+")
 """Between kinds of nodes; the name of a file may hold other '+'."""
 
 MOST_KINDS = 3

@@ -12,6 +12,7 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import NOT_MEASURED, error_band
+from alpa_explore.arguments import checked
 from alpa_explore.cluster import Cluster
 from alpa_explore.course import students
 from alpa_explore.course.cards import Card
@@ -39,6 +40,7 @@ _MEASURED = 3
 """Measured runs that are shown at most."""
 
 
+@checked("model", "cluster")
 def guess(
     model: str,
     cluster: str,
@@ -90,6 +92,7 @@ def guess(
     return _reveal(asked, found[0], planner=own if planner else None)
 
 
+@checked("model")
 def league(model: str | None = None) -> Card:
     """The guesses so far, the best first: those of every student whose progress is in the same folder."""
     records = [

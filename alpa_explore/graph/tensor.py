@@ -6,6 +6,7 @@ import enum
 import math
 from dataclasses import dataclass
 
+from alpa_explore.arguments import plain_name
 from alpa_explore.units import DTYPE_BYTES
 
 PRECISIONS = ("float16", "bfloat16", "float32")
@@ -14,8 +15,10 @@ _SHORT_PRECISIONS = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "
 
 
 def full_precision(name: str) -> str:
-    """The dtype that a short name stands for: bf16 -> bfloat16; any other name as it is."""
-    return _SHORT_PRECISIONS.get(name, name)
+    """The dtype that a name stands for, in any case, or torch's own: BF16 and torch.bfloat16 -> bfloat16; any other
+    name as it is."""
+    plain = str(plain_name(name))
+    return _SHORT_PRECISIONS.get(plain, plain)
 
 
 class TensorKind(enum.Enum):

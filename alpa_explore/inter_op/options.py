@@ -89,7 +89,7 @@ def _switch(given: Any) -> bool:
 def _name(given: Any) -> str:
     if not isinstance(given, str):
         raise TypeError("not a string")
-    return given
+    return given.strip().lower()
 
 
 def _share(given: Any) -> float:

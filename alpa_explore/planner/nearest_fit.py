@@ -43,6 +43,14 @@ def nothing_fits(
             found="; ".join(map(str, spec_constraints)),
             remedy="Each can be satisfied alone, but not all on one logical mesh of each stage: remove one of them.",
         )
+    if needed is None and costs.num_layers < len(cluster.kinds):
+        count = len(cluster.kinds)
+        return InfeasiblePlanError(
+            "No plan exists",
+            found=f"{costs.num_layers} layer{'s' * (costs.num_layers > 1)} on {count} kinds of nodes, each of which "
+            "takes a stage of its own",
+            remedy=f"Use at least {count} layers (num_layers={count}, --layers {count}), or nodes of fewer kinds.",
+        )
     if needed is None:
         return InfeasiblePlanError(
             "No plan exists",

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
+from alpa_explore.arguments import checked
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.execution.progress import ProgressCallback
@@ -37,6 +38,7 @@ _WANTED = (
 )
 
 
+@checked("plan")
 def replan(
     plan: Plan,
     *,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
+from alpa_explore.arguments import plain_name
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
@@ -68,6 +69,8 @@ class PlanRequest:
             ("boundaries", _boundaries(self.boundaries)),
         ):
             object.__setattr__(self, name, value)
+        for name in ("rematerialization", "precision", "solver"):
+            object.__setattr__(self, name, plain_name(getattr(self, name)))
         if isinstance(self.model, str):
             object.__setattr__(self, "model", entry(self.model, self.sequence).reference)
         elif self.sequence is not None:
@@ -127,8 +130,8 @@ class PlanRequest:
 
 def microbatch_count(given: Count) -> Count:
     """B, checked."""
-    if given == "auto":
-        return given
+    if plain_name(given) == "auto":
+        return "auto"
     if isinstance(given, bool) or not isinstance(given, Integral):
         raise OptionError("B must be a whole number or 'auto'", found=repr(given), remedy="Give 1 or more, or 'auto'.")
     if given < 1:

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from alpa_explore.arguments import checked
 from alpa_explore.plans.file.read import read_plan
 from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.value import PlanValue
@@ -36,6 +37,7 @@ class Plan(PlanValue):
         return plan_timeline(self, schedule, stages_per_submesh=stages_per_submesh)
 
 
+@checked("path")
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan file; nothing in it is executed or imported.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from alpa_explore.arguments import checked
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.cost.sends import with_mirrors
@@ -37,6 +38,7 @@ from alpa_explore.tracing.catalogue import catalogue_graph
 Choices = tuple[int, ...]
 
 
+@checked("plan", "graph")
 def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: bool = False) -> Plan:
     """`plan` with `details`, so that it can be lowered, and what-if questions be answered.
 

@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
+from alpa_explore.arguments import checked
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.execution.progress import ProgressCallback
@@ -50,6 +51,7 @@ class BetterPlan:
         return f"plan B, {_in_words(self.best)}, would be {100 * self.faster:.0f} % faster"
 
 
+@checked("plan", "cluster", "graph")
 def better_plan(
     plan: Plan,
     cluster: Cluster,

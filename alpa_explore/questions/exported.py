@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from alpa_explore.arguments import checked, plain_name
 from alpa_explore.baselines.baseline import baseline
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
@@ -24,6 +25,7 @@ _ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")
 """By ZeRO stage."""
 
 
+@checked("plan", "target")
 def export(plan: Plan, target: str, *, graph: TrainingGraph | None = None) -> Exported:
     """`plan` for `target` (megatron, nemo, torchtitan, fsdp2): the text of a file and, as values, what it does not
     express, which also stands at its top.
@@ -31,6 +33,7 @@ def export(plan: Plan, target: str, *, graph: TrainingGraph | None = None) -> Ex
     The layout is priced again from the captured `graph`: that of the plan, or captured from its recipe. OptionError for
     another target, and for a plan without strategies.
     """
+    target = str(plain_name(target))
     exported_text(plan, target)  # what cannot be exported is refused before anything is captured
     return exported_text(plan, target, priced_again(plan, graph))
 

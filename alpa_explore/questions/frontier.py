@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
 from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
@@ -69,6 +70,7 @@ class StageFrontier:
     """The fastest first."""
 
 
+@checked("plan", "stage", "held", "most")
 def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tuning.FRONTIER_SOLVES) -> StageFrontier:
     """The frontier of stage `stage` on its logical mesh, holding `held` microbatches (by default as in the plan).
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+from alpa_explore.arguments import checked
 from alpa_explore.cluster import Cluster, logical_mesh
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
@@ -19,6 +20,7 @@ from alpa_explore.plans.records import PlanStage
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
 
+@checked("plan", "cluster", "graph")
 def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *, allow_import: bool = False) -> Plan:
     """`plan` with the figures of `cluster`, which must have as many nodes and devices.
 

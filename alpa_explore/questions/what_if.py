@@ -11,6 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.graph import Operator
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
@@ -79,6 +80,7 @@ class Regret:
     """Whether the plan has this strategy."""
 
 
+@checked("plan", "stage")
 def what_if(
     plan: Plan,
     stage: int,
@@ -111,6 +113,7 @@ def what_if(
     return solved.compare(solution.choices)
 
 
+@checked("plan", "stage", "name")
 def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     """For every strategy of the operator `name`, how much slower stage `stage` becomes with it; the cheapest first.
 

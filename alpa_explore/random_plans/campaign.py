@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import torch
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.plans.plan import load_plan
@@ -98,6 +99,7 @@ class Campaign:
         return not self.failures
 
 
+@checked("count", "seed", "first", "launched", "workers", "tolerance", "folder")
 def verify_random(
     count: int,
     *,

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, CheckpointError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import check_recipe
@@ -63,6 +64,7 @@ class RunRequest:
     replan: Replan | None = None
 
 
+@checked("plan", "target", "folder")
 def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **requested: Any) -> Run:
     """Train with `plan`, one process for each of its devices. Returns a handle at once.
 

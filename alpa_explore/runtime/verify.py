@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
@@ -38,6 +39,7 @@ from alpa_explore.runtime.training import Data, Microbatches, OwnModel, from_rec
 from alpa_explore.schedules.task import Schedule
 
 
+@checked("plan", "steps", "tolerance", "graph")
 def verify(
     plan: Plan,
     *,
@@ -130,6 +132,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     return tuple(compared)
 
 
+@checked("plan", "steps", "tolerance", "learning_rate", "seed", "model", "graph")
 def verify_interpreted(
     plan: Plan,
     *,

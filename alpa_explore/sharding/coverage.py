@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alpa_explore import units
+from alpa_explore.arguments import checked
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.scans import rule_of
@@ -33,6 +34,7 @@ class KindCoverage:
     """Why they are replicated; empty otherwise."""
 
 
+@checked("graph")
 def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
     """A record for each operator kind of `graph` (several where coverage depends on shapes), replicated kinds first."""
     coverage_by_signature: dict[tuple[object, ...], Coverage] = {}

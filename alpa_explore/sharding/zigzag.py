@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
 from alpa_explore.graph.counts import packet
@@ -37,6 +38,7 @@ _ROWS_OF_A_TABLE = "vocabulary"
 """The factor under which a device runs another form of a look-up."""
 
 
+@checked("graph", "parts")
 def in_zigzag_order(graph: TrainingGraph, parts: int) -> TrainingGraph:
     """`graph` with its sequences in zig-zag order for `parts` devices; itself where they are, or for one.
 

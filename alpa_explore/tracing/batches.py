@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import BatchError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.tracing.capture import capture
@@ -71,6 +72,7 @@ class Batches:
         return self._captured[samples]
 
 
+@checked("model")
 def capture_batches(
     model: nn.Module,
     example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,

@@ -85,7 +85,7 @@ def capture(
     request = _Request(
         module=module,
         example_inputs=example_inputs,
-        loss=loss,
+        loss=_loss(loss),
         optimizer=find_optimizer(optimizer),
         precision=_dtype(precision),
         name=name or module_name,
@@ -245,6 +245,16 @@ def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:
     """The module to trace and its default name; CaptureError for anything but a module or an ONNX file."""
     if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
         return load_onnx(model), Path(model).stem
+    if isinstance(model, torch.jit.ScriptModule):
+        raise CaptureError(
+            "A model of TorchScript has no Python code to trace",
+            found=type(model).__name__,
+            remedy="Pass the torch.nn.Module that torch.jit.trace or torch.jit.script was given.",
+        )
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise CaptureError(
+            "The model is a class", found=model.__name__, remedy=f"Pass one of its modules: {model.__name__}(…)."
+        )
     if not isinstance(model, nn.Module):
         raise CaptureError(
             "The model is not a torch module",
@@ -252,7 +262,17 @@ def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:
             remedy="Pass a torch.nn.Module, or the path of an .onnx file.",
         )
     module: nn.Module = getattr(model, "_orig_mod", model)  # the module that torch.compile wraps
+    while isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        module = module.module  # how the batch is divided is for the plan to say
     return module, type(module).__name__
+
+
+def _loss(loss: Loss) -> Loss:
+    if isinstance(loss, type):
+        raise CaptureError(
+            "The loss is a class", found=loss.__name__, remedy=f"Pass one of its objects: loss={loss.__name__}()."
+        )
+    return loss
 
 
 def _dtype(precision: str | None) -> torch.dtype | None:

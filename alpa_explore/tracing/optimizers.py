@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from alpa_explore.arguments import plain_name
 from alpa_explore.errors import OptionError, nearest_names
 
 
@@ -56,10 +57,11 @@ OPTIMIZERS = {
 
 def find_optimizer(name: str) -> Optimizer:
     """The optimizer of that name; OptionError offers the nearest names."""
-    if name not in OPTIMIZERS:
+    name = plain_name(name)  # type: ignore[assignment]  # of any kind, until it is one of ours
+    if not isinstance(name, str) or name not in OPTIMIZERS:
         raise OptionError(
             "Unknown optimizer",
-            found=repr(name),
+            found=repr(name) if isinstance(name, str) else type(name).__name__,
             remedy=nearest_names(str(name), OPTIMIZERS) + f" Known: {', '.join(OPTIMIZERS)}.",
         )
     return OPTIMIZERS[name]

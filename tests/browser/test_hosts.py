@@ -28,7 +28,7 @@ TOLERANCE = 1e-6
 
 def weights(run: Path, into: Path) -> dict[str, torch.Tensor]:
     """The weights in the checkpoint after the last step."""
-    folder, description = find_checkpoint(run)
+    folder, description, _ = find_checkpoint(run)
     assert description.step == STEPS
     dcp_to_torch_save(folder, into)
     return {name: value for name, value in torch.load(into).items() if not name.startswith("optimizer.")}

@@ -240,3 +240,8 @@ def test_two_kinds_of_one_name_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ClusterError, match="two kinds named v100"):
         Cluster.parse(f"1x4:v100+1x4:{tmp_path / 'mine.json'}")
+
+
+def test_too_few_layers_for_the_kinds_of_nodes_asks_for_more():
+    with pytest.raises(InfeasiblePlanError, match=r"1 layer on 2 kinds of nodes.*Use at least 2 layers"):
+        ax.plan("gpt-tiny", "1x2:h100+1x2:a100", num_microbatches=4, num_layers=1, cache=False, scheduler="serial")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pytest
 import torch
@@ -127,3 +128,60 @@ def test_the_users_own_line_stands_before_that_of_a_library():
         capture(Model(through_a_library), torch.randn(2, 4))
     line = through_a_library.__code__.co_firstlineno + 1
     assert f"test_errors.py:{line} (which leads to {statistics.__file__}:" in caught.value.found
+
+
+def _where(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return x[torch.where(x[:, 0] > 0)]
+
+
+def _assigned(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros_like(x)
+    for expert in range(8):
+        rows = x.argmax(1) == expert
+        made[rows] = layer(x[rows])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("construct", "named"),
+    [
+        (_where, "torch.where(mask), with one argument,"),
+        (_assigned, "Indexing by a mask, x[mask],"),
+        (lambda layer, x: x[x[:, 0] > 0], "Indexing by a mask, x[mask],"),
+        (lambda layer, x: torch.masked_select(x, x > 0), "masked_select"),
+        (lambda layer, x: x[torch.nonzero(x[:, 0] > 0).squeeze(1)], "nonzero"),
+        (lambda layer, x: x[:, torch.unique(x.argmax(1))], "unique"),
+        (lambda layer, x: x.repeat_interleave(x.argmax(1), 0), "repeat_interleave by a tensor"),
+    ],
+)
+def test_a_tensor_sized_by_values_is_refused_by_the_name_of_what_makes_it(construct: Any, named: str) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return construct(self.layer, self.layer(x)).pow(2).mean()
+
+    with pytest.raises(CaptureError) as caught:
+        capture(Model(), (torch.randn(4, 8),))
+    assert caught.value.remedy.startswith(f"{named} gives a tensor whose size depends on values")
+
+
+def test_wrappers_of_a_model_are_the_model_and_what_has_no_code_is_refused() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).pow(2).mean()
+
+    model, inputs = Model(), (torch.randn(4, 8),)
+    assert capture(nn.DataParallel(model), inputs) == capture(model, inputs)
+    with pytest.raises(CaptureError, match="TorchScript"):
+        capture(torch.jit.trace(model, inputs), inputs)
+    with pytest.raises(CaptureError, match=r"The model is a class: Model\. Pass one of its modules"):
+        capture(Model, inputs)  # type: ignore[arg-type]  # which is the fault
+    with pytest.raises(CaptureError, match=r"The loss is a class: MSELoss\. .*loss=MSELoss\(\)"):
+        capture(nn.Linear(8, 8), (*inputs, *inputs), loss=nn.MSELoss)

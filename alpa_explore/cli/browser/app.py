@@ -28,7 +28,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--port", type=int, metavar="N", help="port of the server (default: the first free one from 8866)"
     )
-    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colour theme (default: light)")
+    parser.add_argument(
+        "--theme", type=str.lower, choices=("light", "dark"), default="light", help="colour theme (default: light)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    parser.add_argument("--to", required=True, choices=TARGETS, help="the tool")
+    parser.add_argument("--to", required=True, type=str.lower, choices=TARGETS, help="the tool")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the file in place of printing it")
     parser.add_argument("--json", action="store_true", help="print the text and what it does not express as JSON")
     parser.set_defaults(run=run)

@@ -420,7 +420,7 @@ def _with_fitting_cluster(
 
 def _count(text: str) -> int | str:
     try:
-        return text if text == "auto" else int(text)
+        return "auto" if text.strip().lower() == "auto" else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
 

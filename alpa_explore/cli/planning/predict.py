@@ -43,6 +43,7 @@ def add(commands: Any) -> None:
     argument("--software", metavar="NAME", help="a software profile, instead of what each row says")
     argument(
         "--split",
+        type=str.lower,
         choices=("fit", "held-out", "all"),
         default="all",
         help="only the configurations to which figures may be fitted, or only the others (default: all)",

@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
         help="measure nothing; refit launch time, efficiencies, memory and links to the tasks of runs, starting from"
         " the figures of their plans",
     )
-    argument("--device", choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
+    argument("--device", type=str.lower, choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
     argument("--ranks", type=int, metavar="N", help="number of devices (default: all GPUs, or 2 on a CPU)")
     argument("--like", metavar="NAME", help="a preset for datasheet peaks and for links that are not measured")
     argument("--name", default="measured", metavar="NAME", help="name of the device (default: measured)")

@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         "nbgrader's metadata and the table of the index again, after a lesson or an exercise was changed.",
         allow_abbrev=False,
     )
-    parser.add_argument("action", choices=("list", "build", "sync"))
+    parser.add_argument("action", type=str.lower, choices=("list", "build", "sync"))
     parser.add_argument("--notebooks", metavar="FOLDER", help="the folder of the lessons (default: that of the source)")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="build: where the website goes")
     parser.add_argument(

@@ -50,6 +50,7 @@ class Recomputation:
     def parse(cls, text: str, num_layers: int = 1) -> Recomputation:
         """A name, or parts of a block joined by + in any order; LAYERS are all `num_layers`. OptionError for another
         text."""
+        text = text.strip().lower()
         parts = text.split("+")
         if text == LAYERS:
             return cls.of_layers(range(num_layers))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from alpa_explore.arguments import checked
 from alpa_explore.errors import ProgramError
 from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Values, Waiting
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
@@ -41,6 +42,7 @@ class Outcome:
     """Rank -> peak bytes of its values, without optimizer state."""
 
 
+@checked("program")
 def interpret(
     program: Program,
     state: Values | torch.nn.Module,

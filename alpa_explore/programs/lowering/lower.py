@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alpa_explore.arguments import checked
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
 from alpa_explore.programs.instruction import Accumulate, Assign, Instruction, Load, Optimize
@@ -40,6 +41,7 @@ from alpa_explore.sharding.spec import Spec
 from alpa_explore.tracing.targets import counted_losses
 
 
+@checked("plan")
 def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None = None) -> Program:
     """The program that runs a plan, or stages with given decisions, under a schedule.
 

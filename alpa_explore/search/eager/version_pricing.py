@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from alpa_explore.arguments import plain_name
 from alpa_explore.cluster import LogicalMesh, Software
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
@@ -40,7 +41,7 @@ def kinds_of(rematerialization: bool | str | None, num_layers: int) -> tuple[Rec
             found=repr(rematerialization),
             remedy=f"Give {', '.join(map(repr, (*NAMES, 'auto')))}, True for 'full', or leave it out.",
         )
-    names = AUTO if rematerialization == "auto" else (rematerialization,)
+    names = AUTO if plain_name(rematerialization) == "auto" else (rematerialization,)
     return tuple(Recomputation.parse(name, num_layers) for name in names)
 
 

@@ -7,12 +7,16 @@ relations and small ratios.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+
+import torch
 
 from alpa_explore.graph import Argument, Operator, Tensor
 from alpa_explore.sharding.discovery import tuning
+from alpa_explore.tracing.aten import run_operator
 
 _UNBOUNDED = 2**31
 """An argument from this value on means 'to the end' (slice), and is kept."""
@@ -45,6 +49,38 @@ def reduced_sizes(operator: Operator, inputs: Collection[Tensor], keep: int, uni
             small = exact
         reduced[size] = last = small
     return reduced
+
+
+def related_sizes(operator: Operator, inputs: Sequence[Tensor], small: Mapping[int, int]) -> dict[int, int] | None:
+    """`small` with sizes changed so that the operator accepts their shapes; None where no such change is found.
+
+    An operator of a backward pass reads what its forward operator read and a gradient of another size, which follows
+    from the first by a pad, a window or a stride. So first, a size that is a little larger than another keeps the
+    difference; then one size takes every value up to the largest.
+    """
+    offset: dict[int, int] = {}
+    for size in sorted(small):
+        near = [s for s in offset if size - tuning.LARGEST_OFFSET <= s < size and size - s < s]
+        offset[size] = offset[max(near)] + size - max(near) if near else small[size]
+    alone = (
+        {**small, size: value} for size in sorted(small, reverse=True) for value in range(1, max(small.values()) + 2)
+    )
+    tried = itertools.chain((small, offset), alone)
+    return next((dict(sizes) for sizes in tried if _runs_on_shapes(operator, inputs, sizes)), None)
+
+
+@torch.no_grad()
+def _runs_on_shapes(operator: Operator, inputs: Sequence[Tensor], small: Mapping[int, int]) -> bool:
+    shapes = [reduced_tensor(t, small).shape for t in inputs]
+    given = {
+        place: torch.empty(shape, dtype=getattr(torch, tensor.dtype), device="meta")
+        for place, (shape, tensor) in enumerate(zip(shapes, inputs, strict=True))
+    }
+    try:
+        run_operator(reduced_operator(operator, small), given, "meta")
+    except Exception:  # an operator may reject shapes with any exception class
+        return False
+    return True
 
 
 def reduced_tensor(tensor: Tensor, small: Mapping[int, int]) -> Tensor:

@@ -13,7 +13,7 @@ from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.discovery.random_inputs import STYLES, float_arguments, random_tensor
 from alpa_explore.sharding.discovery.recombination import close, is_constant, is_finite, joined, local_tensors, same
-from alpa_explore.sharding.discovery.small_sizes import reduced_operator, reduced_sizes, reduced_tensor
+from alpa_explore.sharding.discovery.small_sizes import reduced_operator, reduced_sizes, reduced_tensor, related_sizes
 from alpa_explore.sharding.spec import PARTIAL, is_floating
 from alpa_explore.tracing.aten import run_operator
 
@@ -171,6 +171,11 @@ def _trials_of(call: OperatorCall, problems: list[str], *, widest: bool, most: i
     for keep, unit in tuning.REDUCTIONS:
         if len(trials) < enough:
             attempt(reduced_sizes(operator, call.inputs, keep, unit), most)
+    for keep, unit in tuning.REDUCTIONS:
+        if len(trials) < enough:
+            related = related_sizes(operator, call.inputs, reduced_sizes(operator, call.inputs, keep, unit))
+            if related is not None:
+                attempt(related, most)
     if enough == 2 and len(trials) == 1:
         problems.append("it runs at one set of reduced sizes only, which is not enough evidence")
         return []

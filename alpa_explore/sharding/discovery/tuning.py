@@ -22,6 +22,9 @@ FULL_SIZE_ELEMENTS = 1 << 15
 LARGEST_FIXED_ARGUMENT = 4
 """Integer arguments up to this value are dims, strides, pads or modes; larger ones are sizes and are reduced too."""
 
+LARGEST_OFFSET = 16
+"""A size that is larger than another by at most this much stays so where nothing else runs (pads)."""
+
 LARGEST_RATIO = 3
 """A size that is exactly 2 or 3 times another stays so (fused gates; query, key and value in one tensor)."""
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
+from torch._subclasses.fake_tensor import (
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.tracing.joint_graph.locate import TracePosition, raised_at
@@ -11,6 +15,25 @@ from alpa_explore.tracing.joint_graph.trace import VALUE_ERRORS
 _VALUES = (
     "Tracing has shapes, not values. Replace Python branches on tensor values (if x.sum() > 0, .item(), .tolist(), "
     "loops over nonzero) with tensor operators such as torch.where, or read the value before the model is captured."
+)
+_SIZED_BY_VALUES = {
+    "__getitem__": "Indexing by a mask, x[mask],",
+    "__setitem__": "Assigning by a mask, x[mask] = …,",
+    "where": "torch.where(mask), with one argument,",
+    "nonzero": "nonzero",
+    "argwhere": "argwhere",
+    "masked_select": "masked_select",
+    "unique": "unique",
+    "unique_consecutive": "unique_consecutive",
+    "repeat_interleave": "repeat_interleave by a tensor",
+    "bincount": "bincount",
+}
+"""Function of torch -> the construct in words."""
+_KEEP_ALL = (
+    "gives a tensor whose size depends on values, and a plan needs every size. Keep all rows, and mask what they add: "
+    "torch.where(mask, x, 0) with three arguments, x * mask, ignore_index of a loss. Tokens of experts: compute each "
+    "expert on all tokens, weighted by 0 where it is not chosen, or use those of transformers or "
+    "alpa_explore.models.routed_experts, which are one operator."
 )
 _OUT_OF_MEMORY = "Build the model on the meta device (with torch.device('meta'): model = …); capture needs shapes only."
 _BY_MESSAGE = (
@@ -61,14 +84,17 @@ def diagnose(error: Exception, place: TracePosition) -> CaptureError:
         f"operator {operator}, module {place.module or '(the model itself)'}, "
         f"line {raised_at(error.__traceback__) or 'unknown'}: {type(error).__name__}: {message}"
     )
-    return CaptureError("The model cannot be traced", found=location, remedy=_remedy(error, message))
+    return CaptureError("The model cannot be traced", found=location, remedy=_remedy(error, message, place.function))
 
 
 def _operator(error: Exception) -> str:
     return str(getattr(error, "func", ""))
 
 
-def _remedy(error: Exception, message: str) -> str:
+def _remedy(error: Exception, message: str, function: str) -> str:
+    if isinstance(error, DynamicOutputShapeException):
+        name = function.rpartition(".")[2]
+        return f"{_SIZED_BY_VALUES.get(name, name or _operator(error))} {_KEEP_ALL}"
     if isinstance(error, VALUE_ERRORS):
         return _VALUES
     if isinstance(error, UnsupportedOperatorException | UnsupportedFakeTensorException | NotImplementedError):
