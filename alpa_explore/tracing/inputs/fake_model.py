@@ -118,6 +118,14 @@ def installed(held: Sequence[ModelTensor], tensors: Sequence[torch.Tensor]) -> I
             tensors_of_module[name] = original
 
 
+def is_replaced(model_tensor: ModelTensor, tensor: torch.Tensor) -> bool:
+    """Whether a slot of the model no longer holds the `tensor` that was installed there."""
+    return any(
+        (module._parameters if is_parameter else module._buffers).get(name) is not tensor
+        for module, name, is_parameter in model_tensor.slots
+    )
+
+
 @contextmanager
 def attributes_restored(model: nn.Module) -> Iterator[None]:
     """Undo at the end what a forward pass keeps in attributes of modules, or in dicts and lists there: a table that it
