@@ -127,3 +127,17 @@ def test_the_users_own_line_stands_before_that_of_a_library():
         capture(Model(through_a_library), torch.randn(2, 4))
     line = through_a_library.__code__.co_firstlineno + 1
     assert f"test_errors.py:{line} (which leads to {statistics.__file__}:" in caught.value.found
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.complex32, torch.float8_e8m0fnu], ids=str)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_tensor_of_a_dtype_that_plans_do_not_have_is_refused_by_name(dtype, frozen):
+    model = nn.Linear(4, 4)
+    if frozen:
+        model.extra = nn.Parameter(torch.zeros(4, dtype=dtype), requires_grad=False)
+    else:
+        model.register_buffer("extra", torch.zeros(4, dtype=dtype))
+    forward = model.forward
+    model.forward = lambda x: forward(x) + model.extra.to(torch.float32)
+    with pytest.raises(CaptureError, match=f"{str(dtype).removeprefix('torch.')}.* extra"):
+        capture(model, torch.randn(2, 4), loss=lambda y: y.sum())
