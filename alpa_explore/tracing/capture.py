@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,7 +45,7 @@ from alpa_explore.tracing.inputs.onnx_file import load_onnx
 from alpa_explore.tracing.joint_graph.checkpoints import Checkpoints
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
 from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, TracePosition, follow_modules
-from alpa_explore.tracing.joint_graph.step_calls import StepCalls, step_calls
+from alpa_explore.tracing.joint_graph.step_calls import StepCalls, changes, step_calls
 from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
@@ -168,6 +169,7 @@ def _captured(request: _Request) -> TrainingGraph:
             attributes=attribute_tensors(request.module),
             training=request.module.training,
             written=written,
+            state=step.warnings(),
         )
     return verify(step.with_checkpoints(graph))
 
@@ -195,6 +197,9 @@ class _FakeStep:
             inputs_need_gradients=any(tensor.requires_grad for tensor in self.example.tensors),
         )
         self._hooks: list[RemovableHandle] = []
+        self._kept: frozenset[str] = frozenset()
+        """Attributes of modules that the forward pass changes."""
+        self._restores = True
         self._replaced: set[str] = set()
         """Tensors of the model in whose place the forward pass puts others: `self.mean = 0.9 * self.mean + …`."""
 
@@ -224,6 +229,25 @@ class _FakeStep:
             )
         return tuple(Written(name=tensor.name) for tensor in written)
 
+    def warnings(self) -> tuple[str, ...]:
+        """That the next call of the model differs, from what the traced one has kept in attributes of modules."""
+        if not self._kept:
+            return ()
+        names = sorted(self._kept)
+        with attributes_restored(self._model):
+            self._restores = False
+            try:
+                differs = changes(self._run, self._tensors, self._mode)
+            finally:
+                self._restores = True
+        if not differs:
+            return ()
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return (
+            f"the forward pass keeps state in attributes of modules ({', '.join(names[:3])}{more}), and its next call"
+            " differs from the first: a run computes every step as the first",
+        )
+
     def calls(self) -> StepCalls:
         """The calls of the forward and the backward pass. CaptureError."""
         with torch.enable_grad(), no_collection():
@@ -240,13 +264,14 @@ class _FakeStep:
             for hook in original.hooks:
                 self._hooks.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]  # torch has no annotation
         with (
-            attributes_restored(self._model),
+            attributes_restored(self._model) if self._restores else nullcontext() as kept,
             installed(held, tensors[: len(held)]),
             follow_modules(self._model, place),
             self._checkpoints.followed(),
             AnnotateCalls(place),
         ):
             output = self._model(*call.arguments, **call.keywords)
+            self._kept |= kept() if kept else frozenset()
             self._replaced |= {t.name for t, now in zip(held, tensors, strict=False) if is_replaced(t, now)}
             place.modules.clear()
             result = scalar_loss(output, call.targets, self._loss)

@@ -144,3 +144,39 @@ def test_a_run_whose_losses_depend_on_nothing_that_is_written_is_not() -> None:
     plan = ax.baseline(capture(model, (X,)), "1x2:cpu", "data-parallel", num_microbatches=2, num_layers=1)
     assert any("norm.running_mean" in warning and "no loss" in warning for warning in plan.warnings)
     assert describe_run(request_of(plan, model=model, example_inputs=(X,), device="cpu"))["ranks"] == (0, 1)
+
+
+class Remembering(nn.Module):
+    """Keeps something in an attribute, in one of several ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.layer, self.way, self.calls = nn.Linear(8, 8), way, 0
+        self.last = None if way == "none yet" else torch.zeros(8)
+        self.table: dict[str, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        if self.way in ("tensor", "none yet"):
+            y = y if self.last is None else y + self.last
+            self.last = y.detach().mean(0)
+        elif self.way == "in a dict":
+            y = y + self.table.get("last", 0.0)
+            self.table["last"] = y.detach().mean(0)
+        elif self.way == "number":
+            self.calls += 1
+            y = y * (1 + self.calls)
+        elif self.way == "for others":
+            self.last = y.detach()
+        return y.square().sum()
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [("tensor", "last"), ("none yet", "last"), ("in a dict", "table"), ("number", "calls"), ("for others", "")],
+)
+def test_state_in_attributes_on_which_the_next_call_depends_is_named(way: str, name: str) -> None:
+    model = Remembering(way)
+    warnings = [w for w in capture(model, (X,)).warnings if "attributes of modules" in w]
+    assert [f"({name})" in w for w in warnings] == [True] * bool(name)
+    assert (model.calls, model.table) == (0, {}), "capture leaves the model as it was"

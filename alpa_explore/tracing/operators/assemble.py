@@ -46,6 +46,7 @@ def assemble(
     attributes: dict[int, str],
     training: bool,
     written: tuple[Written, ...],
+    state: tuple[str, ...],
 ) -> TrainingGraph:
     """The graph. `gradients[i]` is the gradient of the i-th traced tensor; those of `held` come first, then the
     example's."""
@@ -93,7 +94,7 @@ def assemble(
         rematerialization=rematerialization,
         recipe=recipe,
         written=written,
-        warnings=(*_warnings(held, gradients, training), *unrolled_loops_warnings(builder.operators)),
+        warnings=(*_warnings(held, gradients, training), *state, *unrolled_loops_warnings(builder.operators)),
     )
 
 
