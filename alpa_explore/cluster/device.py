@@ -16,6 +16,10 @@ HIDDEN_BUCKETS = 0.95
 by hand; not measured."""
 
 
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+"""A dtype of complex numbers -> that of their real and imaginary parts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
     """The device that holds a second copy of the same weights, in a pipeline that runs from both ends (DualPipe)."""
@@ -145,8 +149,9 @@ class Device:
         return self.software.reserved_bytes(self.memory_bytes)
 
     def peak(self, dtype: str) -> float:
-        """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate."""
-        return float(self.peak_flops.get(dtype, self.peak_flops["float32"]))
+        """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate, complex numbers at that of their
+        parts."""
+        return float(self.peak_flops.get(_PARTS.get(dtype, dtype), self.peak_flops["float32"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ Everything after the tracer works on this graph and never on torch objects. In t
     signature   all that the strategies and costs of an operator depend on: kind, arguments and shapes, without names
     linear_layers   which products are linear layers of blocks, heads, routers
     low_precision   marks the operators that software computes in a lower precision
+    written     what the forward pass writes, and which of it losses depend on
     verify      the invariants of every graph
     spelled_out attention that a model spells out in products and a softmax, and what it costs
     unrecognised_experts   routed experts that a model writes as a sort and grouped products, and what that costs
@@ -19,7 +20,7 @@ Everything after the tracer works on this graph and never on torch objects. In t
 It imports `errors` and `units` only; never torch.
 """
 
-from alpa_explore.graph.graph import Parameter, TrainingGraph
+from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, tensor_refs
 from alpa_explore.graph.tensor import GIVEN_KINDS, PRECISIONS, Tensor, TensorKind, full_precision
 from alpa_explore.graph.verify import verify
@@ -36,6 +37,7 @@ __all__ = [
     "Tensor",
     "TensorKind",
     "TrainingGraph",
+    "Written",
     "full_precision",
     "tensor_refs",
     "verify",

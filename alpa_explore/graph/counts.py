@@ -2,7 +2,9 @@
 
 A matrix product counts multiplications and additions separately (2·m·k·n). Every other computing operator counts one
 FLOP for each element of its largest input or first output, whichever is more: elementwise operators count their output,
-reductions their input. Views and data movement count none. Bytes are what a kernel of this operator alone would read
+reductions their input. Of complex numbers each counts as two real ones, and a multiplication with its addition as four
+of these. A Fourier transform of n numbers counts 5·n·log2 n, of real ones half of that. Views and data movement count
+none. Bytes are what a kernel of this operator alone would read
 and write; a view moves nothing, a gather reads only the rows that it returns.
 """
 
@@ -114,6 +116,8 @@ LINEAR_SCANS: Mapping[str, int] = {
 """Linear recurrences of single channels, one kernel that needs no matrix units, and their FLOPs: of `wkv` for each
 sample, step and channel, of `selective_scan` for each number of the state too. An exponential counts as one; the
 backward pass goes through the steps again."""
+_COMPLEX = frozenset({"complex64", "complex128"})
+_FOURIER = frozenset({"aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
 _GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 _PRODUCTS = frozenset(
     {
@@ -165,6 +169,30 @@ def launches(kind: str, inputs: Sequence[Tensor], arguments: Sequence[Argument])
 
 def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument] = ()) -> int:
     """FLOPs of the whole operator; `inputs` in the order of the operator's tensor arguments."""
+    if packet(kind) in _FOURIER:
+        return _fourier_flops(inputs[0], outputs[0], arguments)
+    return _flops(kind, inputs, outputs, arguments) * real_flops(kind, (*inputs, *outputs))
+
+
+def real_flops(kind: str, tensors: Sequence[Tensor]) -> int:
+    """FLOPs on real numbers for each one of an operator on these tensors: 1 where none of them is complex."""
+    if kind == SCAN or not any(t.dtype in _COMPLEX for t in tensors):  # a scan has those of its body
+        return 1
+    return 4 if is_matrix_product(kind) else 2
+
+
+def _fourier_flops(read: Tensor, made: Tensor, arguments: Sequence[Argument]) -> int:
+    """Of `aten._fft_c2c`, `_fft_r2c` and `_fft_c2r`, whose second argument are the dims."""
+    real = read if read.dtype not in _COMPLEX else made
+    dims = arguments[1]
+    assert isinstance(dims, tuple)
+    points = math.prod(real.shape[d] for d in dims if isinstance(d, int))
+    whole = 5 * real.elements * math.log2(max(points, 2))
+    return round(whole if real.dtype in _COMPLEX else whole / 2)
+
+
+def _flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument]) -> int:
+    """The same, as if numbers were real."""
     name = packet(kind)
     if name in VIEWS or name in MOVEMENT:
         return 0

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from alpa_explore.graph import counts
-from alpa_explore.graph.graph import Parameter, TrainingGraph
+from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
 from alpa_explore.graph.loops.body import dump_argument, load_argument
 from alpa_explore.graph.operator import Operator, Phase
 from alpa_explore.graph.tensor import Tensor, TensorKind
@@ -21,6 +21,7 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
         "inputs": list(graph.inputs),
         "checkpoints": [list(region) for region in graph.checkpoints],
         "warnings": list(graph.warnings),
+        "written": [w.name for w in graph.written],
         "tensors": [[t.name, list(t.shape), t.dtype, t.kind.value, t.producer] for t in graph.tensors],
         "operators": [
             [
@@ -77,6 +78,7 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
         "inputs": tuple(stored["inputs"]),
         "checkpoints": tuple(tuple(region) for region in stored["checkpoints"]),
         "warnings": tuple(stored["warnings"]),
+        "written": tuple(Written(name=name) for name in stored["written"]),
         "parameters": tuple(Parameter(**p) for p in stored["parameters"]),
     }
     return TrainingGraph(**{**stored, **parts})

@@ -26,6 +26,13 @@ class Parameter:
     """Optimizer state (moments, fp32 master copy) beside the weight and its gradient."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A buffer, or a parameter, that the forward pass writes. What it writes is not part of the graph."""
+
+    name: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingGraph:
     """One training step of one microbatch.
@@ -57,6 +64,7 @@ class TrainingGraph:
     checkpoints: tuple[tuple[str, ...], ...] = ()
     """The regions that the model itself recomputes (`torch.utils.checkpoint`): each by the paths of its modules."""
     warnings: tuple[str, ...] = ()
+    written: tuple[Written, ...] = ()
 
     @cached_property
     def forward_operators(self) -> tuple[Operator, ...]:

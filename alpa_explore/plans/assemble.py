@@ -11,6 +11,7 @@ from alpa_explore.errors import ScheduleError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.spelled_out import spelled_out_warnings
 from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
+from alpa_explore.graph.written import written_warnings
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
@@ -52,6 +53,7 @@ def assemble(
         costs=profile.costs,
         warnings=(
             *graph.warnings,
+            *written_warnings(graph),
             *spelled_out_warnings(graph),
             *unrecognised_experts_warnings(graph),
             *replicated_warnings(graph),

@@ -19,6 +19,7 @@ import torch
 from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, CheckpointError, OptionError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.written import carried, listed
 from alpa_explore.models.recipe import check_recipe
 from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.plan import Plan
@@ -62,6 +63,7 @@ class RunRequest:
     """Newer checkpoints than that, which cannot be used, each with the reason."""
     retries: int = 0
     replan: Replan | None = None
+    frozen_buffers: bool = False
 
 
 @checked("plan", "target", "folder")
@@ -191,6 +193,7 @@ def request_of(
     ports: str | None = None,
     image: str | None = None,
     claim: str | None = None,
+    frozen_buffers: bool = False,
 ) -> RunRequest:
     """Check that a run is possible, and describe it.
 
@@ -220,6 +223,9 @@ def request_of(
     `retries` is how often the run goes on from its last whole checkpoint after a fault that may not happen again: a
     process, host or link that is lost. It goes on with the hosts that are left; where they are too few for the plan,
     `replan(plan, cluster)` returns one for what is left, by default the planner's for the same microbatches.
+
+    A run does not write what the forward pass of the module writes into buffers (`graph.written`): where losses depend
+    on it, it is refused, unless `frozen_buffers` says that these buffers keep their first values.
 
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
     follow), RecipeError and CheckpointError.
@@ -268,6 +274,7 @@ def request_of(
         allow_import=allow_import,
         retries=retries,
         replan=replan,
+        frozen_buffers=frozen_buffers,
         own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
         options=RunOptions(
             steps=steps,
@@ -358,6 +365,7 @@ def _check_resumable(plan: Plan, resumed: Description, steps: int, seed: int | N
 def describe_run(request: RunRequest) -> dict[str, Any]:
     """Lower and check what `launch` would start, and describe it; nothing is written or started."""
     program = _program(rebuild(request.plan, request.graph, allow_import=request.allow_import), request.schedule)
+    _check_written(program.graph, frozen=request.frozen_buffers)
     return _document(request, program)
 
 
@@ -365,6 +373,7 @@ def prepare(request: RunRequest, folder: Path) -> Program:
     """Write everything that the ranks need into the folder of the run; returns the checked program."""
     plan, options = rebuild(request.plan, request.graph, allow_import=request.allow_import), request.options
     program = _program(plan, request.schedule)
+    _check_written(program.graph, frozen=request.frozen_buffers)
     resumed = request.resumed
     if resumed is not None:
         _check_checkpoint(Path(str(options.resume)), resumed, program)
@@ -382,6 +391,17 @@ def prepare(request: RunRequest, folder: Path) -> Program:
     document = {**_document(request, program), "checkpoints": _facts(request, program, folder)}
     (folder / "run.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     return program
+
+
+def _check_written(graph: TrainingGraph, *, frozen: bool) -> None:
+    """OptionError for a model whose losses depend on what its forward pass writes, unless that is to stay `frozen`."""
+    if (names := carried(graph)) and not frozen:
+        raise OptionError(
+            "The loss depends on buffers that the forward pass writes, which a run does not",
+            found=listed(names),
+            remedy="Capture the model in a mode in which it reads them only (eval), or keep this state out of its "
+            "forward pass; frozen_buffers=True (--frozen-buffers) trains with their first values.",
+        )
 
 
 def _check_checkpoint(checkpoint: Path, resumed: Description, program: Program) -> None:

@@ -65,7 +65,14 @@ def verify(
     check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
     try:
-        run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **options)
+        run = launch(
+            plan,
+            steps=steps,
+            record=True,
+            folder=folder,
+            allow_import=allow_import,
+            **{"frozen_buffers": True, **options},  # those that the module writes are named
+        )
     except AlpaExploreError:
         folder.rmdir()
         raise

@@ -72,7 +72,8 @@ def operator_flops(
     if not counts.is_matrix_product(kind) and kind != LITERAL:
         formula = flop_registry.get(overload(kind).overloadpacket)
         if formula is not None:
-            return int(formula(*values, out_val=outputs[0] if len(outputs) == 1 else tuple(outputs)))
+            real = int(formula(*values, out_val=outputs[0] if len(outputs) == 1 else tuple(outputs)))
+            return real * (4 if any(t.is_complex() for t in outputs) else 1)
     return counts.flops(kind, read, made, arguments)
 
 

@@ -8,8 +8,7 @@ Attention is one operator, forward and backward (`tracing.attention`), where the
 model that spells it out is captured as written, and its plans say so.
 
 A model is captured in its current mode: in training mode with dropout, in eval mode without. What the forward pass
-writes into buffers (running statistics of batch norm) is not part of the graph: no loss, gradient or plan depends on
-it.
+writes into buffers (running statistics of batch norm) is not part of the graph, which names them (`graph.written`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from torch.utils.hooks import RemovableHandle
 
 from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
-from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
+from alpa_explore.graph import PRECISIONS, TrainingGraph, Written, full_precision, verify
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import flatten_example
@@ -37,6 +37,7 @@ from alpa_explore.tracing.inputs.fake_model import (
     attributes_restored,
     fake_like,
     installed,
+    is_replaced,
     model_tensors,
 )
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
@@ -44,7 +45,7 @@ from alpa_explore.tracing.inputs.onnx_file import load_onnx
 from alpa_explore.tracing.joint_graph.checkpoints import Checkpoints
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
 from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, TracePosition, follow_modules
-from alpa_explore.tracing.joint_graph.step_calls import StepCalls, step_calls
+from alpa_explore.tracing.joint_graph.step_calls import StepCalls, changes, step_calls
 from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
@@ -147,6 +148,7 @@ def _captured(request: _Request) -> TrainingGraph:
     with torch.enable_grad(), no_collection():
         joint = step.trace()
         stop_if_cancelled()
+        written = step.written(joint)
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
@@ -166,6 +168,8 @@ def _captured(request: _Request) -> TrainingGraph:
             recipe=request.recipe,
             attributes=attribute_tensors(request.module),
             training=request.module.training,
+            written=written,
+            state=step.warnings(),
         )
     return verify(step.with_checkpoints(graph))
 
@@ -193,6 +197,11 @@ class _FakeStep:
             inputs_need_gradients=any(tensor.requires_grad for tensor in self.example.tensors),
         )
         self._hooks: list[RemovableHandle] = []
+        self._kept: frozenset[str] = frozenset()
+        """Attributes of modules that the forward pass changes."""
+        self._restores = True
+        self._replaced: set[str] = set()
+        """Tensors of the model in whose place the forward pass puts others: `self.mean = 0.9 * self.mean + …`."""
 
     def trace(self) -> JointGraph:
         """The joint graph of forward and backward. CaptureError."""
@@ -203,6 +212,41 @@ class _FakeStep:
         regions = tuple(dict.fromkeys(self._checkpoints.regions))
         remarks = [r for r in self._checkpoints.remarks if r not in graph.warnings]
         return replace(graph, checkpoints=regions, warnings=(*graph.warnings, *remarks))
+
+    def written(self, joint: JointGraph) -> tuple[Written, ...]:
+        """What the forward pass of a trace wrote, in the order of the model. CaptureError for a trained weight."""
+        written = [
+            tensor
+            for number, tensor in enumerate(self.held)
+            if number in joint.written or tensor.name in self._replaced
+        ]
+        if trained := [tensor.name for tensor in written if tensor.trainable]:
+            raise CaptureError(
+                "The forward pass writes a weight that is trained, which a plan cannot do",
+                found=", ".join(trained[:5]),
+                remedy="Change weights after the step of the optimizer, outside of the forward pass, or compute what it"
+                " needs from them in new tensors.",
+            )
+        return tuple(Written(name=tensor.name) for tensor in written)
+
+    def warnings(self) -> tuple[str, ...]:
+        """That the next call of the model differs, from what the traced one has kept in attributes of modules."""
+        if not self._kept:
+            return ()
+        names = sorted(self._kept)
+        with attributes_restored(self._model):
+            self._restores = False
+            try:
+                differs = changes(self._run, self._tensors, self._mode)
+            finally:
+                self._restores = True
+        if not differs:
+            return ()
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return (
+            f"the forward pass keeps state in attributes of modules ({', '.join(names[:3])}{more}), and its next call"
+            " differs from the first: a run computes every step as the first",
+        )
 
     def calls(self) -> StepCalls:
         """The calls of the forward and the backward pass. CaptureError."""
@@ -220,13 +264,15 @@ class _FakeStep:
             for hook in original.hooks:
                 self._hooks.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]  # torch has no annotation
         with (
-            attributes_restored(self._model),
+            attributes_restored(self._model) if self._restores else nullcontext() as kept,
             installed(held, tensors[: len(held)]),
             follow_modules(self._model, place),
             self._checkpoints.followed(),
             AnnotateCalls(place),
         ):
             output = self._model(*call.arguments, **call.keywords)
+            self._kept |= kept() if kept else frozenset()
+            self._replaced |= {t.name for t, now in zip(held, tensors, strict=False) if is_replaced(t, now)}
             place.modules.clear()
             result = scalar_loss(output, call.targets, self._loss)
         place.function = "of the backward pass"

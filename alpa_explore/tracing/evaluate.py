@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -75,16 +75,25 @@ def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, torch.T
 
 
 @torch.no_grad()
-def evaluate(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+def evaluate(
+    graph: TrainingGraph,
+    values: Mapping[int, torch.Tensor],
+    rounded: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> dict[int, torch.Tensor]:
     """Every tensor of the graph except the updated parameters: forward, backward and gradient sums.
 
-    A mean loss divides by the mean count of targets if `targets.with_counts` put it among the values.
+    With `rounded`, everything that an operator computes, rather than moves, goes through it. A mean loss divides by
+    the mean count of targets if `targets.with_counts` put it among the values.
     """
     results = dict(values)
     device = next(iter(results.values())).device
     for operator in graph.operators:
         if operator.kind in LOSSES and operator.outputs[1] in values:
-            results.update(zip(operator.outputs, run_counted(operator, results), strict=True))
+            made = run_counted(operator, results)
         elif not operator.kind.startswith("optimizer."):
-            results.update(zip(operator.outputs, run_operator(operator, results, device), strict=True))
+            made = run_operator(operator, results, device)
+        else:
+            continue
+        computed = made if rounded is None or not operator.flops else map(rounded, made)
+        results.update(zip(operator.outputs, computed, strict=True))
     return results

@@ -39,12 +39,12 @@ def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(
 
 
 def test_the_palette_and_the_launcher_make_a_notebook_with_the_explorer(lab: LabPage) -> None:
-    lab.page.evaluate("window.jupyterapp.commands.execute('apputils:activate-command-palette')")
+    lab.page.evaluate("void window.jupyterapp.commands.execute('apputils:activate-command-palette')")
     lab.page.locator(".lm-CommandPalette-input").focus()
     lab.page.keyboard.type("Plan Explorer")
     lab.page.locator(".lm-CommandPalette-item", has_text="Plan Explorer").click()
     lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "a notebook opens")
-    lab.page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
+    lab.page.evaluate("void window.jupyterapp.commands.execute('launcher:create')")
     card = lab.page.locator(".jp-LauncherCard:visible", has_text="Plan Explorer")
     drawn = "(image) => image.complete && image.naturalWidth > 0"
     lab.wait_until(lambda: card.locator("img").evaluate(drawn), "the card has a picture rather than a letter")

@@ -77,6 +77,13 @@ def test_presets_have_the_peaks_of_the_data_sheets(name, bf16_teraflops, fp8_ter
     assert device.memory_bandwidth == pytest.approx(terabytes_a_second * 1e12)
 
 
+@pytest.mark.parametrize("name", ["v100", "h100", "rtx-4090"])
+def test_complex_numbers_are_computed_at_the_rate_of_their_parts(name):
+    device = Cluster.parse(f"1x1:{name}").device
+    assert device.peak("complex64") == device.peak("float32")
+    assert device.peak("complex128") == device.peak("float64") != device.peak("float32")
+
+
 def test_an_unknown_device_offers_the_nearest_names():
     with pytest.raises(UnknownNameError, match="v100"):
         Cluster.parse("1x4:v10")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from alpa_explore.graph import Tensor, TensorKind, counts
+from alpa_explore.graph import Ref, Tensor, TensorKind, counts
 from alpa_explore.tracing.capture import capture
 
 
@@ -65,3 +67,37 @@ def test_a_tensor_read_twice_counts_once_in_the_bytes():
 def test_an_embedding_reads_rows_not_the_table():
     table, ids, rows = tensor(0, 1000, 8), tensor(1, 2, 3, dtype="int64"), tensor(2, 2, 3, 8)
     assert counts.bytes_accessed("aten.embedding.default", [table, ids], [rows]) == 2 * rows.bytes + ids.bytes
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_count_as_the_real_ones_that_they_are(dtype):
+    """A complex product of numbers, with its addition, is four real ones; a sum of numbers two."""
+    left, right, made = (tensor(i, *shape, dtype=dtype) for i, shape in enumerate(((3, 5), (5, 7), (3, 7))))
+    assert counts.flops("aten.mm.default", [left, right], [made]) == 4 * 2 * 3 * 5 * 7
+    assert counts.flops("aten.add.Tensor", [made, made], [made]) == 2 * 21
+    real = tensor(3, 3, 7)
+    assert counts.flops("aten.abs.default", [made], [real]) == 2 * 21
+    assert counts.flops("aten.clone.default", [made], [made]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules")
+def test_a_complex_product_counts_four_real_ones_and_a_convolution_the_three_that_torch_computes():
+    def flops(module, x):
+        graph = capture(module, x, loss=lambda y: y.abs().square().sum())
+        return sum(o.flops for o in graph.operators if counts.is_matrix_product(o.kind))
+
+    conv = nn.Conv2d(4, 6, 3, bias=False)
+    for layer, shape, products in ((nn.Linear(8, 5, bias=False), (4, 8), 4), (conv, (2, 4, 9, 9), 3)):
+        real = flops(layer, torch.randn(shape))
+        assert flops(layer.to(torch.complex64), torch.randn(shape, dtype=torch.complex64)) == products * real > 0
+
+
+def test_fourier_transforms_count_five_n_log_n_and_of_real_numbers_half_of_it():
+    whole, half = tensor(0, 3, 64, dtype="complex64"), tensor(1, 3, 33, dtype="complex64")
+    real = tensor(2, 3, 64)
+    assert counts.flops("aten._fft_c2c.default", [whole], [whole], (Ref(0), (1,), 0, True)) == 3 * 5 * 64 * 6
+    assert counts.flops("aten._fft_r2c.default", [real], [half], (Ref(2), (1,), 0, True)) == 3 * 5 * 64 * 6 // 2
+    assert counts.flops("aten._fft_c2r.default", [half], [real], (Ref(1), (1,), 0, 64)) == 3 * 5 * 64 * 6 // 2
+    assert counts.flops("aten._fft_c2c.default", [whole], [whole], (Ref(0), (0, 1), 0, True)) == round(
+        5 * 192 * math.log2(192)
+    )

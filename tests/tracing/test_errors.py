@@ -185,3 +185,17 @@ def test_wrappers_of_a_model_are_the_model_and_what_has_no_code_is_refused() -> 
         capture(Model, inputs)  # type: ignore[arg-type]  # which is the fault
     with pytest.raises(CaptureError, match=r"The loss is a class: MSELoss\. .*loss=MSELoss\(\)"):
         capture(nn.Linear(8, 8), (*inputs, *inputs), loss=nn.MSELoss)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.complex32, torch.float8_e8m0fnu], ids=str)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_tensor_of_a_dtype_that_plans_do_not_have_is_refused_by_name(dtype, frozen):
+    model = nn.Linear(4, 4)
+    if frozen:
+        model.extra = nn.Parameter(torch.zeros(4, dtype=dtype), requires_grad=False)
+    else:
+        model.register_buffer("extra", torch.zeros(4, dtype=dtype))
+    forward = model.forward
+    model.forward = lambda x: forward(x) + model.extra.to(torch.float32)
+    with pytest.raises(CaptureError, match=f"{str(dtype).removeprefix('torch.')}.* extra"):
+        capture(model, torch.randn(2, 4), loss=lambda y: y.sum())

@@ -629,7 +629,7 @@ kind(
 kind("log of a sum", lambda m, x: torch.logsumexp(m.a(x), -1).mean() - math.log(WIDTH), a=linear())
 
 REFUSED: dict[str, str] = {
-    "experts by boolean indices": "nonzero",
+    "experts by boolean indices": "mask",
     "branch on data": "branches",
 }
 """Kind -> a word of the error that refuses it."""

@@ -82,6 +82,12 @@ def add(commands: Any) -> None:
         metavar="S",
         help="fail when no rank finishes an instruction for so long (default: 60)",
     )
+    argument(
+        "--frozen-buffers",
+        action="store_true",
+        help="train a model whose losses depend on buffers that its forward pass writes, with their first values: a run"
+        " does not write them",
+    )
     argument("--dry-run", action="store_true", help="lower and check the plan, print the run, start nothing")
     parser.set_defaults(run=run)
 
@@ -124,6 +130,7 @@ def requested_schedule(options: argparse.Namespace) -> str | Schedule | None:
 
 def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they finish."""
+    from alpa_explore.graph.written import BEGINNING
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
     from alpa_explore.runtime.targets.scripts import COMMANDS
@@ -145,12 +152,16 @@ def run(options: argparse.Namespace) -> int:
         "ports": options.ports,
         "image": options.image,
         "claim": options.claim,
+        "frozen_buffers": options.frozen_buffers,
     }
     if options.dry_run:
         print_json(describe_run(request_of(plan, options.target, **requested)))
         return 0
     handle = launch(plan, options.target, folder=options.folder, **requested)
     complain(f"{len(handle.ranks):,} ranks, the run is in {handle.folder}")
+    for warning in plan.warnings:
+        if warning.startswith(BEGINNING):
+            complain(warning)
     try:
         follow(handle)
         result = handle.result()

@@ -89,8 +89,8 @@ class Composer:
 
         `requested`, where given, has for each price the ranges whose choices are needed. `tables` at these prices,
         where given, keep what was contracted for other ranges. A choice has the least cost by `StageProblem.at` with
-        the same price, where constants are replicated and their bytes, which the totals have, are free. The result is empty where a block
-        inside a range is too wide: few ranges could be composed.
+        the same price, where constants are replicated and their bytes, which the totals have, are free. The result is
+        empty where a block inside a range is too wide: few ranges could be composed.
         """
         best = self._best(ranges, tables or self.tables(prices, len(ranges)))
         if best is None:

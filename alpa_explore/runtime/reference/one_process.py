@@ -1,8 +1,8 @@
 """One process as the reference of a run: the loss, every gradient and every updated weight, step by step.
 
 Both start each step from the same weights, those of the ranks, so that rounding errors do not accumulate over steps; by
-induction all steps are right. The error of a gradient is relative to the largest entry of the gradient, or to a
-ten-thousandth of the largest entry of all gradients if that is more: an entry that should be zero consists of rounding
+induction all steps are right. The error of a gradient is relative to the largest entry of the gradient, or to the size
+of the terms that it is the sum of, where these cancel (`rounding`): a gradient that should be zero consists of rounding
 errors only. An updated weight is compared with an optimizer step on the gradient of the ranks, because Adam's step is
 ±learning rate even where a gradient is nearly zero and rounding decides its sign.
 """
@@ -10,7 +10,7 @@ errors only. An updated weight is compared with an optimizer step on the gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,10 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.execute import Values, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import Box
+from alpa_explore.runtime.reference.rounding import rounding_scales
 from alpa_explore.tracing.aten import draws
 from alpa_explore.tracing.evaluate import evaluate
 from alpa_explore.tracing.targets import with_counts
-
-NOTHING = 1e-4
-"""Share of the largest gradient that is the least scale of a parameter's gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +71,8 @@ class OneProcess:
     def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float) -> None:
         self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
         self.optimizers: dict[int, PieceOptimizer] = {}
+        self.scales: dict[int, float] = {}
+        """For each parameter the size of the terms of its gradient, from `measure`."""
 
     def step(
         self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
@@ -80,11 +80,13 @@ class OneProcess:
         """Run one step, and compare it with the records of each rank: every replica and every piece by itself."""
         wanted_loss, expected = self.gradients(microbatches)
         yield compared(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
-        largest = max(float(g.abs().max()) for g in expected.values())
+        if not self.scales:  # as large in later steps
+            self.measure(next(iter(with_counts(self.graph, microbatches))))
+        largest = largest_entry(expected.values())
         for place, parameter in enumerate(self.graph.parameters):
             gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
             weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
-            scale = scale_of(expected[place], largest)
+            scale = scale_of(expected[place], self.scales[place], largest)
             yield compared(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
             updated = self.updated(place, _whole(expected[place].shape, gradients))
             error = _error(updated, weights)
@@ -102,6 +104,10 @@ class OneProcess:
                 sums[place] = sums[place] + gradient if place in sums else gradient
         return loss, {place: total / len(microbatches) for place, total in sums.items()}
 
+    def measure(self, microbatch: Values) -> None:
+        """Measure `scales` on a microbatch."""
+        self.scales = rounding_scales(self.graph, {**self.state, **microbatch})
+
     def updated(self, place: int, gradient: torch.Tensor) -> torch.Tensor:
         """The parameter at `place` after one more step of its optimizer."""
         parameter = self.graph.parameters[place]
@@ -111,9 +117,15 @@ class OneProcess:
         return self.optimizers[place].step(gradient)
 
 
-def scale_of(gradient: torch.Tensor, largest: float) -> float:
-    """What an error of a gradient is relative to; `largest` is the largest entry of all gradients."""
-    return max(float(gradient.abs().max()), NOTHING * largest)
+def scale_of(gradient: torch.Tensor, terms: float, largest: float) -> float:
+    """What an error of a gradient is relative to: `terms` is the size of what it is the sum of, `largest` the largest
+    entry of all gradients."""
+    return max(largest_entry([gradient]), min(terms, largest))
+
+
+def largest_entry(gradients: Iterable[torch.Tensor]) -> float:
+    """The largest entry of all of these, which may have none."""
+    return max((float(g.abs().max()) for g in gradients if g.numel()), default=0.0)
 
 
 def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:

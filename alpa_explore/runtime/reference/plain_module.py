@@ -16,7 +16,14 @@ import torch
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS
-from alpa_explore.runtime.reference.one_process import Difference, OneProcess, compared, largest_difference, scale_of
+from alpa_explore.runtime.reference.one_process import (
+    Difference,
+    OneProcess,
+    compared,
+    largest_difference,
+    largest_entry,
+    scale_of,
+)
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.losses import scalar_loss
@@ -52,13 +59,16 @@ def check_module(
     wanted_loss = float(loss.detach())
     trained = dict(module.named_parameters())
     gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
-    largest = max((float(gradient.abs().max()) for gradient in gradients.values()), default=0.0)
+    largest = largest_entry(gradients.values())
+    reference.measure(microbatch)
     differences = [compared(0, "module loss", "", abs(captured_loss - wanted_loss), abs(wanted_loss))]
     for place, parameter in enumerate(graph.parameters):
         weight = trained[parameter.name]
         wanted = gradients.pop(parameter.name, torch.zeros_like(weight))
         error = largest_difference(captured[place], wanted)
-        differences.append(compared(0, "module gradient", parameter.name, error, scale_of(wanted, largest)))
+        differences.append(
+            compared(0, "module gradient", parameter.name, error, scale_of(wanted, reference.scales[place], largest))
+        )
         # From the same gradient: Adam's first step has the sign of a gradient even where rounding decides it.
         kind = graph.operators[parameter.update].kind
         updated = _step(kind, weight, wanted, learning_rate)

@@ -22,8 +22,8 @@ def least_weight_bytes(graph: TrainingGraph) -> float:
 
 
 def least_bytes(layered: LayeredGraph) -> dict[Range, tuple[float, float]]:
-    """For every layer range: (bytes of weights, frozen ones and buffers, too, gradients and optimizer states; bytes held
-    for one microbatch)."""
+    """For every layer range: (bytes of weights, frozen ones and buffers too, gradients and optimizer states; bytes
+    held for one microbatch)."""
     weights, activations = _weights(layered), _activations(layered)
     ranges = combinations_with_replacement(range(layered.num_layers), 2)
     return {layers: (_held_by(weights, layers), _held_by(activations, layers)) for layers in ranges}

@@ -118,14 +118,39 @@ def installed(held: Sequence[ModelTensor], tensors: Sequence[torch.Tensor]) -> I
             tensors_of_module[name] = original
 
 
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+"""Attributes that hold parameters, buffers, modules and hooks."""
+
+
+def is_replaced(model_tensor: ModelTensor, tensor: torch.Tensor) -> bool:
+    """Whether a slot of the model no longer holds the `tensor` that was installed there."""
+    return any(
+        (module._parameters if is_parameter else module._buffers).get(name) is not tensor
+        for module, name, is_parameter in model_tensor.slots
+    )
+
+
 @contextmanager
-def attributes_restored(model: nn.Module) -> Iterator[None]:
+def attributes_restored(model: nn.Module) -> Iterator[Callable[[], frozenset[str]]]:
     """Undo at the end what a forward pass keeps in attributes of modules, or in dicts and lists there: a table that it
-    makes once would be a tensor of another trace the next time."""
-    saved = [(vars(module), dict(vars(module))) for module in model.modules()]
+    makes once would be a tensor of another trace the next time. Yields what names the attributes kept so far."""
+    paths = [(path, module) for path, module in model.named_modules()]
+    saved = [(vars(module), dict(vars(module))) for _, module in paths]
     contents = [(v, copy(v)) for _, values in saved for v in values.values() if type(v) in (dict, list)]
+
+    def kept() -> frozenset[str]:
+        names = set()
+        copies = {id(container): before for container, before in contents}
+        for (path, _), (namespace, before) in zip(paths, saved, strict=True):
+            for name in namespace.keys() - _OF_EVERY_MODULE:
+                value = namespace[name]
+                filled = id(value) in copies and _identities(value) != _identities(copies[id(value)])
+                if value is not before.get(name) or filled:
+                    names.add(f"{path}.{name}" if path else name)
+        return frozenset(names)
+
     try:
-        yield
+        yield kept
     finally:
         for namespace, values in saved:
             if namespace.keys() != values.keys() or any(namespace[name] is not v for name, v in values.items()):

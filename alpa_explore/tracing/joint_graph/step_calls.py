@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.trace import Run, as_traced, with_values_read
@@ -44,12 +45,30 @@ def step_calls(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) 
     return with_values_read(recorded)
 
 
+def changes(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) -> bool:
+    """Whether `run(tensors)` makes other calls the second time, or reads what the first one made and kept in the
+    model."""
+
+    def forward() -> _Recorder:
+        recorder = _Recorder(tensors)
+        with as_traced(), mode, recorder:
+            run(tensors)
+        return recorder
+
+    first, second = with_values_read(forward), with_values_read(forward)
+    return first.calls != second.calls or not first.made.isdisjoint(second.read)
+
+
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no annotation
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch has no annotation
         self.calls: list[Call] = []
         self._seen = list(tensors)  # kept, so that no other tensor gets the same id
         self._number = {id(tensor): number for number, tensor in enumerate(tensors)}
+        self.read: set[int] = set()
+        """Ids of what calls read that none has made."""
+        self.made: set[int] = set()
+        """Ids of what calls have made."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,6 +77,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
         result = func(*args, **(kwargs or {}))
         if func.namespace == "prim":  # reads the device or the layout of a tensor
             return result
+        self.read |= {id(t) for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)} - self.made
+        self.made |= {id(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor)} - self._number.keys()
         self.calls.append(self.described((str(func), args, sorted((kwargs or {}).items()), result)))
         return result
 

@@ -74,6 +74,8 @@ class JointGraph:
     """The gradient of the loss with respect to itself: one."""
     loss: fx.Node
     gradients: tuple[fx.Node | None, ...]
+    written: frozenset[int]
+    """Numbers of the traced tensors that the forward pass writes."""
     accumulates: dict[fx.Node, int]
     """Node that adds gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
 
@@ -184,13 +186,16 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -
     (output,) = module.graph.find_nodes(op="output")
     loss = None
     gradients: dict[int, fx.Node | None] = {}
-    # Updated buffers (running statistics) are outputs too; no plan depends on them, so they are ignored.
+    # Updated buffers (running statistics) are outputs, too. No gradient depends on them; a run leaves them.
+    written = set()
     for node, described in zip(output.args[0], output.meta["desc"], strict=True):
         kind = type(described).__name__
         if kind == "PlainAOTOutput":
             loss = node
         elif kind == "GradAOTOutput":
             gradients[described.grad_of.idx] = node
+        elif kind == "InputMutationAOTOutput":
+            written.add(described.mutated_input.idx)
     assert loss is not None
     return JointGraph(
         module=module,
@@ -198,6 +203,7 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -
         tangent=tangent,
         loss=loss,
         gradients=tuple(gradients.get(i) for i in range(count)),
+        written=frozenset(written),
         accumulates={n: s for n, s in accumulates.items() if n.meta.get("is_gradient_acc")},
     )
 

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 import torch
 
 from alpa_explore.errors import CaptureError
-from alpa_explore.graph import Argument, Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, counts
+from alpa_explore.graph import (
+    Argument,
+    Operator,
+    Parameter,
+    Phase,
+    Ref,
+    Tensor,
+    TensorKind,
+    TrainingGraph,
+    Written,
+    counts,
+)
 from alpa_explore.graph.loops.unrolled import unrolled_loops_warnings
 from alpa_explore.tracing.aten import operator_flops
 from alpa_explore.tracing.inputs.example import Example
@@ -16,6 +27,7 @@ from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor
 from alpa_explore.tracing.operators.phases import Phases
 from alpa_explore.tracing.optimizers import Optimizer
+from alpa_explore.units import DTYPE_BYTES
 
 
 def assemble(
@@ -33,6 +45,8 @@ def assemble(
     recipe: str | None,
     attributes: dict[int, str],
     training: bool,
+    written: tuple[Written, ...],
+    state: tuple[str, ...],
 ) -> TrainingGraph:
     """The graph. `gradients[i]` is the gradient of the i-th traced tensor; those of `held` come first, then the
     example's."""
@@ -79,7 +93,8 @@ def assemble(
         optimizer=optimizer.name,
         rematerialization=rematerialization,
         recipe=recipe,
-        warnings=(*_warnings(held, gradients, training), *unrolled_loops_warnings(builder.operators)),
+        written=written,
+        warnings=(*_warnings(held, gradients, training), *state, *unrolled_loops_warnings(builder.operators)),
     )
 
 
@@ -179,7 +194,7 @@ class _GraphBuilder:
                 inputs=(tensor, read),
                 outputs=(updated,),
                 arguments=(Ref(tensor), Ref(read)),
-                flops=optimizer.flops_per_element * weight.elements,
+                flops=optimizer.flops_per_element * weight.elements * counts.real_flops(optimizer.kind, [weight]),
                 bytes_accessed=optimizer.step_bytes(weight.elements, size),
                 module=weight_of_model.name.rpartition(".")[0],
             )
@@ -205,12 +220,19 @@ class _GraphBuilder:
         return argument
 
     def _append_tensor(self, name: str, value: torch.Tensor, kind: TensorKind, producer: int | None) -> int:
+        dtype = str(value.dtype).removeprefix("torch.")
+        if dtype not in DTYPE_BYTES:
+            raise CaptureError(
+                "A plan cannot have tensors of this dtype",
+                found=f"{dtype}, of the {kind.value} {name}",
+                remedy=f"Hold it in another dtype: {', '.join(DTYPE_BYTES)}.",
+            )
         self.tensors.append(
             Tensor(
                 index=len(self.tensors),
                 name=name,
                 shape=tuple(int(n) for n in value.shape),
-                dtype=str(value.dtype).removeprefix("torch."),
+                dtype=dtype,
                 kind=kind,
                 producer=producer,
             )

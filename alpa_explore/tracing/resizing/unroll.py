@@ -1,8 +1,8 @@
 """The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them (or 3 and 5).
 
-A graph is written as rows, in parts: weights; other tensors without a producer; forward, backward and update
-operators, each with its output tensors; parameters. A row is a form (all its fields) with holes for numbers: tensor and
-operator numbers, and numbers inside names. With n periods the rows of each part are
+A graph is written as rows, in parts: weights; other tensors without a producer; forward, backward and update operators,
+each with its output tensors; parameters; names of what the forward pass writes. A row is a form (all its fields) with
+holes for numbers: tensor and operator numbers, and numbers inside names. With n periods the rows of each part are
 
     head, period + s, period + 2·s, …, period + (n − 2)·s, tail        x(n) = x(2) + (x(4) − x(2)) / 2 · (n − 2)
 
@@ -18,13 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
+from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, Written, verify
 from alpa_explore.tracing.joint_graph.step_calls import Call
 
 FEW, MORE = 2, 4
 """Numbers of periods in the two captures."""
+_Part: TypeAlias = Tensor | Operator | Parameter | Written | TrainingGraph
 
 _NUMBERED = (TensorKind.VALUE, TensorKind.ROUTED, TensorKind.GRADIENT)
 """Kinds of the tensors that are named after operators."""
@@ -84,7 +85,7 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = F
         if rows is None:
             return None
         parts.append([_filled(row) for row in rows])
-    ((whole,),), weights, others, forward, backward, update, parameters = parts
+    ((whole,),), weights, others, forward, backward, update, parameters, written = parts
     operator_rows = (*forward, *backward, *update)
     tensors = [tensor for row in (*weights, *others, *(row[1:] for row in operator_rows)) for tensor in row]
     graph = replace(
@@ -92,6 +93,7 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int, begun: int = F
         tensors=tuple(sorted(tensors, key=lambda t: t.index)),
         operators=tuple(operator for operator, *_ in operator_rows),
         parameters=tuple(parameter for (parameter,) in parameters),
+        written=tuple(one for (one,) in written),
     )
     return verify(graph)
 
@@ -108,11 +110,12 @@ def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
         return [_row(o, *(graph.tensors[t] for t in o.outputs)) for o in graph.operators if o.phase is phase]
 
     return (
-        [_row(replace(graph, tensors=(), operators=(), parameters=()))],
+        [_row(replace(graph, tensors=(), operators=(), parameters=(), written=()))],
         [_row(t) for t in graph.tensors if t.producer is None and t.kind is TensorKind.PARAMETER],
         [_row(t) for t in graph.tensors if t.producer is None and t.kind is not TensorKind.PARAMETER],
         *map(of_phase, Phase),
         [_row(p) for p in graph.parameters],
+        [_row(w) for w in graph.written],
     )
 
 
@@ -152,12 +155,12 @@ def _steps(before: Sequence[_Row], after: Sequence[_Row]) -> list[tuple[int, ...
     return [tuple(y - x for x, y in zip(a.numbers, b.numbers, strict=True)) for a, b in zip(before, after, strict=True)]
 
 
-def _row(*values: Tensor | Operator | Parameter | TrainingGraph) -> _Row:
+def _row(*values: _Part) -> _Row:
     numbers: list[int] = []
     return _Row(tuple(_value(value, numbers) for value in values), tuple(numbers))
 
 
-def _value(value: Tensor | Operator | Parameter | TrainingGraph, numbers: list[int]) -> _Value:
+def _value(value: _Part, numbers: list[int]) -> _Value:
     counted = isinstance(value, Tensor) and value.kind in _NUMBERED
     counted |= isinstance(value, Operator) and not value.kind.startswith("optimizer.")
 

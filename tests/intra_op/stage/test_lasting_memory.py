@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -87,7 +88,7 @@ class Mixed(nn.Module):
         super().__init__()
         draw = random.Random(seed)
         sizes = [8 * draw.randint(1, 4) for _ in range(5)]
-        self.layers = nn.ModuleList(nn.Linear(a, b, dtype=dtype) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b, dtype=dtype) for a, b in pairwise(sizes))
         for number, layer in enumerate(self.layers):
             layer.requires_grad_(number == 3 or draw.random() < 0.5)
             self.register_buffer(f"scale_{number}", torch.rand(sizes[number + 1], 4).to(dtype))

@@ -1,0 +1,65 @@
+"""What the forward pass writes: running statistics, moving averages, counters, caches.
+
+A plan computes gradients and updates weights; a run leaves such buffers at their first values. That changes nothing
+where no loss and no gradient reads them, as the running statistics of a batch norm in training mode. Where one does,
+later steps of a run would differ from training the module: those buffers are `carried`.
+"""
+
+from __future__ import annotations
+
+from alpa_explore.graph.counts import packet
+from alpa_explore.graph.graph import TrainingGraph
+from alpa_explore.graph.operator import Operator, Phase, tensor_refs
+
+_STATISTICS = {"aten._native_batch_norm_legit_functional": (5, (3, 4)), "aten.native_batch_norm_backward": (7, (3, 4))}
+"""Operator -> the argument that says whether it is in training mode, and those of the running statistics."""
+_RESULTS = 3
+"""Outputs of either that do not depend on the running statistics in training mode; further ones are new statistics."""
+_SHOWN = 3
+BEGINNING = "the forward pass writes"
+"""How the warnings begin."""
+
+
+def carried(graph: TrainingGraph) -> tuple[str, ...]:
+    """The tensors that the forward pass writes and the loss or a gradient depends on, by name."""
+    needed = {graph.loss, *(parameter.gradient for parameter in graph.parameters)}
+    for operator in reversed(graph.operators):
+        if operator.phase is not Phase.UPDATE or operator.kind.startswith("aten."):  # sums of gradients, no steps
+            needed |= _needed(operator, needed)
+    names = {graph.tensors[tensor].name for tensor in needed if graph.tensors[tensor].producer is None}
+    return tuple(tensor.name for tensor in graph.written if tensor.name in names)
+
+
+def written_warnings(graph: TrainingGraph) -> tuple[str, ...]:
+    """What a plan says about the tensors that the forward pass writes."""
+    needed = carried(graph)
+    others = [tensor.name for tensor in graph.written if tensor.name not in needed]
+    warnings = []
+    if needed:
+        warnings.append(
+            f"{BEGINNING} {listed(needed)}, on which later losses depend; a run does not write, so it is"
+            " refused unless --frozen-buffers says otherwise"
+        )
+    if others:
+        warnings.append(
+            f"{BEGINNING} {listed(others)}, which no loss or gradient reads; a run leaves what is written"
+            " there at its first values"
+        )
+    return tuple(warnings)
+
+
+def listed(names: tuple[str, ...] | list[str]) -> str:
+    """'2 buffers (a, b)'; of many the first ones."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)} {'buffer' if len(names) == 1 else 'buffers'} ({', '.join(names[:_SHOWN])}{more})"
+
+
+def _needed(operator: Operator, needed: set[int]) -> set[int]:
+    """The inputs of an operator on which those of its outputs depend that are `needed`."""
+    if needed.isdisjoint(operator.outputs):
+        return set()
+    training, statistics = _STATISTICS.get(packet(operator.kind), (-1, ()))
+    if training < 0 or operator.arguments[training] is not True or not needed.isdisjoint(operator.outputs[_RESULTS:]):
+        return set(operator.inputs)
+    arguments = [a for place, a in enumerate(operator.arguments) if place not in statistics]
+    return {tensor for argument in arguments for tensor in tensor_refs(argument)}
