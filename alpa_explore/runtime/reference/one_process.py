@@ -10,7 +10,7 @@ errors only. An updated weight is compared with an optimizer step on the gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +82,10 @@ class OneProcess:
         yield compared(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
         if not self.scales:  # as large in later steps
             self.measure(next(iter(with_counts(self.graph, microbatches))))
-        largest = largest_entry(expected.values())
         for place, parameter in enumerate(self.graph.parameters):
             gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
             weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
-            scale = scale_of(expected[place], self.scales[place], largest)
+            scale = scale_of(expected[place], self.scales[place])
             yield compared(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
             updated = self.updated(place, _whole(expected[place].shape, gradients))
             error = _error(updated, weights)
@@ -117,15 +116,9 @@ class OneProcess:
         return self.optimizers[place].step(gradient)
 
 
-def scale_of(gradient: torch.Tensor, terms: float, largest: float) -> float:
-    """What an error of a gradient is relative to: `terms` is the size of what it is the sum of, `largest` the largest
-    entry of all gradients."""
-    return max(largest_entry([gradient]), min(terms, largest))
-
-
-def largest_entry(gradients: Iterable[torch.Tensor]) -> float:
-    """The largest entry of all of these, which may have none."""
-    return max((float(g.abs().max()) for g in gradients if g.numel()), default=0.0)
+def scale_of(gradient: torch.Tensor, terms: float) -> float:
+    """What an error of a gradient is relative to: `terms` is the size of what it is the sum of."""
+    return max(float(gradient.abs().max()) if gradient.numel() else 0.0, terms)
 
 
 def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -9,8 +9,8 @@ down at random. The spread of a gradient is what such errors amount to in it.
 
 With n the spread and ε the unit of the dtype, n/ε is the size of the terms: sums of numbers as large have such errors.
 It is taken as the scale of a gradient where that is larger than the gradient itself, but never more than the largest
-entry of all gradients: where a choice (the largest expert, a sign) hangs on the last digit, the spread is more than
-rounding.
+norm of a tensor of the backward pass: where a choice (the largest expert, a sign) hangs on the last digit, the spread
+is more than rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from statistics import median
 
 import torch
 
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.tracing.evaluate import evaluate
 
@@ -36,7 +36,9 @@ def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) ->
 
     `values` are the weights, buffers and inputs of one microbatch, by tensor.
     """
-    exact = _gradients(graph, evaluate(graph, values))
+    results = evaluate(graph, values)
+    exact = _gradients(graph, results)
+    most = max(_norm(results[t]) for o in graph.operators if o.phase is Phase.BACKWARD for t in o.outputs)
     spreads: dict[int, list[float]] = {place: [] for place in exact}
     for seed in range(SAMPLES):
         generator = torch.Generator(next(iter(values.values())).device).manual_seed(seed)
@@ -52,12 +54,20 @@ def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) ->
             error = (moved[place].to(_wide(gradient)) - gradient.to(_wide(gradient))).abs()
             spreads[place].append(float(error.max()) if error.numel() else 0.0)
     return {
-        place: TERMS * median(spreads[place]) / torch.finfo(gradient.dtype).eps for place, gradient in exact.items()
+        place: min(TERMS * median(spreads[place]) / torch.finfo(gradient.dtype).eps, most)
+        for place, gradient in exact.items()
     }
 
 
 def _gradients(graph: TrainingGraph, results: Values) -> dict[int, torch.Tensor]:
     return {place: results[parameter.gradient] for place, parameter in enumerate(graph.parameters)}
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    """The root of the sum of all squares; 0 of what is not a gradient."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return 0.0
+    return float(torch.linalg.vector_norm(tensor.to(_wide(tensor))))
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:
