@@ -43,7 +43,6 @@ from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option,
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags
-from alpa_explore.plans.describe import node_tensor
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
 
@@ -119,7 +118,8 @@ def strategies_for_roles(
                 followed += _routed(node, axis, role)
                 continue
             if node.kind is not NodeKind.OPERATOR:
-                tensor = node_tensor(problem, node)
+                source = node.kind is NodeKind.SOURCE
+                tensor = node.subject if source else graph.parameters[node.subject].tensor
                 experts = data is not role and _is_of_experts(graph, tensor)
                 if graph.tensors[tensor].kind in (TensorKind.BUFFER, TensorKind.CONSTANT):
                     follows = np.array([option[0] == REPLICATE for option in options.options], dtype=bool)
