@@ -17,9 +17,9 @@ from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
 
 _TERMINAL_SECONDS = 0.1
-_LOG_SECONDS = 4.0
+LOG_SECONDS = 4.0
 """With a beat of a second, two lines of a log are at most five seconds apart."""
-_BEAT_SECONDS = 1.0
+BEAT_SECONDS = 1.0
 
 
 class ProgressLine:
@@ -81,19 +81,19 @@ class ProgressLine:
             if new:
                 self._close()
             self._counted = progress.pass_name
-            if edge or now - self._last >= (_TERMINAL_SECONDS if self._terminal else _LOG_SECONDS):
+            if edge or now - self._last >= (_TERMINAL_SECONDS if self._terminal else LOG_SECONDS):
                 self._show(progress, now)
 
     def beat(self) -> None:
         """Say what runs, if nothing was written for long."""
         with self._writing:
             now = time.monotonic()
-            if now - self._last >= (_BEAT_SECONDS if self._terminal else _LOG_SECONDS):
+            if now - self._last >= (BEAT_SECONDS if self._terminal else LOG_SECONDS):
                 seen = self._now(now)
                 self._show(seen if seen.pass_name else replace(seen, pass_name="preparing"), now)
 
     def _beats(self) -> None:
-        while not self._ended.wait(_BEAT_SECONDS):
+        while not self._ended.wait(BEAT_SECONDS):
             self.beat()
 
     def _now(self, now: float) -> Progress:

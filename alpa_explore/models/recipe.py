@@ -60,7 +60,8 @@ def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
         raise RecipeError(
             "The model cannot be rebuilt",
             found="a plan without a recipe (its model was made in a notebook)",
-            remedy="Give the model and its captured graph, or capture it with recipe='package.module:function'.",
+            remedy="Give its captured graph (graph=; to run it model= and example_inputs=, too), or capture it with "
+            "recipe='package.module:function'.",
         )
     if is_reference(recipe):
         return recipe

@@ -102,6 +102,13 @@ def verify(
 
 def _source(plan: Plan, own: Mapping[str, Any], *, seed: int, allow_import: bool) -> OwnModel:
     """The module of a run: the user's own, or that of the plan's recipe."""
+    if own["model"] is not None and own["example_inputs"] is None and own["data"] is None:
+        raise OptionError(
+            "A model of your own needs data",
+            found="model= alone",
+            remedy="Give example_inputs=, as for the capture, or data= (a list of microbatches, or a function "
+            "number -> microbatch).",
+        )
     if own["model"] is None:
         return from_recipe(plan.model, plan.model.samples, seed=seed, allow_import=allow_import)
     return OwnModel(**own)

@@ -71,3 +71,33 @@ def test_another_precision_is_asked_of_the_plan_and_of_its_baselines(capsys: Cap
         assert cli.main([*ASK, "--kind", "data-parallel", "--precision", precision, "--json"]) == 0
         found[precision] = [row["iteration_seconds"] for row in json.loads(capsys.readouterr().out)["plans"]]
     assert all(half < whole for half, whole in zip(found["float16"], found["float32"], strict=True))
+
+
+@pytest.mark.slow
+def test_the_batch_the_software_and_what_is_recomputed_are_those_that_are_asked_for(capsys: Capture) -> None:
+    found = {}
+    for batch, more in ((16, ()), (32, ()), (16, ("--remat", "full")), (16, ("--software", "eager"))):
+        ask = [*ASK, "-B", "8", "--kind", "data-parallel", "--no-cache", "--json", "--global-batch", str(batch), *more]
+        assert cli.main(ask) == 0
+        found[batch, more] = [row["iteration_seconds"] for row in json.loads(capsys.readouterr().out)["plans"]]
+    plain = found.pop((16, ()))
+    for question, seconds in found.items():
+        assert all(other != mine for other, mine in zip(seconds, plain, strict=True)), question
+
+
+def test_commands_that_price_an_iteration_take_the_same_options(capsys: Capture) -> None:
+    for command in ("plan", "baselines", "layouts", "scale"):
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        told = capsys.readouterr().out
+        for option in (
+            "--hf",
+            "--sequence",
+            "--software",
+            "--global-batch",
+            "--precision",
+            "--no-cache",
+            "--json",
+            "--html",
+        ):
+            assert option in told, (command, option)

@@ -108,8 +108,8 @@ def test_a_terminal_shows_a_pass_that_counts_nothing_each_second(monkeypatch: py
 
 
 def test_the_beat_needs_no_call_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_line, "_BEAT_SECONDS", 0.01)
-    monkeypatch.setattr(progress_line, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(progress_line, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(progress_line, "LOG_SECONDS", 0.0)
     stream = Stream(terminal=False)
     with ProgressLine(stream) as line:
         line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))

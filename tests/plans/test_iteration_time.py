@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alpa_explore as ax
+from alpa_explore import units
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.iteration_time import IterationTime, iteration_time, iteration_time_of
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
+from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.simulate import simulate, without_sends
 from alpa_explore.schedules.simulator.times import StageTimes
@@ -118,3 +120,18 @@ def test_the_file_has_the_sends_and_one_of_an_earlier_version_opens_without(plan
     assert iteration_time(old) is not None
     old.save(tmp_path / "b.plan.json")
     assert "sends_seconds" in json.loads((tmp_path / "b.plan.json").read_text())["predicted"]
+
+
+def test_what_t_counts_of_sends_and_what_they_cost_are_named_as_two_things(plan: Plan) -> None:
+    received = {(first, last): 1e8 * (first > 0) for first in range(8) for last in range(first, 8)}
+    costs = replace(plan.costs, received_bytes=received)
+    counted = ax.replan(replace(plan, costs=costs), pipeline=PipelineOptions(communication=True, num_stages=4))
+    time = iteration_time(counted)
+    assert time is not None
+    in_t, added = units.seconds(time.counted_seconds), units.seconds(time.sends_seconds)
+    assert in_t != added
+    rows = {line.split("  ")[0]: " ".join(line.split()) for line in plan_report(counted).splitlines() if line}
+    assert rows["sends"].startswith(f"sends {in_t} ")
+    for row in ("sends", "iteration"):
+        assert f"in T: {in_t} of sends between stages" in rows[row]
+        assert f"simulated, they add {added} = " in rows[row]

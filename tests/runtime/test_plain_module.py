@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import alpa_explore as ax
+from alpa_explore.errors import OptionError
 from alpa_explore.runtime.reference.plain_module import check_module
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.evaluate import initial_weights, input_values
@@ -130,3 +131,19 @@ def test_buffers_that_the_forward_pass_writes_are_named() -> None:
     assert checked.written == ("1.running_mean", "1.running_var", "1.num_batches_tracked")
     assert worst(checked).relative_error < 1e-5
     assert not source.model[1].running_mean.any(), "the module of the user is not changed"
+
+
+def test_a_model_of_ones_own_without_data_is_told_what_it_lacks():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).pow(2).mean()
+
+    model, inputs = Model(), (torch.randn(4, 8),)
+    graph = ax.capture(model, inputs)
+    plan = ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler="serial")
+    with pytest.raises(OptionError, match=r"needs data: model= alone\. Give example_inputs="):
+        ax.verify_interpreted(plan, graph=graph, model=model)

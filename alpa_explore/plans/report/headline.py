@@ -12,7 +12,7 @@ from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
-from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
+from alpa_explore.plans.report.iteration import counted_phrase, sends_phrase, sends_share, sends_sum
 from alpa_explore.plans.report.text import fullest, iteration_sum, peak_words
 from alpa_explore.plans.value import PlanValue
 
@@ -149,8 +149,10 @@ def _iteration(plan: PlanValue) -> HeadlineFigure:
     time = iteration_time(plan)
     share, why = sends_share(time), iteration_sum(plan)
     if time is not None and share:
-        where = "among them" if time.counted_seconds else "not in T"
-        why += f"; {where}: {sends_phrase(time)} = {sends_sum(time)}"
+        if time.counted_seconds:
+            why += f"; in T: {counted_phrase(time)}"
+        else:
+            why += f"; not in T: {sends_phrase(time)} = {sends_sum(time)}"
     seconds = plan.predicted.iteration_seconds
     return HeadlineFigure(name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why)
 

@@ -21,6 +21,16 @@ def sends_phrase(time: IterationTime) -> str:
     return f"{units.seconds(time.sends_seconds)} of sends between stages ({units.percent(time.sends_fraction)})"
 
 
+def counted_phrase(time: IterationTime) -> str:
+    """'1.4 s of sends between stages (5.2 % of T), as if nothing ran beside them; simulated, they add 477 ms = …': of
+    a plan whose T counts sends, what it counts and what they cost."""
+    share = time.counted_seconds / max(time.planned_seconds, 1e-300)
+    return (
+        f"{units.seconds(time.counted_seconds)} of sends between stages ({units.percent(share)} of T), as if nothing "
+        f"ran beside them; simulated, they add {units.seconds(time.sends_seconds)} = {sends_sum(time)}"
+    )
+
+
 def iteration_phrase(time: IterationTime) -> str:
     """'81.6 s + 6.03 s of sends between stages (7.4 %) = 87.6 s': T, what is not in it, and their sum, simulated."""
     parts, total = iteration_parts(time), units.seconds(time.simulated_seconds)

@@ -10,7 +10,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.floors import broken_floors
 from alpa_explore.plans.report.headline import headline
-from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
+from alpa_explore.plans.report.iteration import counted_phrase, iteration_phrase, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import (
@@ -67,5 +67,9 @@ def _sends_rows(plan: PlanValue) -> list[dict[str, str]]:
     time = iteration_time(plan)
     if time is None or not sends_share(time):
         return []
+    if time.counted_seconds:
+        share = units.percent(time.counted_seconds / max(time.planned_seconds, 1e-300))
+        value = f"{units.seconds(time.counted_seconds)} {share} of T"
+        return [{"figure": "sends", "value": value, "error": "", "from": f"in T: {counted_phrase(time)}"}]
     value = f"{units.seconds(time.sends_seconds)} {units.percent(time.sends_fraction)} of T"
     return [{"figure": "sends", "value": value, "error": "", "from": iteration_phrase(time)}]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from alpa_explore import units
 from alpa_explore.plans.phrases import logical_mesh_phrase, ranges, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.plans.report.text import cell, heading, render_table, sentence
+from alpa_explore.plans.report.text import cell, fullest, heading, render_table, sentence
 from tests.plans.example import example_plan
 
 
@@ -109,3 +111,13 @@ def test_sums_that_explain_a_figure_give_it(plan: Plan) -> None:
         first, times = re.findall(r"[\d,]+(?= (?:samples|tokens|microbatches))", figures[name].why)
         product = int(first.replace(",", "")) * int(times.replace(",", ""))
         assert product / plan.predicted.iteration_seconds == pytest.approx(figures[name].value), name
+
+
+@pytest.mark.parametrize(("share", "tight"), [(0.975, False), (0.985, True), (1.0, True)])
+def test_a_plan_that_nearly_fills_its_memory_is_called_tight(plan: Plan, share: float, tight: bool) -> None:
+    full = fullest(plan)
+    device = replace(plan.cluster.device, memory_bytes=round(full.peak_bytes / share))
+    text = sentence(replace(plan, cluster=replace(plan.cluster, device=device)))
+    assert ("which is tight" in text) == tight
+    if share == 0.985:
+        assert f"tight: {units.bytes_(device.memory_bytes - full.peak_bytes)} are left for the allocator" in text
