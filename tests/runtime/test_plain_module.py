@@ -14,6 +14,8 @@ from alpa_explore.runtime.reference.plain_module import check_module
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
+from tests.zoo.modules import ZOO
+from tests.zoo.training import planned
 
 
 class Complex(nn.Module):
@@ -147,3 +149,12 @@ def test_a_model_of_ones_own_without_data_is_told_what_it_lacks():
     plan = ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler="serial")
     with pytest.raises(OptionError, match=r"needs data: model= alone\. Give example_inputs="):
         ax.verify_interpreted(plan, graph=graph, model=model)
+
+
+def test_weights_that_are_no_numbers_are_named() -> None:
+    kind = ZOO["weight used twice"]()
+    plan, graph = planned(kind)
+    with torch.no_grad():
+        kind.model.body.w[1, 2] = float("nan")
+    with pytest.raises(OptionError, match=r"not a number in one process either.* no number in body\.w"):
+        ax.verify_interpreted(plan, model=kind.model, data=kind.inputs, graph=graph)

@@ -79,6 +79,13 @@ class OneProcess:
     ) -> Iterator[Difference]:
         """Run one step, and compare it with the records of each rank: every replica and every piece by itself."""
         wanted_loss, expected = self.gradients(microbatches)
+        if not math.isfinite(wanted_loss):
+            bad = [p.name for p in self.graph.parameters if not self.state[p.tensor].isfinite().all()]
+            raise OptionError(
+                "The loss is not a number in one process either, so nothing can be compared",
+                found=f"{wanted_loss} in step {step}" + f", and no number in {', '.join(bad[:3])}" * bool(bad),
+                remedy="Check the weights and the data (tensor.isfinite().all()).",
+            )
         yield compared(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
         if not self.scales:  # as large in later steps
             self.measure(next(iter(with_counts(self.graph, microbatches))))

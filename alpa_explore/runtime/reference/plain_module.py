@@ -24,6 +24,7 @@ from alpa_explore.runtime.reference.one_process import (
     scale_of,
 )
 from alpa_explore.runtime.training import OwnModel
+from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.losses import scalar_loss
 
@@ -52,7 +53,8 @@ def check_module(
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     example = flatten_example(module, source.first_microbatch, source.loss)
     call = example.rebuild([microbatch[index] for index in graph.inputs])
-    with torch.enable_grad():
+    # A region of autocast for a GPU computes in its dtype without one, too, as in the captured graph.
+    with torch.enable_grad(), autocast_as_written():
         loss = scalar_loss(module(*call.arguments, **call.keywords), call.targets, source.loss)
         torch.autograd.backward(loss)
     wanted_loss = float(loss.detach())

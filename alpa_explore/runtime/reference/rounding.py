@@ -10,7 +10,8 @@ down at random. The spread of a gradient is what such errors amount to in it.
 With n the spread and ε the unit of the dtype, n/ε is the size of the terms: sums of numbers as large have such errors.
 It is taken as the scale of a gradient where that is larger than the gradient itself, but never more than the largest
 norm of a tensor of the backward pass: where a choice (the largest expert, a sign) hangs on the last digit, the spread
-is more than rounding.
+is more than rounding. Where a gradient comes from tensors of a coarser dtype (autocast), that bound is larger by as
+much as their unit is.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) ->
     """
     results = evaluate(graph, values)
     exact = _gradients(graph, results)
-    most = max(_norm(results[t]) for o in graph.operators if o.phase is Phase.BACKWARD for t in o.outputs)
+    backward = [results[t] for o in graph.operators if o.phase is Phase.BACKWARD for t in o.outputs]
+    most = max(map(_norm, backward))
+    coarsest = max(torch.finfo(t.dtype).eps for t in backward if t.is_floating_point() or t.is_complex())
     spreads: dict[int, list[float]] = {place: [] for place in exact}
     for seed in range(SAMPLES):
         generator = torch.Generator(next(iter(values.values())).device).manual_seed(seed)
@@ -54,8 +57,9 @@ def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) ->
             error = (moved[place].to(_wide(gradient)) - gradient.to(_wide(gradient))).abs()
             spreads[place].append(float(error.max()) if error.numel() else 0.0)
     return {
-        place: min(TERMS * median(spreads[place]) / torch.finfo(gradient.dtype).eps, most)
+        place: min(TERMS * median(spreads[place]) / eps, most * max(1.0, coarsest / eps))
         for place, gradient in exact.items()
+        for eps in (torch.finfo(gradient.dtype).eps,)
     }
 
 
