@@ -25,7 +25,7 @@ _ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")
 """By ZeRO stage."""
 
 
-@checked("plan", "target")
+@checked("plan", "target", "graph")
 def export(plan: Plan, target: str, *, graph: TrainingGraph | None = None) -> Exported:
     """`plan` for `target` (megatron, nemo, torchtitan, fsdp2): the text of a file and, as values, what it does not
     express, which also stands at its top.

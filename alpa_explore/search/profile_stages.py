@@ -14,6 +14,7 @@ from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS
 
 SOLVED_BY = (
+    "arguments.py",
     "cluster",
     "cost",
     "errors.py",

@@ -19,7 +19,7 @@ from alpa_explore.store.code_version import code_version
 if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
 
-CAPTURED_BY = ("cluster", "errors.py", "graph", "models", "numerics", "tracing", "units.py")
+CAPTURED_BY = ("arguments.py", "cluster", "errors.py", "graph", "models", "numerics", "tracing", "units.py")
 """The parts of this package on which the capture of a catalogue model depends; their digest is in the key."""
 
 

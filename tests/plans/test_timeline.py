@@ -8,6 +8,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
+from alpa_explore.graph.tensor import GIVEN_KINDS
 from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.timeline_tables import (
@@ -58,9 +59,13 @@ def test_the_parts_of_a_stage_add_up_to_its_seconds_and_bytes(plan: Plan, real_p
 
 def test_adam_keeps_six_times_the_weights_and_gradients_as_much_as_the_weights(real_plan: Plan) -> None:
     assert real_plan.model.precision == "float16"
+    given = sum(t.bytes for t in real_plan.details.graph.tensors if t.kind in GIVEN_KINDS)
     for times in real_plan.timeline().times:
-        assert times.gradient_bytes == pytest.approx(times.weight_bytes)
-        assert times.optimizer_bytes == pytest.approx(6 * times.weight_bytes)
+        assert (
+            times.gradient_bytes <= times.weight_bytes <= times.gradient_bytes + given + 1
+        )  # buffers have no gradient
+        assert times.optimizer_bytes == pytest.approx(6 * times.gradient_bytes)
+    assert any(times.weight_bytes > times.gradient_bytes for times in real_plan.timeline().times)
 
 
 def test_half_of_a_backward_pass_leads_only_to_weights(real_plan: Plan) -> None:
