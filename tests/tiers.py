@@ -76,8 +76,10 @@ NO_TESTS = 5
 """pytest's exit code when nothing was collected."""
 TESTS_FAILED = 1
 """pytest's exit code when all tests were run and some failed; others mean that it could not run them all."""
-LOW_PRIORITY = 10
-"""What the tier that takes the rest of the cores adds to its niceness: beside a busy test it gets a tenth of a core."""
+LOW_PRIORITY = 4
+"""What the tier that takes the rest of the cores adds to its niceness: it gets four tenths of what a busy test gets."""
+BESIDE = 4.0
+"""By how much the limit of a test grows in a tier that runs beside another."""
 REPEATS = 3
 """So many failures of a tier may be accidents of the machine; more mean that something is broken."""
 
@@ -263,7 +265,7 @@ def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT, beside: bo
         return Outcome(tier=tier.name, missing=missing)
     print(f"\n== {tier.name} tier", flush=True)
     common = ["--no-skips"] if no_skips else []
-    common += ["-o", f"faulthandler_timeout={HANG_SECONDS * patience():.0f}"]
+    common += ["-o", f"faulthandler_timeout={HANG_SECONDS * patience() * (BESIDE if beside else 1.0):.0f}"]
     shared = ["-m", tier.markers, "--durations=5", "-n", str(tier.workers), "--dist", tier.share]
     shared += [f"--marked={tier.marked}"] if tier.marked else []
     start = time.perf_counter()
