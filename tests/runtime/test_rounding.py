@@ -8,6 +8,7 @@ from torch import nn
 
 import alpa_explore as ax
 from alpa_explore.runtime.reference.one_process import OneProcess
+from alpa_explore.runtime.reference.rounding import rounding_scales
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 
@@ -100,3 +101,25 @@ def test_the_gradients_of_one_half_of_the_batch_are_a_fault_also_where_their_sum
     compared = OneProcess(graph, state, 1e-3).step(0, [microbatch], float(results[graph.loss]), [recorded])
     errors = {d.name: d.relative_error for d in compared if d.what == "gradient"}
     assert min(errors.values()) > 5e-4, errors
+
+
+class SingleLoss(nn.Module):
+    """Layers in float64, whose loss is computed in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16)).double()
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return (self.layers(x).float() - target.float()).square().mean()
+
+
+def test_what_float32_rounds_hides_no_fault_of_a_gradient_in_float64() -> None:
+    generator = torch.Generator().manual_seed(0)
+    model, inputs = SingleLoss(), tuple(torch.randn(8, 16, generator=generator).double() for _ in range(2))
+    graph = capture(model, inputs)
+    values = initial_values(graph, model, inputs)
+    scales = rounding_scales(graph, values)
+    for place, parameter in enumerate(graph.parameters):
+        gradient = evaluate(graph, values)[parameter.gradient]
+        assert scales[place] < 10 * float(gradient.abs().max())

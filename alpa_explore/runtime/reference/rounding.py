@@ -11,7 +11,8 @@ With n the spread and ε the unit of the dtype, n/ε is the size of the terms: s
 It is taken as the scale of a gradient where that is larger than the gradient itself, but never more than the largest
 norm of a tensor of the backward pass: where a choice (the largest expert, a sign) hangs on the last digit, the spread
 is more than rounding. Where a gradient comes from tensors of a coarser dtype (autocast), that bound is larger by as
-much as their unit is.
+much as their unit is. A float64 gradient that comes from coarser tensors has their rounding errors: ε is then that of
+float32, so that an error that their rounding does not explain is seen.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) ->
         for place, gradient in exact.items():
             error = (moved[place].to(_wide(gradient)) - gradient.to(_wide(gradient))).abs()
             spreads[place].append(float(error.max()) if error.numel() else 0.0)
+    single = torch.finfo(torch.float32).eps
     return {
         place: min(TERMS * median(spreads[place]) / eps, most * max(1.0, coarsest / eps))
         for place, gradient in exact.items()
-        for eps in (torch.finfo(gradient.dtype).eps,)
+        for eps in (min(coarsest, max(torch.finfo(gradient.dtype).eps, single)),)
     }
 
 
