@@ -87,6 +87,7 @@ def test_what_fails_twice_fails(answers) -> None:
     assert len(calls) == 3
     assert (came.passed, came.failed) == (6, 1)
     assert [failure.tests for failure in came.repeated] == [("a::u",)]
+    assert came.line().splitlines()[1:] == ["    FAILED a::t"]
 
 
 def test_what_is_skipped_or_not_found_when_it_is_repeated_has_not_passed(answers) -> None:

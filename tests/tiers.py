@@ -154,6 +154,8 @@ class Outcome:
     missing: str | None = None
     repeated: tuple[Failure, ...] = ()
     """What passed only when it was run once more; counted in `passed`."""
+    broken: tuple[str, ...] = ()
+    """The tests that failed."""
     spent: tuple[Spent, ...] = field(default=(), repr=False)
 
     def line(self) -> str:
@@ -163,7 +165,8 @@ class Outcome:
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
         tests = sum(len(failure.tests) for failure in self.repeated)
         times = f"in {self.seconds:.0f} s, {self.processor_seconds:.0f} s of processor time"
-        return f"{self.tier:<12} {counts} {times}" + (f"; {tests} PASSED ONLY WHEN REPEATED" * bool(tests))
+        line = f"{self.tier:<12} {counts} {times}" + (f"; {tests} PASSED ONLY WHEN REPEATED" * bool(tests))
+        return "\n".join((line, *(f"    FAILED {test}" for test in self.broken)))
 
 
 def browser_is_missing() -> str | None:
@@ -291,6 +294,7 @@ def run(tier: Tier, *, no_skips: bool, cache: str, root: Path = ROOT, beside: bo
         seconds=time.perf_counter() - start,
         processor_seconds=processor_seconds,
         repeated=tuple(repeated),
+        broken=tuple(test for f in results.failures if f not in repeated for test in f.tests),
         spent=results.spent,
     )
 
