@@ -27,7 +27,8 @@ from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
-from alpa_explore.intra_op.stage.recomputation import Recomputation
+from alpa_explore.intra_op.stage.recomputation import FULL, Recomputation
+from alpa_explore.intra_op.stage.segments import hold
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.pricing.tuning import TIE_SECONDS
@@ -112,7 +113,7 @@ def _parts_of(graph: TrainingGraph) -> tuple[int, ...]:
     return tuple(0 if i < first else 1 if i < second else 2 if i <= last else 3 for i in range(len(numbers)))
 
 
-_Calls: TypeAlias = list[tuple[CollectiveCall, int | None]]
+_Calls: TypeAlias = list[tuple[CollectiveCall, int | None, int]]
 
 
 class _Reader:
@@ -126,9 +127,10 @@ class _Reader:
         self._linear = {o for o, part in parts if part is not LinearLayer.ROUTER}
         self._kernels: list[tuple[list[Kernel], list[Kernel]]] = [([], []) for _ in range(count)]
         self._collectives: list[tuple[_Calls, _Calls]] = [([], []) for _ in range(count)]
-        """With the operators beside which they run."""
+        """With the operators beside which they run, and those that they are for."""
         self._kernel_of: dict[int, int] = {}
         """Operator -> its kernel in its pass."""
+        self._again = self._computed_again()
         self._launches = np.zeros((count, 2), dtype=np.int64)
         self._local: dict[int, float] = {}
         """Tensor -> bytes on one device."""
@@ -171,7 +173,7 @@ class _Reader:
         for axis, exchanges in enumerate(strategy.exchanges):
             for exchange in exchanges:
                 call = CollectiveCall(kind=exchange.kind, bytes=float(exchange.bytes), axis=axis)
-                self._collectives[part][phase].append((call, index if exchange.beside else None))
+                self._collectives[part][phase].append((call, index if exchange.beside else None, index))
 
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]
@@ -200,7 +202,7 @@ class _Reader:
                 continue
             held = max(table.shares[table.index[step.source]], table.shares[table.index[step.target]])
             call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=step.axis)
-            self._collectives[part][phase].append((call, product))
+            self._collectives[part][phase].append((call, product, b.subject))
 
     def _placed(self, call: CollectiveCall, product: int | None, place: tuple[int, int]) -> CollectiveCall:
         """A collective with the kernel beside which it runs, where that is in its own pass."""
@@ -213,7 +215,7 @@ class _Reader:
         forward, backward = (
             PassWork(
                 kernels=tuple(self._kernels[part][phase]),
-                collectives=tuple(self._placed(call, product, (part, phase)) for call, product in calls[phase]),
+                collectives=tuple(self._placed(call, product, (part, phase)) for call, product, _ in calls[phase]),
                 launches=int(self._launches[part, phase]),
             )
             for phase in (0, 1)
@@ -223,12 +225,31 @@ class _Reader:
         return PartWork(
             forward=forward,
             backward=backward,
+            again=self._part_again(part, forward),
             parameters=float(self._elements[part]),
             parameter_tensors=int(self._tensors[part]),
             held_bytes=sum(self._local.get(t, 0.0) for t in held),
             entering_bytes=max((self._local.get(t, 0.0) for t in entering), default=0.0),
             attention_bytes=sum(self._local.get(t, 0.0) for t in held if self._is_square(t)),
             workspace_bytes=self._workspace(part),
+        )
+
+    def _computed_again(self) -> frozenset[int]:
+        """The operators that run again where every block is recomputed."""
+        layered, whole = self.layered, self.model.device.software.recomputes_whole
+        return hold(self.graph, layered.layer_of, layered.storage, Recomputation(FULL), whole=whole).recomputed
+
+    def _part_again(self, part: int, forward: PassWork) -> PassWork:
+        """Of the forward pass of a part what is computed again."""
+        operators = [o for o in self._kernel_of if self._place(o) == (part, 0) and o in self._again]
+        place = {self._kernel_of[o]: number for number, o in enumerate(operators)}
+        calls = zip(forward.collectives, self._collectives[part][0], strict=True)
+        return PassWork(
+            kernels=tuple(forward.kernels[self._kernel_of[o]] for o in operators),
+            collectives=tuple(
+                replace(call, beside=place.get(call.beside, -1)) for call, (_, _, o) in calls if o in self._again
+            ),
+            launches=sum(self.graph.operators[o].launches for o in operators),
         )
 
     def _is_square(self, tensor: int) -> bool:

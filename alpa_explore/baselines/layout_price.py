@@ -12,7 +12,6 @@ one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in ever
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from alpa_explore.baselines.block_work import DecoderWork
@@ -20,9 +19,9 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import Group, device_group, straggler_factor
-from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.cost.host import pace
+from alpa_explore.cost.group_collectives import stored_seconds
 from alpa_explore.cost.sends import send_seconds
+from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
 from alpa_explore.sharding.reshard import StepKind
 
 HALF = 2
@@ -32,8 +31,6 @@ OPTIMIZER_BYTES = 12
 UPDATE_BYTES = 30
 """Bytes that an update moves for each parameter: the norm reads the gradient (2); Adam reads gradient, weight and two
 moments (14) and writes the last three (12) and the weight in half precision (2)."""
-UNHIDDEN_SHARE = 0.05
-"""Share of an overlapped gradient sum that nothing hides: its first and last bucket. Set by hand; not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,37 +174,50 @@ class _Pricer:
     def _stage(self, stage: int) -> tuple[float, float]:
         """Seconds of the forward and the backward pass of one microbatch."""
         zero = PassTime(0.0, 0.0)
-        forward = backward = zero
+        forward = backward = adding = zero
         for number, blocks in self._parts_of(stage):
             ends = [self.time.embedding] * (number == 0) + [self.time.head] * (number == self.layout.head_part)
             forward += sum((end.forward for end in ends), self.time.block.forward * blocks)
             backward += sum((end.backward for end in ends), self.time.block.backward * blocks)
+            adding += sum((end.adding for end in ends), self.time.block.adding * blocks)
             if self.layout.recompute != "none":
                 backward += self.time.block.recompute * blocks
+        # From ZeRO-2 on a device accumulates its share of the gradients.
+        share = self._divided(stage, 2) / self._divided(stage, 4)
+        backward += PassTime(adding.device * share, adding.host)
         gathering, scattering = self._gathers(stage)
         return self._paced(forward, gathering), self._paced(backward, scattering)
 
     def _paced(self, time: PassTime, communication: float) -> float:
-        sharpness = self.software.pace_sharpness
-        device = time.device + self.software.contention * communication
-        return pace(pace(time.host, device, sharpness), communication, sharpness)
+        return pass_seconds(PassParts(device=time.device, host=time.host, stored=communication), self.software)
 
     def _gathers(self, stage: int) -> tuple[float, float]:
         """Seconds in which the replicas exchange weights and gradients in the forward and the backward pass."""
         zero = self.layout.zero_stage
         if zero < 2 or self.layout.replicas == 1:
             return 0.0, 0.0
-        count = sum(blocks for _, blocks in self._parts_of(stage))
-        once = self._replica_seconds(StepKind.ALL_GATHER, HALF * self.work.block.parameters) * count
-        once += self._expert_seconds(StepKind.ALL_GATHER, HALF * self.work.block.expert_parameters) * count
-        once += self._replica_seconds(StepKind.ALL_GATHER, HALF * self._end_parameters(stage))
-        return (once, 2 * once) if zero >= 3 else (0.0, once)
+        gathered = self._exchange(stage, StepKind.ALL_GATHER, HALF)
+        scattered = self._exchange(stage, StepKind.REDUCE_SCATTER, HALF)
+        if zero == 2:
+            return 0.0, scattered
+        # The backward pass of the embedding does not read its weight.
+        embedding = self.work.embedding.parameters * any(number == 0 for number, _ in self._parts_of(stage))
+        return gathered, self._exchange(stage, StepKind.ALL_GATHER, HALF, without=embedding) + scattered
 
-    def _replica_seconds(self, kind: StepKind, size: float) -> float:
-        return group_seconds(kind, size, self.replicas) if size else 0.0
+    def _exchange(self, stage: int, kind: StepKind, width: float, without: float = 0.0) -> float:
+        """Seconds of a stage to exchange its parameters, all or `without` some, among their copies."""
+        bucket, tensors = self.software.bucket_bytes, self._tensors(stage)
+        dense, experts = width * (self.parameters[stage] - without), width * self.expert_parameters[stage]
+        return stored_seconds(kind, dense, tensors, self.replicas, bucket) + stored_seconds(
+            kind, experts, 1, self.expert_replicas, bucket
+        )
 
-    def _expert_seconds(self, kind: StepKind, size: float) -> float:
-        return group_seconds(kind, size, self.expert_replicas) if size else 0.0
+    def _tensors(self, stage: int) -> float:
+        """Number of the parameters of a stage."""
+        numbers = [number for number, _ in self._parts_of(stage)]
+        ends = self.work.embedding.parameter_tensors * (0 in numbers)
+        ends += self.work.head.parameter_tensors * (self.layout.head_part in numbers)
+        return self.work.block.parameter_tensors * sum(blocks for _, blocks in self._parts_of(stage)) + ends
 
     def _end_parameters(self, stage: int) -> float:
         numbers = [number for number, _ in self._parts_of(stage)]
@@ -261,35 +271,21 @@ class _Pricer:
         )
 
     def _sync(self, forward: float, backward: float) -> float:
-        """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1)."""
+        """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1 and 2)."""
         layout, software = self.layout, self.software
-        if layout.replicas == 1 or layout.zero_stage >= 2:
+        if layout.replicas == 1 or layout.zero_stage >= 3:
             return 0.0
         width = software.sync_bytes or HALF
+        stages = range(layout.pipeline)
+        summed = gathered = 0.0
         if not layout.zero_stage:
-            summed = self._slowest_exchange(StepKind.ALL_REDUCE, width)
-            return self._exposed(summed, backward) if software.gradient_sync == "overlapped" else summed
-        summed = self._slowest_exchange(StepKind.REDUCE_SCATTER, width)
-        gathered = self._slowest_exchange(StepKind.ALL_GATHER, HALF)
-        if software.sync_each_tensor:
-            tensors = self.work.block.parameter_tensors * max(self.layout.blocks)
-            summed += max(tensors - 1, 0) * self._replica_seconds(StepKind.REDUCE_SCATTER, 1.0)
-            gathered += max(tensors - 1, 0) * self._replica_seconds(StepKind.ALL_GATHER, 1.0)
-        if software.gradient_sync == "overlapped":
-            return self._exposed(summed, backward / layout.chunks) + self._exposed(gathered, forward / layout.chunks)
-        return summed + gathered
-
-    def _slowest_exchange(self, kind: StepKind, width: float) -> float:
-        """Seconds of a stage to exchange all of its parameters among their copies."""
-        return max(
-            self._replica_seconds(kind, width * dense) + self._expert_seconds(kind, width * experts)
-            for dense, experts in zip(self.parameters, self.expert_parameters, strict=True)
-        )
-
-    def _exposed(self, communication: float, beside: float) -> float:
-        """Seconds of communication that computation beside it does not hide, and those that it costs computation."""
-        late = math.hypot(max(communication - beside, 0.0), UNHIDDEN_SHARE * communication)
-        return late + self.software.contention * min(communication, beside)
+            summed = max(self._exchange(stage, StepKind.ALL_REDUCE, width) for stage in stages)
+        else:
+            gathered = max(self._exchange(stage, StepKind.ALL_GATHER, HALF) for stage in stages)
+            if layout.zero_stage == 1:
+                summed = max(self._exchange(stage, StepKind.REDUCE_SCATTER, width) for stage in stages)
+        once = OnceParts(summed=summed, gathered=gathered, update=0.0)
+        return once_seconds(once, software, forward=forward, backward=backward)
 
     def _tied_tables(self) -> float:
         """Seconds to sum the gradients of a table that the first and the last stage hold."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class PartTime:
     backward: PassTime
     recompute: PassTime
     """Of its forward pass run again."""
+    adding: PassTime
+    """To add its gradients to the accumulated ones, where a device has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +69,20 @@ def decoder_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> D
 
 
 def passes_of(work: DecoderWork, software: Software, low_precision: str | None, recompute: str) -> tuple[PassWork, ...]:
-    """Forward, backward and recomputed pass of embedding, block and head, in this order."""
+    """Of embedding, block and head, in this order: forward, backward and recomputed pass, and the adding of
+    gradients."""
     passes: list[PassWork] = []
     for part in (work.embedding, work.block, work.head):
         forward, backward = part.forward, part.backward
         lowers = part is work.block or (part is work.head and software.lowers_head)
+        again = part.again
         if low_precision is not None and lowers:
+            again, _ = in_low_precision(again, backward, low_precision)
             forward, backward = in_low_precision(forward, backward, low_precision)
-        backward = _accumulating(backward, part, software)
-        again = forward
         if recompute == "selective":
             kernels = tuple(k for k in forward.kernels if _in_attention(k))
             again = PassWork(kernels=kernels, launches=len(kernels))
-        passes += (forward, backward, again)
+        passes += (forward, backward, again, _adding(part, software))
     return tuple(passes)
 
 
@@ -97,23 +100,23 @@ def decoder_time_of(
     experts = software.expert_host_seconds
     if cluster.devices_per_node > BOARD:
         experts = software.expert_rack_host_seconds
-    launches = (software.forward_launch_seconds, software.backward_launch_seconds, software.forward_launch_seconds)
+    forward, backward = software.forward_launch_seconds, software.backward_launch_seconds
+    launches = (forward, backward, forward, backward)
     times = [
-        _pass_time(work, kernels, software, groups, (launches[i % 3], call, experts))
+        _pass_time(work, kernels, software, groups, (launches[i % 4], call, experts))
         for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
     ]
-    return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
+    return DecoderTime(*(PartTime(*times[i : i + 4]) for i in (0, 4, 8)))
 
 
-def _accumulating(backward: PassWork, part: PartWork, software: Software) -> PassWork:
-    """A backward pass that also adds the gradients of its parameters to the accumulated ones."""
+def _adding(part: PartWork, software: Software) -> PassWork:
+    """The adding of the gradients of a part to the accumulated ones."""
     parameters = part.parameters + part.expert_parameters
     if not (software.accumulate_bytes and parameters):
-        return backward
+        return PassWork()
     moved = software.accumulate_bytes * parameters
     adding = Kernel(flops=1.0, bytes_accessed=moved, dtype="float32", matrix=False)
-    launches = 0 if software.accumulate_in_product else part.parameter_tensors
-    return replace(backward, kernels=(*backward.kernels, adding), launches=backward.launches + launches)
+    return PassWork(kernels=(adding,), launches=0 if software.accumulate_in_product else part.parameter_tensors)
 
 
 def _in_attention(kernel: Kernel) -> bool:

@@ -133,6 +133,11 @@ class Device:
                 )
 
     @property
+    def overlaps_given(self) -> bool:
+        """Whether the user says what hides behind computation, and not the software."""
+        return bool(self.collective_overlap or self.gradient_overlap)
+
+    @property
     def hidden_collectives(self) -> float:
         """Share of the overlappable time of collectives that is hidden: as given, else as the software has it."""
         return self.collective_overlap or self.software.tensor_overlap

@@ -75,6 +75,8 @@ _KEYS = (
 """'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
 iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
+_RETIRED = ("sync_each_tensor",)
+"""Figures of software in files of earlier versions: it said what `bucket_bytes` of 0 says."""
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
 _MAY_BE_ZERO = (
@@ -333,6 +335,7 @@ def _software(value: Any, path: str) -> Software:
         return load_software(value)
     if not isinstance(value, dict):
         raise _fault(path, "device.software", repr(value)[:80], f"Name one of {', '.join(software_names())}.")
+    value = {name: figure for name, figure in value.items() if name not in _RETIRED}
     _check_keys(value, Software, path, "device.software")
     return Software(**value)
 

@@ -93,10 +93,8 @@ class Software:
     sync_bytes: int = 0
     """Bytes of an element in gradient sums; 0: the dtype of the weight."""
     bucket_bytes: int = 0
-    """Bytes of weights that one collective gathers, or of which it sums the gradients; 0: each tensor has its own in
-    plans, and all are one in layouts, unless `sync_each_tensor`."""
-    sync_each_tensor: bool = False
-    """Whether every parameter is summed by a collective of its own, and not in buckets."""
+    """Bytes of a device of which one collective gathers the weights, or sums the gradients; 0: each tensor has its
+    own."""
     contention: float = 0.0
     """Seconds that the device loses for every second of communication beside computation."""
     send_overlap: float = 0.0
@@ -109,6 +107,9 @@ class Software:
     context_factors: str = ""
     """How, as names of `sharding.rules.attention.CONTEXT` with spaces between; empty: in all ways."""
 
+    recomputes_whole: bool = False
+    """Whether a block that is recomputed runs again to its end; else up to the last tensor that its backward pass
+    needs."""
     shards_optimizer: bool = False
     """Whether data-parallel replicas divide optimizer state and update by default (ZeRO-1)."""
 

@@ -110,18 +110,14 @@ class CostModel:
 
     def stored_resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
         """`resharding` of a stored weight, its gradient or its update: with others in buckets of the software."""
-        together = self.in_bucket(tensor)
-        if together == 1.0:
+        bucket = self.device.software.bucket_bytes
+        if not bucket:
             return self.resharding(tensor, sources, targets)
         key = id(sources), id(targets)
         if key not in self._stored_pairs:
-            seconds = self.reshard(tensor).in_buckets(together, sources, targets)
+            seconds = self.reshard(tensor).in_buckets(bucket, sources, targets)
             self._stored_pairs[key] = _read_only(seconds), sources, targets
         return self._stored_pairs[key][0]
-
-    def in_bucket(self, tensor: Tensor) -> float:
-        """How many weights of this size are in a bucket; 1 without buckets."""
-        return max(1.0, self.device.software.bucket_bytes / max(tensor.bytes, 1))
 
     def beside_product(self, tensor: Tensor, sources: Ints, targets: Ints, product_seconds: float) -> Floats:
         """`resharding` beside a matrix product: without the share of gathers and reduce-scatters that the software
@@ -212,7 +208,9 @@ class CostModel:
         if mirror is None:
             return np.zeros(len(places))
         local = self.reshard(gradient).shares[places] * gradient.bytes
-        return mirror.latency_seconds / self.in_bucket(gradient) + local / mirror.bandwidth
+        bucket = self.device.software.bucket_bytes
+        collectives = local / bucket if bucket else 1.0
+        return collectives * mirror.latency_seconds + local / mirror.bandwidth
 
     def adding_seconds(self, tensor: Tensor) -> Floats:
         """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""

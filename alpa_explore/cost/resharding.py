@@ -113,16 +113,16 @@ class ReshardTable:
 
         return self._along("calls", of_steps, sources, targets)
 
-    def in_buckets(self, together: float, sources: Ints, targets: Ints) -> Floats:
-        """[source, target]: this tensor's part of the seconds of the cheapest sequence, where `together` tensors of its
-        size share every collective."""
+    def in_buckets(self, bucket_bytes: int, sources: Ints, targets: Ints) -> Floats:
+        """[source, target]: this tensor's part of the seconds of the cheapest sequence, where tensors share collectives
+        of so many bytes on a device."""
 
         def of_steps() -> Floats:
-            shares = self.shares[self.ends].max(axis=0)
-            sizes = (together * self.total_bytes * shares).tolist()
-            return _step_seconds(self.kinds, self.axes, sizes, self.mesh) / together
+            sizes = self.total_bytes * self.shares[self.ends].max(axis=0)
+            of_bucket = _step_seconds(self.kinds, self.axes, [float(bucket_bytes)] * len(sizes), self.mesh)
+            return of_bucket * sizes / bucket_bytes
 
-        seconds = self._along(("bucket", together), of_steps, sources, targets)
+        seconds = self._along(("bucket", bucket_bytes), of_steps, sources, targets)
         alone = self.between(sources, targets)
         return np.where(alone < UNREACHABLE, seconds, alone)
 

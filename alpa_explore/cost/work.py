@@ -49,6 +49,8 @@ class PartWork:
 
     forward: PassWork
     backward: PassWork
+    again: PassWork
+    """Of the forward pass what runs again where the part is recomputed."""
     parameters: float
     """Trainable elements on one device, those of experts apart."""
     parameter_tensors: int

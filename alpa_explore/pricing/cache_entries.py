@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.stage.stage_problem import StageTotals
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_costs import Provenance
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from alpa_explore.intra_op.stage.stage_problem import StageTotals
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.stage_costs import Provenance
 
 

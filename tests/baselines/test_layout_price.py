@@ -13,19 +13,18 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import (
     OPTIMIZER_BYTES,
-    UNHIDDEN_SHARE,
     UPDATE_BYTES,
     counted_microbatches,
     microbatch_costs,
     price_layout,
 )
-from alpa_explore.baselines.part_times import DecoderTime, decoder_time
+from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.group import device_group, straggler_factor
 from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.cost.host import pace
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.sends import send_seconds
+from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, pace
 from alpa_explore.cost.work import CONTEXT, CollectiveCall, PartWork, PassWork
 from alpa_explore.sharding.reshard import StepKind
 
@@ -41,8 +40,10 @@ PRODUCT = Kernel(
 
 def part(products: int, parameters: float, held: float) -> PartWork:
     """A part with so many products forward, and twice as many backward."""
+    forward = PassWork(kernels=(PRODUCT,) * products, launches=products)
     return PartWork(
-        forward=PassWork(kernels=(PRODUCT,) * products, launches=products),
+        forward=forward,
+        again=forward,
         backward=PassWork(kernels=(PRODUCT,) * (2 * products), launches=2 * products),
         parameters=parameters,
         parameter_tensors=1,
@@ -81,32 +82,47 @@ def test_recomputation_runs_the_forward_pass_again() -> None:
 
 def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time: DecoderTime) -> float:
     """The seconds of an iteration with every term written out; a part has one block or more, TP is 1."""
+    sharpness = machines.software.pace_sharpness
     soft, stages, chunks, copies = machines.software, one.pipeline, one.chunks, one.data
     group, last = device_group(machines, one.data, 1), one.head_part % stages
 
-    def exchange(kind: StepKind, parameters: float, width: int = 2) -> float:
-        return group_seconds(kind, width * parameters, group) if copies > 1 and parameters else 0.0
+    def exchange(kind: StepKind, parameters: float, tensors: int, width: int = 2) -> float:
+        if copies == 1 or not parameters:
+            return 0.0
+        if bucket := soft.bucket_bytes:
+            return width * parameters / bucket * group_seconds(kind, bucket, group)
+        return group_seconds(kind, width * parameters, group) + (tensors - 1) * group_seconds(kind, 1.0, group)
 
-    forward, backward, held = [], [], []
+    forward, backward, held, tensors = [], [], [], []
     for stage in range(stages):
         blocks = sum(one.blocks[stage::stages])
         ends = [time.embedding] * (stage == 0) + [time.head] * (stage == last)
         end = work.embedding.parameters * (stage == 0 or (stage == last and work.tied))
         end += work.head.parameters * (stage == last)
         held.append(blocks * work.block.parameters + end)
-        gather = blocks * exchange(StepKind.ALL_GATHER, work.block.parameters) + exchange(StepKind.ALL_GATHER, end)
+        tensors.append(blocks + (stage == 0) + (stage == last))
+        scatter = exchange(StepKind.REDUCE_SCATTER, held[-1], tensors[-1])
+        # The backward pass of the embedding reads no weight.
+        read = held[-1] - work.embedding.parameters * (stage == 0)
+        gathers = [exchange(StepKind.ALL_GATHER, size, tensors[-1]) for size in (held[-1], read)]
         again = blocks * (one.recompute != "none")
+        adding = [time.block.adding * blocks, *(end.adding for end in ends)]
+        share = 1 / copies if one.zero_stage >= 2 else 1.0
+        added = PassTime(share * sum(a.device for a in adding), sum(a.host for a in adding))
         for passes, parts, beside in (
-            (forward, [time.block.forward * blocks, *(e.forward for e in ends)], gather * (one.zero_stage == 3)),
+            (forward, [time.block.forward * blocks, *(e.forward for e in ends)], gathers[0] * (one.zero_stage == 3)),
             (
                 backward,
-                [time.block.backward * blocks, time.block.recompute * again, *(e.backward for e in ends)],
-                gather * {3: 2, 2: 1}.get(one.zero_stage, 0),
+                [time.block.backward * blocks, time.block.recompute * again, added, *(e.backward for e in ends)],
+                gathers[1] * (one.zero_stage == 3) + scatter * (one.zero_stage >= 2),
             ),
         ):
             device = sum(p.device for p in parts) + soft.contention * beside
-            paced = pace(sum(p.host for p in parts), device, soft.pace_sharpness)
-            passes.append(pace(paced, beside, soft.pace_sharpness))
+            if soft.gradient_sync == "exposed":
+                passes.append(pace(sum(p.host for p in parts), device + beside - soft.contention * beside, sharpness))
+            else:
+                paced = pace(sum(p.host for p in parts), device, sharpness)
+                passes.append(pace(paced, beside, sharpness))
 
     per_node, each = machines.devices_per_node, one.stage_devices
     borders = [0.0]
@@ -130,12 +146,13 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         return late + soft.contention * min(seconds, beside)
 
     sync = 0.0
-    if one.zero_stage == 0:
-        sync = exposed(exchange(StepKind.ALL_REDUCE, max(held), soft.sync_bytes or 2), max(backward))
-    if one.zero_stage == 1:  # the last microbatch ends, and the first begins, chunk by chunk
-        summed, gathered = exchange(StepKind.REDUCE_SCATTER, max(held), soft.sync_bytes or 2), max(held)
-        sync = exposed(summed, max(backward) / chunks)
-        sync += exposed(exchange(StepKind.ALL_GATHER, gathered), max(forward) / chunks)
+    width, kinds = soft.sync_bytes or 2, {0: StepKind.ALL_REDUCE, 1: StepKind.REDUCE_SCATTER}
+    if one.zero_stage in kinds:
+        summed = [exchange(kinds[one.zero_stage], p, n, width) for p, n in zip(held, tensors, strict=True)]
+        sync = exposed(max(summed), max(backward))
+    if one.zero_stage in (1, 2):
+        gathered = [exchange(StepKind.ALL_GATHER, p, n) for p, n in zip(held, tensors, strict=True)]
+        sync += exposed(max(gathered), max(forward))
     if work.tied and stages > 1:  # the gradient of the table there and back
         share = machines.between_nodes.bandwidth / per_node * soft.network_share
         rate = share if one.devices > per_node else machines.inside_node.bandwidth
@@ -161,6 +178,8 @@ MILLISECONDS = st.sampled_from([0.0, 1e-4, 3e-3])
         iteration_seconds=MILLISECONDS,
         send_seconds=MILLISECONDS,
         forward_launch_seconds=st.sampled_from([0.0, 5e-6]),
+        accumulate_bytes=st.sampled_from([0.0, 6.0]),
+        bucket_bytes=st.sampled_from([0, 10**7, 10**9]),
         network_share=st.sampled_from([0.5, 1.0]),
     ),
     st.sampled_from([1, 4]),

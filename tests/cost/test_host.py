@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from alpa_explore.cluster import Cluster, Software, logical_mesh
 from alpa_explore.cluster.mesh import Submesh
-from alpa_explore.cost.host import pace
 from alpa_explore.cost.model import CostModel
+from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pace, pass_seconds
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.host_time import PassSeconds, host_seconds, paced_seconds
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, host_seconds, totals_of
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 
@@ -33,18 +33,69 @@ def test_the_pace_lies_between_the_slower_one_and_the_sum(sharpness: float) -> N
 SECONDS = st.floats(1e-6, 1.0)
 
 
-@given(device=st.tuples(SECONDS, SECONDS), launching=st.tuples(SECONDS, SECONDS), own=SECONDS, q=st.floats(1.0, 9.0))
-def test_a_microbatch_is_paced_pass_by_pass(device, launching, own, q) -> None:
-    """By a second formula: in each pass host (kernels, collectives) and device, then what a microbatch costs beside."""
+@given(
+    device=st.tuples(SECONDS, SECONDS),
+    launching=st.tuples(SECONDS, SECONDS),
+    stored=st.tuples(SECONDS, SECONDS),
+    once=st.tuples(SECONDS, SECONDS, SECONDS),
+    own=SECONDS,
+    q=st.floats(1.0, 9.0),
+    overlapped=st.booleans(),
+)
+def test_what_is_predicted_of_a_choice_follows_from_its_figures(
+    device, launching, stored, once, own, q, overlapped
+) -> None:
+    """By a second formula: in each pass host, device and links; what hides of gradient sums; a microbatch's own time."""
     software = Software(
-        forward_launch_seconds=2e-3, backward_launch_seconds=3e-3, pace_sharpness=q, microbatch_seconds=own
+        forward_launch_seconds=2e-3,
+        backward_launch_seconds=3e-3,
+        pace_sharpness=q,
+        microbatch_seconds=own,
+        contention=0.25,
+        gradient_sync="overlapped" if overlapped else "exposed",
     )
-    stage = SimpleNamespace(launches=(7, 11), parameters=(0, 1))
-    model = SimpleNamespace(device=SimpleNamespace(software=software), mesh=SimpleNamespace(stragglers=1.25))
-    hosts = 7 * 2e-3 + launching[0], 11 * 3e-3 + launching[1]
-    passes = sum((host**q + computing**q) ** (1 / q) for host, computing in zip(hosts, device, strict=True))
-    found = paced_seconds(stage, model, PassSeconds(*device), PassSeconds(*launching))
-    assert found == pytest.approx(1.25 * (passes + own))
+    stage = SimpleNamespace(launches=(7, 11, 5), parameters=(0, 1))
+    given_device = SimpleNamespace(software=software, overlaps_given=False)
+    model = SimpleNamespace(device=given_device, mesh=SimpleNamespace(stragglers=1.25))
+    figures = [0.0] * FIGURES
+    figures[Figure.EXPOSED_FORWARD], figures[Figure.EXPOSED_BACKWARD] = 0.3 * stored[0], 0.2 * stored[1]
+    figures[Figure.FORWARD] = device[0] + 0.3 * stored[0]
+    figures[Figure.MICROBATCH] = sum(device) + 0.3 * stored[0] + 0.2 * stored[1]
+    figures[Figure.LAUNCHING_FORWARD], figures[Figure.LAUNCHING_BACKWARD] = launching
+    figures[Figure.STORED_FORWARD], figures[Figure.STORED_BACKWARD] = stored
+    figures[Figure.SUMMED], figures[Figure.GATHERED], update = once
+    figures[Figure.EXPOSED_ONCE] = 0.1
+    figures[Figure.ITERATION] = update + 0.1
+    hosts = 7 * 2e-3 + launching[0], 11 * 3e-3 + 5 * 2e-3 + launching[1]
+
+    def soft(*values: float) -> float:
+        return sum(value**q for value in values) ** (1 / q)
+
+    passes, exposed = [], [once[0], once[1]]
+    for host, computing, moved in zip(hosts, device, stored, strict=True):
+        if overlapped:
+            passes.append(soft(soft(host, computing + 0.25 * moved), moved))
+        else:
+            passes.append(soft(host, computing + moved))
+    if overlapped:
+        for place, beside in enumerate(reversed(passes)):
+            late = (max(exposed[place] - beside, 0) ** 2 + (0.05 * exposed[place]) ** 2) ** 0.5
+            exposed[place] = late + 0.25 * min(exposed[place], beside)
+    found = totals_of(figures, 0.0, stage, model)
+    assert found.paced_seconds == pytest.approx(1.25 * (sum(passes) + own))
+    assert found.iteration_seconds == pytest.approx(sum(exposed) + update)
+
+
+def test_two_passes_of_parts_are_what_the_formulas_say() -> None:
+    """Numbers worked out by hand."""
+    software = Software(pace_sharpness=1.0, contention=0.5, gradient_sync="overlapped")
+    assert pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), software) == pytest.approx(1 + 4 + 1 + 2)
+    plain = replace(software, gradient_sync="exposed")
+    assert pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), plain) == pytest.approx(7.0)
+    parts = OnceParts(summed=10.0, gathered=0.0, update=3.0)
+    assert once_seconds(parts, plain, forward=1.0, backward=9.0) == pytest.approx(13.0)
+    late = (1.0**2 + 0.5**2) ** 0.5
+    assert once_seconds(parts, software, forward=1.0, backward=9.0) == pytest.approx(late + 0.5 * 9 + 3)
 
 
 def totals(software: Software):
@@ -56,7 +107,7 @@ def totals(software: Software):
     problem = build_stage_problem(stage, CostModel(cluster.device, mesh))
     choices = solve(problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)).choices
     host = host_seconds(stage, software)
-    return problem.totals(choices), host.forward + host.backward
+    return problem.totals(choices), sum(host)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import json
 import math
 
-from alpa_explore.intra_op.stage.stage_problem import StageTotals
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.cache_entries import dump, load
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_costs import Provenance

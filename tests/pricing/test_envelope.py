@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from alpa_explore.intra_op.stage.stage_problem import StageTotals
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.envelope import corner_between
 

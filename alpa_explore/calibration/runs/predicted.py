@@ -23,7 +23,7 @@ from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
 
-_PASSES = 9
+_PASSES = 12
 """Of a decoder: forward, backward and recomputed pass of its three parts."""
 Machines: TypeAlias = frozenset[tuple[str, str]]
 """(device preset, software profile) of groups of runs."""

@@ -61,6 +61,7 @@ def block_part(shape: BlockShape, division: Division) -> PartWork:
     return PartWork(
         forward=forward,
         backward=backward,
+        again=forward,
         parameters=sheet.parameters,
         parameter_tensors=sheet.parameter_tensors,
         expert_parameters=sheet.expert_parameters,
@@ -80,6 +81,7 @@ def _joined(a: PartWork, b: PartWork) -> PartWork:
     return PartWork(
         forward=in_sequence(a.forward, b.forward),
         backward=in_sequence(b.backward, a.backward),
+        again=in_sequence(a.again, b.again),
         parameters=a.parameters + b.parameters,
         parameter_tensors=a.parameter_tensors + b.parameter_tensors,
         expert_parameters=a.expert_parameters + b.expert_parameters,

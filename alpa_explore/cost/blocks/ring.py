@@ -18,7 +18,10 @@ def in_ring(part: PartWork, context: int, elements: float) -> PartWork:
     their gradients too. A device of a causal ring in zig-zag order computes `context` blocks of the captured size.
     """
     return replace(
-        part, forward=_passing(part.forward, context, elements), backward=_passing(part.backward, context, 2 * elements)
+        part,
+        forward=_passing(part.forward, context, elements),
+        backward=_passing(part.backward, context, 2 * elements),
+        again=_passing(part.again, context, elements),
     )
 
 

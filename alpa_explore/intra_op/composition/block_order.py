@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.block_subproblem import TOTALS
 from alpa_explore.intra_op.composition.block_tables import BlockChoices, BlockTable
+from alpa_explore.intra_op.stage.stage_totals import FIGURES
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -29,8 +29,8 @@ class BlockOrder:
         return codes * shapes[:, 2] + separators[:, 1:]
 
     def totals(self, choices: Mapping[BlockTable, BlockChoices], rows: Mapping[BlockTable, Ints]) -> Floats:
-        """[prices, 7], added from left to right."""
-        parts = np.empty((len(self._tables), len(next(iter(rows.values()))), TOTALS))
+        """[prices, `FIGURES`], added from left to right."""
+        parts = np.empty((len(self._tables), len(next(iter(rows.values()))), FIGURES))
         for table, places in self.places.items():
             parts[places] = choices[table].totals[rows[table]].swapaxes(0, 1)
         totals: Floats = parts.sum(axis=0)

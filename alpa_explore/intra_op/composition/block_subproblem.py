@@ -15,12 +15,8 @@ from alpa_explore.intra_op.composition.contraction.priced_problem import PricedP
 from alpa_explore.intra_op.composition.contraction.problem_form import COMMON, PRICED, CostLocation, ProblemForm
 from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
+from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
-
-TOTALS = 7
-"""Figures of a choice: microbatch and iteration seconds, weight and activation bytes; where the host may set the pace,
-also the seconds of the forward pass, and the host seconds to launch the collectives of the forward and the backward
-pass."""
 
 
 class Price(NamedTuple):
@@ -137,37 +133,56 @@ class BlockSubproblem:
     def content_key(self) -> tuple[object, ...]:
         """Equal for subproblems with equal costs and equal nodes."""
         digest = sha256()
-        for array in self._flat:
+        for array in (*self._flat, *(whole for _, _, whole in self._stored)):
             digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest(), self.owned, self.left, self.right, self.shared
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
-        """For each row of `choices` [rows, nodes] the `TOTALS` [rows, 7], and the bytes on one device of every output
+        """For each row of `choices` [rows, nodes] its figures [rows, `FIGURES`], and the bytes on one device of every output
         of every operator [rows, outputs]."""
         flat = self._flat
         nodes = flat.nodes[:, flat.node_starts + choices]
-        totals = np.zeros((len(choices), TOTALS))
+        totals = np.zeros((len(choices), FIGURES))
         totals[:, :4] = nodes.sum(axis=2).T
-        edge_seconds = flat.seconds[flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]]
-        totals[:, 0] += edge_seconds[:, ~flat.each_iteration].sum(axis=1)
-        totals[:, 1] += edge_seconds[:, flat.each_iteration].sum(axis=1)
-        if self.problem.paced:
-            forward_nodes, forward_edges = self._forward
-            totals[:, 4] = nodes[0][:, forward_nodes].sum(axis=1) + edge_seconds[:, forward_edges].sum(axis=1)
+        places = flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]
+        edge_seconds = flat.seconds[places]
+        totals[:, Figure.MICROBATCH] += edge_seconds[:, ~flat.each_iteration].sum(axis=1)
+        totals[:, Figure.ITERATION] += edge_seconds[:, flat.each_iteration].sum(axis=1)
+        if not self.problem.adds_up:
+            of_nodes, of_edges = self._forward
+            totals[:, Figure.FORWARD] = nodes[0] @ of_nodes + edge_seconds @ of_edges
             for number, (a, b, seconds) in self._launching:
-                totals[:, 5 if forward_edges[number] else 6] += seconds[choices[:, a], choices[:, b]]
+                self._add_launching(totals, seconds[choices[:, a], choices[:, b]], of_edges[number])
             for node, inside in self._launching_inside:
-                totals[:, 5 if forward_nodes[node] else 6] += inside[choices[:, node]]
+                again = self.problem.runs(self.problem.nodes[node])
+                self._add_launching(totals, inside[choices[:, node]] * again, of_nodes[node])
+            for figure, number, whole in self._stored:
+                seconds = whole[choices[:, flat.a[number]], choices[:, flat.b[number]]]
+                totals[:, figure] += seconds
+                totals[:, EXPOSED[figure]] += edge_seconds[:, number]
         return totals, flat.sizes[flat.output_starts + choices[:, flat.makers]]
 
+    @staticmethod
+    def _add_launching(totals: Floats, seconds: Floats, forward: float) -> None:
+        """Add host seconds of which this share is of the forward pass."""
+        totals[:, Figure.LAUNCHING_FORWARD] += forward * seconds
+        totals[:, Figure.LAUNCHING_BACKWARD] += (1 - forward) * seconds
+
     @cached_property
-    def _forward(self) -> tuple[Flags, Flags]:
-        """Of every node and every edge, whether it is of the forward pass."""
+    def _forward(self) -> tuple[Floats, Floats]:
+        """Of every node and every edge the share of the forward pass: half where it is computed again."""
         problem = self.problem
         return (
-            np.array([problem.is_forward(node) for node in problem.nodes], dtype=np.bool_),
-            np.array([problem.is_forward_edge(edge) for edge in problem.edges], dtype=np.bool_),
+            np.array([problem.is_forward(node) / problem.runs(node) for node in problem.nodes]),
+            np.array([problem.is_forward_edge(edge) / edge.times for edge in problem.edges]),
         )
+
+    @cached_property
+    def _stored(self) -> list[tuple[Figure, int, Floats]]:
+        """(figure, number, seconds with nothing hidden) of the edges of stored weights that cost anything."""
+        edges = enumerate(self.problem.edges)
+        stored = [(self.problem.figure_of(e), i, e.unhidden.whole) for i, e in edges if e.stored]
+        return [one for one in stored if one[2].any()]
 
     @cached_property
     def _launching_inside(self) -> list[tuple[int, Floats]]:

@@ -28,7 +28,7 @@ class BlockChoice(NamedTuple):
     choices: tuple[int, ...]
     """Of the nodes that the block owns."""
     totals: Floats
-    """Seconds and bytes [7], as `BlockSubproblem.totals`."""
+    """[`FIGURES`], as `BlockSubproblem.totals`."""
     output_bytes: Floats
     """Bytes on one device of every output of every operator."""
 
@@ -39,7 +39,7 @@ class BlockChoices:
 
     choices: list[tuple[int, ...]]
     totals: Floats
-    """[rows, 7]"""
+    """[rows, `FIGURES`]"""
     output_bytes: Floats
     """[rows, outputs]"""
 

@@ -35,9 +35,9 @@ from alpa_explore.intra_op.composition.min_plus_products import (
     best_states_with_shared_nodes,
     run_together,
 )
-from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.intra_op.stage.stage_totals import Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import legal_specs, local_share
 
@@ -244,23 +244,13 @@ class Composer:
         constants: ConstantBytes,
         workspace: float,
     ) -> ComposedChoice:
-        seconds, iteration, weights, activations, forward, launching, launching_backward = totals
+        figures = list(totals)
+        figures[Figure.WEIGHT_BYTES] += constants.weight
+        figures[Figure.ACTIVATION_BYTES] += constants.activation
         return ComposedChoice(
             cost=cost,
             block_choices=block_choices,
-            totals=StageTotals(
-                microbatch_seconds=seconds,
-                iteration_seconds=iteration,
-                weight_bytes=weights + constants.weight,
-                activation_bytes=activations + constants.activation,
-                workspace_bytes=workspace,
-                paced_seconds=paced_seconds(
-                    self.stage_of(*layers),
-                    self.cutter.model,
-                    PassSeconds(forward=forward, backward=seconds - forward),
-                    PassSeconds(forward=launching, backward=launching_backward),
-                ),
-            ),
+            totals=totals_of(figures, workspace, self.stage_of(*layers), self.cutter.model),
         )
 
     def constant_bytes(self, first: int, last: int) -> ConstantBytes:

@@ -300,10 +300,11 @@ def _without_costs(node: Node, constant: bool) -> Node:
 
 def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edge:
     """An edge between the nodes of a subproblem; of a constant only the row of its strategy."""
-    exposed, sources, launches = edge.exposed, edge.source_specs, edge.launches
+    exposed, sources, launches, whole = edge.exposed, edge.source_specs, edge.launches, edge.whole
     if strategy is not None:
         kept = slice(strategy, strategy + 1)
         exposed, sources = Pairs.of(edge.seconds[kept]), sources[kept]
+        whole = None if whole is None else Pairs.of(whole.whole[kept])
         launches = None if edge.launching is None else Pairs.of(edge.launching[kept])
     return Edge(
         a=number[edge.a],
@@ -316,4 +317,5 @@ def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edg
         each_iteration=edge.each_iteration,
         stored=edge.stored,
         launches=launches,
+        whole=whole,
     )

@@ -72,6 +72,13 @@ class Edge:
     """Whether it is a stored weight, its gradient or its update, which buckets gather and sum."""
     launches: Pairs | None = None
     """Host seconds to launch its collectives in a microbatch, as `exposed`; None where launches take none."""
+    whole: Pairs | None = None
+    """Seconds with nothing hidden; None where `exposed` is that."""
+
+    @property
+    def unhidden(self) -> Pairs:
+        """Seconds with nothing hidden."""
+        return self.exposed if self.whole is None else self.whole
 
     @property
     def seconds(self) -> Floats:

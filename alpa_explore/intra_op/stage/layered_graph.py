@@ -111,7 +111,7 @@ def assign_layers(
     num_layers = max(layer_of_forward) + 1
     if recomputation is None:
         recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
-    kept = hold(graph, layer_of, storage, recomputation)
+    kept = hold(graph, layer_of, storage, recomputation, whole=software is not None and software.recomputes_whole)
     fuses = software is not None and software.fuses_pointwise
     in_kernel = (
         recomputed_in_kernel(graph, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()

@@ -75,6 +75,8 @@ class Overlap:
             or software.gradient_sync == "overlapped"
         )
         """False when nothing overlaps on this device."""
+        self.hides_stored = software.gradient_sync == "overlapped" and not model.device.overlaps_given
+        """Whether the software hides collectives of stored weights."""
 
     def beside(
         self, edge: Resharding, seconds: Floats, operators: Sequence[int | None], times: int, model: CostModel

@@ -55,13 +55,23 @@ class _Places:
     """For each operator; KEPT for those that run once, and for all backward operators."""
 
 
-def hold(graph: TrainingGraph, layer_of: Sequence[int], storage: Sequence[int], recomputation: Recomputation) -> Held:
-    """What a graph with these layers holds. OptionError where it has no part of the kind that is named."""
+def hold(
+    graph: TrainingGraph,
+    layer_of: Sequence[int],
+    storage: Sequence[int],
+    recomputation: Recomputation,
+    *,
+    whole: bool = False,
+) -> Held:
+    """What a graph with these layers holds; with `whole` blocks and layers are computed again to their end. OptionError
+    where it has no part of the kind that is named."""
     places = _places(graph, layer_of, storage, recomputation)
     if recomputation.parts:
         places = _worth_it(graph, storage, places)
     most = _recomputed(graph, storage, places, [set()] * (max(layer_of) + 1))
     recomputed = _recomputed(graph, storage, places, _held(graph, storage, places, most))
+    if whole and not recomputation.parts:
+        recomputed = frozenset(i for i, segment in enumerate(places.segment_of) if segment != KEPT)
     held = _held(graph, storage, places, recomputed)
     return Held(
         segment_of=tuple(s if i in recomputed else KEPT for i, s in enumerate(places.segment_of)),

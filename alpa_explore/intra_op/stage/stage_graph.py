@@ -49,9 +49,9 @@ class StageGraph:
     """Tensors that the stage produces and another stage reads, and the loss: they leave without a pending sum."""
     held: tuple[int, ...]
     """Storage tensors held for the backward pass."""
-    launches: tuple[int, int]
-    """Kernels that the host launches for a microbatch: of forward operators, those that are recomputed twice, and of
-    backward operators."""
+    launches: tuple[int, int, int]
+    """Kernels that the host launches for a microbatch: of forward operators, of backward operators, and of forward
+    operators that are computed again."""
     structure_key: str
     """Equal keys mean equal sharding problems; names do not count."""
 
@@ -242,7 +242,7 @@ class StageSlicer:
         held = np.unique(np.concatenate(self._held[first : last + 1]))
         if len(operators) < sum(map(len, self._by_layer[first : last + 1])):
             held = held[np.isin(held, tensors)]
-        forward, backward = rows.launches[numbers].sum(axis=0).tolist()
+        forward, backward, again = rows.launches[numbers].sum(axis=0).tolist()
         stage = StageGraph(
             layered=layered,
             first=first,
@@ -252,7 +252,7 @@ class StageSlicer:
             parameters=tuple(sorted(parameters)),
             sinks=frozenset(written[(first_read < first) | (last_read > last)].tolist()),
             held=tuple(held.tolist()),
-            launches=(forward, backward),
+            launches=(forward, backward, again),
             structure_key="",
         )
         return replace(stage, structure_key=self._key(stage, numbers, own))
@@ -317,7 +317,7 @@ class _Rows:
     counts: Ints
     """[operators, 2]: inputs and outputs."""
     launches: Ints
-    """[operators, 2]: kernels launched in the forward and in the backward pass; what is recomputed counts twice."""
+    """[operators, 3]: kernels launched in the forward pass, in the backward pass, and again there."""
     layers: Ints
     storage: Ints
     producer: Ints
@@ -330,11 +330,11 @@ class _Rows:
         """The rows of all operators of a graph."""
         graph, operators = layered.graph, layered.graph.operators
         counts = np.array([(len(o.inputs), len(o.outputs)) for o in operators], dtype=np.int64).reshape(-1, 2)
-        launches: Ints = np.zeros_like(counts)
+        launches: Ints = np.zeros((len(operators), 3), dtype=np.int64)
         for o in operators:
             if o.flops or o.bytes_accessed:
-                times = 2 if o.index in layered.recomputed else 1
-                launches[o.index, int(o.phase is Phase.BACKWARD)] = o.launches * times
+                launches[o.index, int(o.phase is Phase.BACKWARD)] = o.launches
+                launches[o.index, 2] = o.launches * (o.index in layered.recomputed)
         parameter: Ints = np.full(len(graph.tensors), -1, dtype=np.int64)
         for position, p in enumerate(graph.parameters):
             if graph.tensors[p.tensor].kind is TensorKind.PARAMETER:

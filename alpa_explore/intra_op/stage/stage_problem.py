@@ -34,10 +34,10 @@ from alpa_explore.graph import GIVEN_KINDS, Operator, Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage.edge import Edge, Pairs
-from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.overlap import Overlap, Resharding
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
+from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.sharding.spec_constraint import SpecConstraint, satisfied
@@ -66,45 +66,6 @@ class Node:
     weight_bytes: Floats
     activation_bytes: Floats
     priced: PricedOperator | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageTotals:
-    """Costs of one complete choice, per device."""
-
-    microbatch_seconds: float
-    """Of the device: kernels and exposed collectives."""
-    iteration_seconds: float
-    weight_bytes: float
-    activation_bytes: float
-    workspace_bytes: float
-    """Peak of temporary tensors, and the memory that the software keeps back."""
-    paced_seconds: float = -1.0
-    """A microbatch at the pace of the slower of host and device; by default that of the device."""
-
-    def __post_init__(self) -> None:
-        if self.paced_seconds < 0:
-            object.__setattr__(self, "paced_seconds", self.microbatch_seconds)
-
-    def latency_seconds(self, num_microbatches: int) -> float:
-        """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
-        return self.paced_seconds + self.iteration_seconds / num_microbatches
-
-    def latency_at(self, inverse_b: float) -> float:
-        """t of Eq. 2 at 1/B."""
-        return self.paced_seconds + self.iteration_seconds * inverse_b
-
-    def device_latency_at(self, inverse_b: float) -> float:
-        """The same as if the host were never the limit: what `StageProblem.at` minimises."""
-        return self.microbatch_seconds + self.iteration_seconds * inverse_b
-
-    def held_bytes(self, microbatches_held: float) -> float:
-        """What a device keeps between tasks: weights, and the activations of the microbatches that it holds."""
-        return self.weight_bytes + microbatches_held * self.activation_bytes
-
-    def peak_bytes(self, microbatches_held: float) -> float:
-        """Memory of a device that holds the activations of so many microbatches."""
-        return self.held_bytes(microbatches_held) + self.workspace_bytes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,12 +114,15 @@ class StageProblem:
         )
 
     @property
-    def paced(self) -> bool:
-        """Whether the host may set the pace, so that seconds are also counted by pass."""
-        return bool(self.model.device.software.backward_launch_seconds)
+    def adds_up(self) -> bool:
+        """Whether what is predicted is what solvers add up, but for what a microbatch costs beside its operators: the
+        host is never the limit, and nothing of stored weights is hidden."""
+        software = self.model.device.software
+        launches = software.forward_launch_seconds or software.backward_launch_seconds
+        return not launches and software.gradient_sync != "overlapped"
 
     def is_forward(self, node: Node) -> bool:
-        """Whether a node is an operator of the forward pass, recomputation included."""
+        """Whether a node is an operator of the forward pass."""
         operators = self.stage.layered.graph.operators
         return node.kind is NodeKind.OPERATOR and operators[node.subject].phase is Phase.FORWARD
 
@@ -166,39 +130,47 @@ class StageProblem:
         """Whether an operator of the forward pass reads what the edge reshards."""
         return not edge.each_iteration and self.is_forward(self.nodes[edge.b])
 
+    def runs(self, node: Node) -> int:
+        """How often a node runs in a microbatch: twice where the backward pass computes it again."""
+        return 2 if self.is_forward(node) and node.subject in self.stage.layered.recomputed else 1
+
+    def figure_of(self, edge: Edge) -> Figure:
+        """Of an edge of stored weights: as what its seconds count, with nothing hidden."""
+        if edge.each_iteration:
+            summed = self.nodes[edge.a].kind is NodeKind.ACCUMULATOR
+            return Figure.SUMMED if summed else Figure.GATHERED
+        return Figure.STORED_FORWARD if self.is_forward_edge(edge) else Figure.STORED_BACKWARD
+
     def totals(self, choices: tuple[int, ...]) -> StageTotals:
-        """The seconds and bytes of a choice, added up from the nodes and edges."""
-        node_sum = [
-            sum(float(getattr(n, part)[c]) for n, c in zip(self.nodes, choices, strict=True))
-            for part in ("microbatch_seconds", "iteration_seconds", "weight_bytes", "activation_bytes")
-        ]
-        edge_sum, launching = [0.0, 0.0], [0.0, 0.0]
-        forward = sum(
-            float(n.microbatch_seconds[c]) for n, c in zip(self.nodes, choices, strict=True) if self.is_forward(n)
-        )
-        for e in self.edges:
-            seconds, in_forward = e.exposed.at(choices[e.a], choices[e.b]) * e.times, self.is_forward_edge(e)
-            edge_sum[e.each_iteration] += seconds
-            forward += seconds * in_forward
-            if e.launches is not None:
-                launching[in_forward] += e.launches.at(choices[e.a], choices[e.b])
-        for n, c in zip(self.nodes, choices, strict=True):
-            if n.kind is NodeKind.OPERATOR and n.priced is not None and n.priced.launching is not None:
-                launching[self.is_forward(n)] += float(n.priced.launching[c])
-        device_seconds = node_sum[0] + edge_sum[0]
-        return StageTotals(
-            microbatch_seconds=device_seconds,
-            iteration_seconds=node_sum[1] + edge_sum[1],
-            weight_bytes=node_sum[2],
-            activation_bytes=node_sum[3],
-            workspace_bytes=self._workspace(choices) + self.model.device.reserved_bytes,
-            paced_seconds=paced_seconds(
-                self.stage,
-                self.model,
-                PassSeconds(forward=forward, backward=device_seconds - forward),
-                PassSeconds(forward=launching[True], backward=launching[False]),
-            ),
-        )
+        """The seconds and bytes of a choice, from the figures of its nodes and edges."""
+        figures = [0.0] * FIGURES
+        for node, choice in zip(self.nodes, choices, strict=True):
+            seconds = float(node.microbatch_seconds[choice])
+            figures[Figure.MICROBATCH] += seconds
+            figures[Figure.ITERATION] += float(node.iteration_seconds[choice])
+            figures[Figure.WEIGHT_BYTES] += float(node.weight_bytes[choice])
+            figures[Figure.ACTIVATION_BYTES] += float(node.activation_bytes[choice])
+            forward, runs = self.is_forward(node), self.runs(node)
+            figures[Figure.FORWARD] += seconds / runs * forward
+            if node.kind is NodeKind.OPERATOR and node.priced is not None and node.priced.launching is not None:
+                launching = float(node.priced.launching[choice])
+                figures[Figure.LAUNCHING_FORWARD if forward else Figure.LAUNCHING_BACKWARD] += launching
+                figures[Figure.LAUNCHING_BACKWARD] += launching * (runs - 1)
+        for edge in self.edges:
+            pair = choices[edge.a], choices[edge.b]
+            seconds, forward = edge.exposed.at(*pair), self.is_forward_edge(edge)
+            figures[Figure.ITERATION if edge.each_iteration else Figure.MICROBATCH] += seconds * edge.times
+            figures[Figure.FORWARD] += seconds * forward
+            if edge.launches is not None:
+                launching = edge.launches.at(*pair) / edge.times
+                figures[Figure.LAUNCHING_FORWARD if forward else Figure.LAUNCHING_BACKWARD] += launching
+                figures[Figure.LAUNCHING_BACKWARD] += launching * (edge.times - 1)
+            if edge.stored:
+                figure = self.figure_of(edge)
+                figures[figure] += edge.unhidden.at(*pair)
+                figures[EXPOSED[figure]] += seconds
+        workspace = self._workspace(choices) + self.model.device.reserved_bytes
+        return totals_of(figures, workspace, self.stage, self.model)
 
     def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
         """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
@@ -316,11 +288,17 @@ class _Builder:
         ends, subject = (self.nodes[a], self.nodes[b]), self.graph.tensors[tensor]
         weight = ends[0].kind is NodeKind.WEIGHT or (ends[0].kind is NodeKind.SOURCE and subject.kind in GIVEN_KINDS)
         stored = each_iteration or weight or ends[1].kind is NodeKind.ACCUMULATOR
+        if stored:
+            times = 1  # what the backward pass gathers serves what it computes again, too
         edge = Resharding(subject, specs, targets, stored)
         exposed = partial(self.exposed_seconds, edge, ends, times, each_iteration)
+        unhidden = (
+            partial(self.unhidden_seconds, edge, each_iteration) if stored and self.overlap.hides_stored else None
+        )
         launching = None
-        if self.model.mesh.call_seconds and not each_iteration:
-            launching = partial(self.launching, edge, times / self.model.in_bucket(subject) if stored else times)
+        in_buckets = stored and self.model.device.software.bucket_bytes  # few launches
+        if self.model.mesh.call_seconds and not each_iteration and not in_buckets:
+            launching = partial(self.launching, edge, times)
         shape = len(specs), len(targets)
         many = Pairs.are_many(shape)
         self.edges.append(
@@ -329,6 +307,7 @@ class _Builder:
                 b=b,
                 tensor=tensor,
                 exposed=Pairs(shape, None, exposed) if many else Pairs.of(exposed()),
+                whole=None if unhidden is None else Pairs(shape, None, unhidden) if many else Pairs.of(unhidden()),
                 source_specs=specs,
                 target_specs=targets,
                 times=times,
@@ -352,21 +331,29 @@ class _Builder:
         columns: Ints | None = None,
     ) -> Floats:
         """The seconds of an edge that do not hide behind computation: of all pairs of strategies, or of some."""
+        seconds = self.unhidden_seconds(edge, each_iteration, rows, columns)
+        if not self.overlap.hides:
+            return seconds
         model = self.model
         if rows is not None and columns is not None:
             edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
-        priced = model.stored_resharding if edge.stored else model.resharding
-        seconds = priced(edge.tensor, edge.sources, edge.targets)
-        if each_iteration and model.copies > 1:
-            seconds = seconds * model.copies
-        if not self.overlap.hides:
-            return seconds
         if not each_iteration:
             operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
             return self.overlap.beside(edge, seconds, operators, times, model)
         if ends[0].kind is NodeKind.ACCUMULATOR:
             return self.overlap.behind_backward(seconds, ends[0].subject)
         return seconds
+
+    def unhidden_seconds(
+        self, edge: Resharding, each_iteration: bool, rows: Ints | None = None, columns: Ints | None = None
+    ) -> Floats:
+        """The seconds of an edge with nothing hidden, as `exposed_seconds`."""
+        model = self.model
+        if rows is not None and columns is not None:
+            edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
+        priced = model.stored_resharding if edge.stored else model.resharding
+        seconds = priced(edge.tensor, edge.sources, edge.targets)
+        return seconds * model.copies if each_iteration and model.copies > 1 else seconds
 
     def launching(
         self, edge: Resharding, times: float, rows: Ints | None = None, columns: Ints | None = None

@@ -71,7 +71,7 @@ def work_of(model: CapturedModel, run: RunRequest) -> DecoderWork:
 
 def features(software: Software) -> tuple[object, ...]:
     """What of the software decides on the work that is read from a graph."""
-    return software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes
+    return software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes, software.recomputes_whole
 
 
 def captured_work(graph: TrainingGraph, cluster: Cluster, tensor: int) -> DecoderWork:

@@ -29,7 +29,7 @@ def work_from(stored: Mapping[str, Any]) -> DecoderWork:
 
 
 def _part(stored: Mapping[str, Any]) -> PartWork:
-    return PartWork(**{**stored, "forward": _pass(stored["forward"]), "backward": _pass(stored["backward"])})
+    return PartWork(**{**stored, **{name: _pass(stored[name]) for name in ("forward", "backward", "again")}})
 
 
 def _pass(stored: Mapping[str, Any]) -> PassWork:

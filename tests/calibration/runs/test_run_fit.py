@@ -51,6 +51,7 @@ def part(tokens: int, hidden: int) -> PartWork:
     return PartWork(
         forward=forward,
         backward=backward,
+        again=forward,
         parameters=8.0 * hidden**2,
         parameter_tensors=4,
         held_bytes=1e6,

@@ -23,7 +23,8 @@ from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.sharding.spec_constraint import constraints_of

@@ -5,7 +5,7 @@ import random
 from dataclasses import fields
 from types import SimpleNamespace
 
-from alpa_explore.intra_op.stage.stage_problem import StageTotals
+from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search
 from alpa_explore.search.eager.convergence import Convergence, OpenQuestion, next_searches

@@ -1,0 +1,83 @@
+"""Seconds of a stage from their parts: what host, device and links take in each pass, and what hides behind what.
+
+Of a pass let D be the seconds of its kernels and of the collectives between them, H those in which the host launches
+all of that, and S those of collectives of stored weights (ZeRO-2 and 3 gather weights, and scatter gradients, in every
+microbatch). Where the software overlaps them, the pass takes
+
+    pace(pace(H, D + contention · S), S)        else    pace(H, D + S)
+
+Once an iteration gradients are summed over replicas (R) and updated weights gathered (G). Where they overlap, R hides
+behind a backward pass b, and G behind a forward pass f:
+
+    exposed(R, b) + exposed(G, f) + update,     exposed(s, p) = hypot(max(s − p, 0), UNHIDDEN_SHARE · s)
+                                                               + contention · min(s, p)
+
+All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks these two functions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from alpa_explore.cluster import Software
+
+UNHIDDEN_SHARE = 0.05
+"""Share of an overlapped gradient sum that nothing hides: its first and last bucket. Set by hand; not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassParts:
+    """What one pass of a microbatch takes, in seconds."""
+
+    device: float
+    """Kernels, and collectives of activations as far as no product hides them."""
+    host: float
+    """To launch kernels and collectives."""
+    stored: float
+    """Collectives of stored weights and their gradients, with nothing hidden."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnceParts:
+    """What is paid once an iteration, in seconds, with nothing hidden."""
+
+    summed: float
+    """To sum gradients over replicas."""
+    gathered: float
+    """To gather updated weights."""
+    update: float
+
+
+def pace(host_seconds: float, device_seconds: float, sharpness: float) -> float:
+    """Soft maximum (host^q + device^q)^(1/q): both stall for each other where they take about as long.
+
+    `sharpness` q = 1 is the sum, infinity the maximum.
+    """
+    high, low = max(host_seconds, device_seconds), min(host_seconds, device_seconds)
+    if low <= 0.0:
+        return high
+    return high * float((1.0 + (low / high) ** sharpness) ** (1.0 / sharpness))
+
+
+def pass_seconds(parts: PassParts, software: Software) -> float:
+    """Seconds of a pass."""
+    sharpness = software.pace_sharpness
+    if software.gradient_sync != "overlapped":
+        return pace(parts.host, parts.device + parts.stored, sharpness)
+    computing = pace(parts.host, parts.device + software.contention * parts.stored, sharpness)
+    return pace(computing, parts.stored, sharpness)
+
+
+def once_seconds(parts: OnceParts, software: Software, *, forward: float, backward: float) -> float:
+    """Seconds of what is paid once an iteration, beside passes of so many seconds."""
+    if software.gradient_sync != "overlapped":
+        return parts.summed + parts.gathered + parts.update
+    exposed = (_exposed(parts.summed, backward, software), _exposed(parts.gathered, forward, software))
+    return sum(exposed) + parts.update
+
+
+def _exposed(communication: float, beside: float, software: Software) -> float:
+    """Seconds of communication that computation beside it does not hide, and those that it costs computation."""
+    late = math.hypot(max(communication - beside, 0.0), UNHIDDEN_SHARE * communication)
+    return late + software.contention * min(communication, beside)
