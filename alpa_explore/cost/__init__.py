@@ -10,7 +10,7 @@ In the order to read them:
     fusion        which operators run as one kernel, and the bytes that such a kernel moves
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
     blocks/       the work of a decoder's block in closed form: attention, experts, products in low precision
-    host          host seconds to launch kernels, and the pace of host and device together
+    stage_seconds  a pass of a stage and what is paid once an iteration, from parts: what hides behind what
     kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic
     tuning        constants of these formulas
     memory        the peak of live bytes

@@ -120,7 +120,7 @@ class ReshardTable:
         def of_steps() -> Floats:
             sizes = self.total_bytes * self.shares[self.ends].max(axis=0)
             of_bucket = _step_seconds(self.kinds, self.axes, [float(bucket_bytes)] * len(sizes), self.mesh)
-            return of_bucket * sizes / bucket_bytes
+            return np.asarray(of_bucket * sizes / bucket_bytes)
 
         seconds = self._along(("bucket", bucket_bytes), of_steps, sources, targets)
         alone = self.between(sources, targets)

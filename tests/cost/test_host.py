@@ -45,7 +45,7 @@ SECONDS = st.floats(1e-6, 1.0)
 def test_what_is_predicted_of_a_choice_follows_from_its_figures(
     device, launching, stored, once, own, q, overlapped
 ) -> None:
-    """By a second formula: in each pass host, device and links; what hides of gradient sums; a microbatch's own time."""
+    """By a second formula: host, device and links of each pass, what hides of gradient sums, a microbatch's own."""
     software = Software(
         forward_launch_seconds=2e-3,
         backward_launch_seconds=3e-3,

@@ -138,8 +138,8 @@ class BlockSubproblem:
         return digest.hexdigest(), self.owned, self.left, self.right, self.shared
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
-        """For each row of `choices` [rows, nodes] its figures [rows, `FIGURES`], and the bytes on one device of every output
-        of every operator [rows, outputs]."""
+        """For each row of `choices` [rows, nodes] its figures [rows, `FIGURES`], and the bytes on one device of every
+        output of every operator [rows, outputs]."""
         flat = self._flat
         nodes = flat.nodes[:, flat.node_starts + choices]
         totals = np.zeros((len(choices), FIGURES))

@@ -8,7 +8,7 @@
     stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
     edge            edges of the sharding problem, and figures of pairs of strategies
     stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
-    host_time       the seconds of a microbatch at the pace of the slower of host and device
+    stage_totals    figures that add up over a choice, and the seconds and bytes that they make
     liveness        when the tensors of a stage are alive: its workspace
     overlap         the part of a collective that is hidden behind computation
     tuning          limits of stages

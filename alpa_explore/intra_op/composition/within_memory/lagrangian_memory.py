@@ -6,7 +6,7 @@ The dual function
 
     L(λ) = min_s ( seconds(s) + λ · bytes(s) ) − λ · room   ≤   seconds of every choice s that fits
 
-is computed exactly by composition; seconds are those of the device (`stage.host_time`). L is concave. Its maximum lies
+is computed exactly by composition; seconds are those of the device (`stage.stage_totals`). L is concave. Its maximum lies
 where the lines of two choices cross, one that exceeds the room and one that fits; it is found by solving at the
 crossing of the lines so far until no line is lower there.
 
@@ -46,7 +46,7 @@ class MemoryLimitedChoice:
 
     def paced_bound(self, inverse_b: float) -> float:
         """The bound at the pace of the slower of host and device, as latencies are: the host is taken to cost as much
-        as with the best choice. Device seconds are what is optimised (`stage.host_time`)."""
+        as with the best choice. Device seconds are what is optimised (`stage.stage_totals`)."""
         return self.bound if self.best is None else self.bound + self.best.totals.latency_at(inverse_b) - self.best.cost
 
     def within(self, gap: float) -> bool:
