@@ -10,7 +10,7 @@ import numpy as np
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
-from alpa_explore.cluster.group import Group, call_seconds, device_group
+from alpa_explore.cluster.group import Group, call_seconds, device_group, expert_seconds
 from alpa_explore.cost.blocks.casts import in_low_precision
 from alpa_explore.cost.collectives import exposed_seconds, launched
 from alpa_explore.cost.compute import seconds_of_table
@@ -21,8 +21,6 @@ from alpa_explore.cost.work import CONTEXT, EXPERTS, TENSOR, PartWork, PassWork
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
-BOARD = 8
-"""Devices of a node that is no rack."""
 UNFUSED_SOFTMAX_LAUNCHES = 18
 """Launches of a pass where the fused softmax does not apply (Megatron-LM's scale, mask and softmax one by one)."""
 
@@ -97,9 +95,7 @@ def decoder_time_of(
         EXPERTS: device_group(cluster, layout.expert, layout.expert_tensor),
     }
     call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
-    experts = software.expert_host_seconds
-    if cluster.devices_per_node > BOARD:
-        experts = software.expert_rack_host_seconds
+    experts = expert_seconds(cluster)
     forward, backward = software.forward_launch_seconds, software.backward_launch_seconds
     launches = (forward, backward, forward, backward)
     times = [

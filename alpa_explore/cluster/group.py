@@ -115,3 +115,14 @@ def call_seconds(cluster: Cluster, ranks: int, *, pipeline: bool) -> float:
     software = cluster.software
     spread = pipeline and cluster.nodes > 1
     return software.collective_launch_seconds + (software.rank_launch_seconds * ranks if spread else 0.0)
+
+
+BOARD = 8
+"""Devices of a node that is no rack."""
+
+
+def expert_seconds(cluster: Cluster) -> float:
+    """Host seconds of a layer of routed experts in a pass, beside the launches of its kernels."""
+    software = cluster.software
+    rack = cluster.devices_per_node > BOARD
+    return software.expert_rack_host_seconds if rack else software.expert_host_seconds

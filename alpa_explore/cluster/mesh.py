@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from alpa_explore import units
-from alpa_explore.cluster.group import Group, call_seconds, device_group, outermost_tier, straggler_factor
+from alpa_explore.cluster.group import (
+    Group,
+    call_seconds,
+    device_group,
+    expert_seconds,
+    outermost_tier,
+    straggler_factor,
+)
 from alpa_explore.cluster.topology import Cluster
 
 
@@ -49,6 +56,8 @@ class LogicalMesh:
     """Factor on the time of a stage on this mesh, as part of a run on all devices of the cluster; 1 in the paper."""
     kind: int = 0
     """Of a cluster of unlike nodes: the kind of its devices, an index into `Cluster.kinds`."""
+    expert_seconds: float = 0.0
+    """Host seconds of a layer of routed experts in a pass."""
 
     @property
     def devices(self) -> int:
@@ -71,6 +80,7 @@ class LogicalMesh:
             tuple(self.call_seconds[a] for a in pick) if self.call_seconds else (),
             self.stragglers,
             self.kind,
+            self.expert_seconds,
         )
 
     def __str__(self) -> str:
@@ -106,4 +116,5 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
     calls: tuple[float, ...] = ()
     if cluster.software.collective_launch_seconds:
         calls = tuple(call_seconds(cluster, size, pipeline=submesh.devices < cluster.devices) for size in shape)
-    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups, calls, stragglers, submesh.kind)
+    host = expert_seconds(part)
+    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups, calls, stragglers, submesh.kind, host)

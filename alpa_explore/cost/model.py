@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +12,7 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launched
 from alpa_explore.cost.compute import kernels_seconds
+from alpa_explore.cost.group_collectives import rows_seconds
 from alpa_explore.cost.kernels import (
     Kernel,
     cast_elements,
@@ -29,7 +31,7 @@ from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.experts import DIVIDE_EXPERTS
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
 from alpa_explore.sharding.splits import splits_for
-from alpa_explore.sharding.strategy import Split, Strategy, enumerate_strategies
+from alpa_explore.sharding.strategy import Exchange, Split, Strategy, enumerate_strategies
 from alpa_explore.units import DTYPE_BYTES
 
 
@@ -278,7 +280,7 @@ class CostModel:
             output_bytes=tuple(held),
             how=coverage.how,
             reason=coverage.reason,
-            launching=self._launching(strategies),
+            launching=self._launching(operator, strategies),
         )
 
     def _cast_seconds(
@@ -326,15 +328,17 @@ class CostModel:
         exchanges = tuple(tuple(replace(e, bytes=int(e.bytes * load)) for e in of) for of in strategy.exchanges)
         return replace(strategy, work_share=strategy.work_share * load, exchanges=exchanges)
 
-    def _launching(self, strategies: Sequence[Strategy]) -> Floats | None:
+    def _launching(self, operator: Operator, strategies: Sequence[Strategy]) -> Floats | None:
         calls, sizes = self.mesh.call_seconds, self.mesh.shape
-        if not calls or not any(any(s.exchanges) for s in strategies):
+        routing = self.mesh.expert_seconds if packet(operator.kind) in ROUTED else 0.0
+        if not routing and (not calls or not any(any(s.exchanges) for s in strategies)):
             return None
         return np.array(
             [
-                sum(
+                routing
+                + sum(
                     call * sum(launched(exchange.kind, size) for exchange in exchanges)
-                    for call, size, exchanges in zip(calls, sizes, s.exchanges, strict=True)
+                    for call, size, exchanges in zip(calls, sizes, s.exchanges, strict=False)
                 )
                 for s in strategies
             ]
@@ -351,13 +355,29 @@ class CostModel:
         for axis, exchanges in enumerate(strategy.exchanges):
             alone = beside = 0.0
             for exchange in exchanges:
-                taken = axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
+                taken = self._taken(exchange, axis, strategy)
                 if exchange.beside:
                     beside += taken
                 else:
                     alone += taken
             seconds.append(alone + exposed_seconds(beside, computing, self.mesh.shape[axis]))
         return tuple(seconds)
+
+
+    def _taken(self, exchange: Exchange, axis: int, strategy: Strategy) -> float:
+        """Seconds of one exchange; of the rows of experts a share runs beside other work."""
+        if not exchange.copies:
+            return axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
+        software, sent = self.device.software, float(exchange.bytes)
+        if software.sequence_parallel:
+            # Devices that share the matrices of experts have the same rows: each sends its part of them.
+            sent /= math.prod(n for n, f in zip(self.mesh.shape, strategy.factors, strict=True) if f == "inner")
+        if self.mesh.groups:
+            copies = exchange.copies if software.gathers_rows else 1
+            seconds = rows_seconds(sent, self.mesh.groups[axis], copies)
+        else:
+            seconds = axis_seconds(exchange.kind, sent, self.mesh, axis)
+        return seconds * (1 - software.expert_overlap)
 
 
 def _fastest(strategies: Sequence[Strategy], seconds: Floats) -> Sequence[int]:

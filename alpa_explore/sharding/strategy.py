@@ -30,6 +30,8 @@ class Exchange:
     next one is sent."""
     undivided: tuple[str, ...] = ()
     """Factors that do not divide its bytes on other axes: they divide nothing of what is exchanged."""
+    copies: int = 0
+    """Of rows that go to experts: how many each token has; 0 for what is no such rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ def _dividing(exchange: Exchange, assignment: Sequence[Split], own: int) -> int:
 def _on_device(exchange: Exchange, dividing: int, counts: Sequence[int]) -> Exchange:
     """An exchange with its bytes on one device: what other axes divide keeps at least one number of 4 bytes."""
     local = max(exchange.bytes // counts[dividing], min(exchange.bytes, 4))
-    return Exchange(exchange.kind, local, exchange.beside)
+    return Exchange(exchange.kind, local, exchange.beside, copies=exchange.copies)
 
 
 def all_reduced(count: int) -> tuple[Exchange, ...]:

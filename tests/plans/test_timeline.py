@@ -259,13 +259,16 @@ def fsdp_plan(**software: object) -> Plan:
 
 @pytest.mark.slow
 def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> None:
-    """As much faster as a microbatch is than without overlap, so much is hidden; hidden and exposed are all of it."""
+    """A microbatch is faster than without overlap by what hides behind a pass: at least what operators hide each behind
+    their own product, and at most all; hidden and exposed are all of it."""
     plan, without = fsdp_plan(gradient_sync="overlapped"), fsdp_plan(gradient_sync="exposed")
     (times,), (alone,) = plan.timeline().times, without.timeline().times
     exposed, hidden = map(sum, zip(*times.stored_seconds, strict=True))
     assert hidden > 0
     saved = without.stages[0].microbatch_seconds - plan.stages[0].microbatch_seconds
-    assert hidden == pytest.approx(saved, rel=1e-6)
+    assert hidden <= saved * (1 + 1e-6)
+    assert saved <= exposed + hidden
+    assert hidden == pytest.approx(saved, rel=0.1)
     assert [h for _, h in alone.stored_seconds] == [0.0, 0.0, 0.0]
     assert exposed + hidden == pytest.approx(sum(e for e, _ in alone.stored_seconds))
     whole = [sum(part) for part in times.stored_seconds]

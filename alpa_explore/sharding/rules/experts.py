@@ -82,7 +82,7 @@ def experts_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tu
 def _exchanging(inputs: tuple[Tensor, ...], own: _Matrices, read: tuple[int, ...], made: tuple[int, ...]) -> Split:
     """Rows of the first input to other devices, and as many back."""
     rows = inputs[0].bytes * inputs[1].shape[1]
-    exchange = Exchange(StepKind.ALL_TO_ALL, rows, undivided=("inner",))
+    exchange = Exchange(StepKind.ALL_TO_ALL, rows, undivided=("inner",), copies=inputs[1].shape[1])
     return Split("exchange", own.experts, read, made, (exchange, exchange), shares_dims_with=("tokens", "experts"))
 
 
