@@ -20,6 +20,7 @@ from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_
 from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, resolve, takes
 from alpa_explore.baselines.planner_pipelines import planner_pipelines
 from alpa_explore.baselines.role_pipelines import Divisible, RolePipeline, role_pipelines
+from alpa_explore.baselines.sequences import dividing_sequences, ordered
 from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
@@ -40,8 +41,6 @@ from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.rules.attention import HEAVY as ATTENTION
-from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG
-from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.cancelling import cancelled_by
 
 
@@ -168,14 +167,14 @@ def _with_roles(
     best: tuple[TrainingGraph, Cluster, PlanOptions, Layering, StageProfile, PipelineResult] | None = None
     unfit: list[tuple[RolePipeline, StageCosts]] = []
     for cp in sorted({candidate.cp for candidate in candidates}):
-        ordered, layers, offering = graph, layering, cluster
+        arranged, layers, offering = graph, layering, cluster
         if cp > 1:
-            offering = _dividing_sequences(cluster, exchange)
-            ordered = _ordered(graph, cp, exchange)
-            if ordered is not graph:
-                layers = clustered(ordered, count, options.delta)
+            offering = dividing_sequences(cluster, exchange)
+            arranged = ordered(graph, cp, exchange)
+            if arranged is not graph:
+                layers = clustered(arranged, count, options.delta)
         (layered,) = layered_versions(
-            ordered, layers.layer_of_forward, options.rematerialization or None, software=offering.software
+            arranged, layers.layer_of_forward, options.rematerialization or None, software=offering.software
         )
         pricer = StagePricer(layered, layers, offering, b, cancel)
         for candidate in candidates:
@@ -187,7 +186,7 @@ def _with_roles(
                 unfit.append((candidate, costs))
             elif best is None or pipeline.total_seconds < best[-1].total_seconds:
                 named = replace(options, baseline=f"{kind} ({candidate.text})")
-                best = ordered, offering, named, layers, pricer.profile(costs), pipeline
+                best = arranged, offering, named, layers, pricer.profile(costs), pipeline
     if best is None:
         raise no_role_pipeline_fits(kind, cluster, b, unfit)
     return assemble(*best, [("baseline", time.perf_counter() - started)])
@@ -198,23 +197,6 @@ def _positions(graph: TrainingGraph) -> int:
     labels = dim_labels(graph)
     lengths = Counter(graph.tensors[t].shape[d] for (t, d), label in labels.items() if label is Label.POSITIONS)
     return lengths.most_common(1)[0][0] if lengths else 1
-
-
-def _ordered(graph: TrainingGraph, parts: int, exchange: str | None) -> TrainingGraph:
-    """The graph with sequences in zig-zag order for a context group, as Megatron-LM brings them, where the model and
-    the exchange allow that."""
-    if parts == 1 or exchange in ("ring", "ulysses"):
-        return graph
-    try:
-        return in_zigzag_order(graph, parts)
-    except OptionError:  # a mask, or positions of its own: the ring changes the order inside attention
-        return graph
-
-
-def _dividing_sequences(cluster: Cluster, exchange: str | None) -> Cluster:
-    """The cluster with software that divides sequences of any length, attention by this exchange."""
-    factors = f"{RING} {RING_ZIGZAG}" if exchange is None else EXCHANGES[exchange]
-    return cluster.with_changes(software=replace(cluster.software, context_positions=1, context_factors=factors))
 
 
 def _exchanging(plan: Plan, exchange: str, degrees: Degrees) -> Plan:

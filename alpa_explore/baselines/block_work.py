@@ -1,13 +1,14 @@
-"""The work of the parts of a decoder under tensor parallelism, from its captured graph.
+"""The work of the parts of a decoder on a mesh whose axes have roles, from its captured graph.
 
-The graph of a model with two blocks is cut into embedding, first block, second block and head (with the loss). Its
-strategies are the fastest that the role of the tensor axis permits, as in every baseline. A model of any number of
-blocks consists of copies of the second one.
+The graph of a model with two periods of blocks is cut into embedding, first and second period, and head (with the
+loss). Its strategies are the fastest that the roles permit, as in every baseline. A model of any number of blocks
+consists of copies of the second period.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -35,12 +36,12 @@ from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
 
 PARTS = ("embedding", "first block", "block", "head")
-_BLOCK = re.compile(r"(?:^|\.)(?:h|layers|blocks)\.(\d+)(?:\.|$)")
+_BLOCK = re.compile(r"(?:^|\.)(?:h|layers?|blocks?)\.(\d+)(?:\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderWork:
-    """The work of one microbatch of a decoder on one tensor-parallel device."""
+    """The work of one microbatch of a decoder on one device."""
 
     embedding: PartWork
     block: PartWork
@@ -53,27 +54,29 @@ class DecoderWork:
     """Of the activation between two blocks, whole."""
 
 
-def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, tensor_role: Role) -> DecoderWork:
-    """The work of a decoder with two blocks on one device of `mesh`, whose only axis is tensor-parallel.
+def decoder_work(
+    graph: TrainingGraph, device: Device, mesh: LogicalMesh, axes: Sequence[tuple[int, Role]], *, period: int = 1
+) -> DecoderWork:
+    """The work of a decoder with two periods of blocks, of `period` blocks each, on one device of `mesh`.
 
-    OptionError where the blocks of the model are not found.
+    For each axis of the mesh, `axes` say what it is in `cost.work` and its role. OptionError where the blocks of the
+    model are not found, or nothing is legal.
     """
     # What runs in a lower precision is said by the layout (`part_times.passes_of`).
     device = replace(device, software=replace(device.software, low_precision=""))
-    layered = assign_layers(graph, _parts_of(graph), Recomputation(), software=device.software)
-    model = CostModel(device, mesh.squeezed())
+    layered = assign_layers(graph, _parts_of(graph, period), Recomputation(), software=device.software)
+    model, used = CostModel(device, mesh.squeezed()), [axes[axis] for axis in mesh.axes]
     problem = build_stage_problem(slice_stages(layered)(0, 3), model)
     # Among equally fast choices the leanest: a weight that is stored in shards costs no time.
     priced = problem.at(inverse_b=0.0, memory_price=TIE_SECONDS / device.memory_bytes, microbatches_held=1)
-    roles = (tensor_role,) * len(model.mesh.shape)
-    solution = solve(pinned(priced, strategies_for_roles(problem, roles)))
+    solution = solve(pinned(priced, strategies_for_roles(problem, tuple(role for _, role in used))))
     if not solution.choices:
         raise OptionError(
             "The layout has no legal sharding",
-            found=f"{graph.name} on {mesh.devices} tensor-parallel devices",
-            remedy="Give a degree that divides the heads and the width of the model.",
+            found=f"{graph.name} on a mesh of {mesh}",
+            remedy="Give degrees that divide the heads and the width of the model.",
         )
-    parts = _Reader(problem, solution.choices).parts()
+    parts = _Reader(problem, solution.choices, tuple(axis for axis, _ in used)).parts()
     embedding, _, block, head = parts
     uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
     return DecoderWork(
@@ -98,18 +101,20 @@ def _boundary_bytes(layered: LayeredGraph) -> float:
     return float(max(crossing, default=0))
 
 
-def _parts_of(graph: TrainingGraph) -> tuple[int, ...]:
-    """For each forward operator the part that it belongs to: 0 the embedding, 1 and 2 the blocks, 3 the head."""
+def _parts_of(graph: TrainingGraph, period: int) -> tuple[int, ...]:
+    """For each forward operator the part that it belongs to: 0 the embedding, 1 all blocks but the last period, 2 that
+    one, 3 the head."""
     named = [_BLOCK.search(o.module) for o in graph.forward_operators]
     numbers = [int(match[1]) if match else None for match in named]
-    places = {n: [i for i, number in enumerate(numbers) if number == n] for n in (0, 1)}
-    if not places[0] or not places[1] or any(n is not None and n > 1 for n in numbers):
+    found = sorted({n for n in numbers if n is not None})
+    if found != list(range(len(found))) or len(found) < 2 * period:
         raise OptionError(
             "The blocks of the model are not found",
-            found=f"{graph.name}: {len({n for n in numbers if n is not None})} numbered blocks",
-            remedy="Capture it with two blocks in a list named h, layers or blocks.",
+            found=f"{graph.name}: {len(found)} numbered blocks",
+            remedy="Capture it with blocks in a list named h, layers or blocks.",
         )
-    first, second, last = places[0][0], places[1][0], places[1][-1]
+    first, second = (numbers.index(n) for n in (0, len(found) - period))
+    last = max(i for i, n in enumerate(numbers) if n == len(found) - 1)
     return tuple(0 if i < first else 1 if i < second else 2 if i <= last else 3 for i in range(len(numbers)))
 
 
@@ -119,8 +124,9 @@ _Calls: TypeAlias = list[tuple[CollectiveCall, int | None, int]]
 class _Reader:
     """Reads the work of each part from a stage problem and the choice of every node."""
 
-    def __init__(self, problem: StageProblem, choices: tuple[int, ...]) -> None:
-        self.problem, self.choices = problem, choices
+    def __init__(self, problem: StageProblem, choices: tuple[int, ...], axes: Sequence[int]) -> None:
+        """`axes`: for each axis of the mesh what it is in `cost.work`."""
+        self.problem, self.choices, self.axes = problem, choices, axes
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
         count = len(PARTS)
         parts = linear_layers(self.graph).items()
@@ -134,7 +140,8 @@ class _Reader:
         self._launches = np.zeros((count, 2), dtype=np.int64)
         self._local: dict[int, float] = {}
         """Tensor -> bytes on one device."""
-        self._elements = np.zeros(count)
+        self._elements, self._of_experts = np.zeros(count), np.zeros(count)
+        self._expert_layers = np.zeros((count, 2), dtype=np.int64)
         self._tensors = np.zeros(count, dtype=np.int64)
         self._scoring = {o for one in spelled_out_attention(self.graph) for o in one.operators[:-1]}
         """Operators from the scores of spelled-out attention to its probabilities."""
@@ -170,16 +177,24 @@ class _Reader:
             self._kernel_of[index] = len(self._kernels[part][phase])
             self._kernels[part][phase].append(kernel)
             self._launches[part, phase] += operator.launches
+        self._expert_layers[part, phase] += packet(operator.kind) in ROUTED
         for axis, exchanges in enumerate(strategy.exchanges):
             for exchange in exchanges:
-                call = CollectiveCall(kind=exchange.kind, bytes=float(exchange.bytes), axis=axis)
+                call = CollectiveCall(
+                    kind=exchange.kind,
+                    bytes=self.model.sent_bytes(exchange, strategy),
+                    axis=self.axes[axis],
+                    copies=exchange.copies,
+                )
                 self._collectives[part][phase].append((call, index if exchange.beside else None, index))
 
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]
         readers = {self.layered.layer_of[o] for o in self.graph.readers[tensor.index]} - {UPDATE_LAYER}
         self._local[tensor.index] = local_bytes
-        self._elements[min(readers)] += local_bytes / tensor.bytes * tensor.elements
+        routed = any(packet(self.graph.operators[o].kind) in ROUTED for o in self.graph.readers[tensor.index])
+        elements = self._of_experts if routed else self._elements
+        elements[min(readers)] += local_bytes / tensor.bytes * tensor.elements
         self._tensors[min(readers)] += 1
 
     def _add_edge(self, number: int) -> None:
@@ -201,7 +216,7 @@ class _Reader:
             if step.kind is StepKind.SLICE:
                 continue
             held = max(table.shares[table.index[step.source]], table.shares[table.index[step.target]])
-            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=step.axis)
+            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=self.axes[step.axis])
             self._collectives[part][phase].append((call, product, b.subject))
 
     def _placed(self, call: CollectiveCall, product: int | None, place: tuple[int, int]) -> CollectiveCall:
@@ -217,6 +232,7 @@ class _Reader:
                 kernels=tuple(self._kernels[part][phase]),
                 collectives=tuple(self._placed(call, product, (part, phase)) for call, product, _ in calls[phase]),
                 launches=int(self._launches[part, phase]),
+                expert_layers=int(self._expert_layers[part, phase]),
             )
             for phase in (0, 1)
         )
@@ -227,6 +243,7 @@ class _Reader:
             backward=backward,
             again=self._part_again(part, forward),
             parameters=float(self._elements[part]),
+            expert_parameters=float(self._of_experts[part]),
             parameter_tensors=int(self._tensors[part]),
             held_bytes=sum(self._local.get(t, 0.0) for t in held),
             entering_bytes=max((self._local.get(t, 0.0) for t in entering), default=0.0),
@@ -250,6 +267,7 @@ class _Reader:
                 replace(call, beside=place.get(call.beside, -1)) for call, (_, _, o) in calls if o in self._again
             ),
             launches=sum(self.graph.operators[o].launches for o in operators),
+            expert_layers=sum(packet(self.graph.operators[o].kind) in ROUTED for o in operators),
         )
 
     def _is_square(self, tensor: int) -> bool:

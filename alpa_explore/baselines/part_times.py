@@ -133,7 +133,7 @@ def _pass_time(
         group = groups[call.axis]
         launched_calls += launched(call.kind, group.ranks)
         seconds = group_seconds(call.kind, call.bytes, group)
-        if call.axis == EXPERTS:
+        if call.copies:
             seconds = rows_seconds(call.bytes, group, call.copies if software.gathers_rows else 1)
             seconds *= 1 - software.expert_overlap
         elif call.kind is StepKind.RING:

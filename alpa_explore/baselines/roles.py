@@ -97,10 +97,11 @@ _OVER_VOCABULARY = (
 
 
 def strategies_for_roles(
-    problem: StageProblem, roles: Sequence[Role], labels: DimLabels | None = None
+    problem: StageProblem, roles: Sequence[Role], labels: DimLabels | None = None, *, sums_once: bool = False
 ) -> dict[int, tuple[int, ...]]:
     """Node -> the strategies that follow `roles` (one for each axis); without the nodes that keep all of them.
 
+    With `sums_once` replicas that hold whole gradients sum them once an iteration, never in a microbatch.
     `labels` are those of the whole graph, of which the stage is a part; computed here where they are not given.
     """
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
@@ -125,7 +126,9 @@ def strategies_for_roles(
                     follows = np.array([option[0] == REPLICATE for option in options.options], dtype=bool)
                 else:
                     follows = (
-                        _experts_stored(node, options) if experts else _stored(tensor, node, options, data, labels)
+                        _experts_stored(node, options)
+                        if experts
+                        else _stored(tensor, node, options, data, labels, sums_once)
                     )
             elif role in _TENSOR:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
@@ -222,7 +225,7 @@ def _on_residual(operator: Operator, tensors: Sequence[Tensor], labels: DimLabel
     )
 
 
-def _stored(tensor: int, node: Node, options: NodeOptions, role: Role, labels: DimLabels) -> Flags:
+def _stored(tensor: int, node: Node, options: NodeOptions, role: Role, labels: DimLabels, sums_once: bool) -> Flags:
     """For each option of a weight, frozen or not, an accumulator or an update, whether the stored tensor follows the
     role."""
     # The first output of an update, the only tensor of other nodes.
@@ -235,6 +238,8 @@ def _stored(tensor: int, node: Node, options: NodeOptions, role: Role, labels: D
         if node.kind in _SHARDED_KINDS.get(role, ()):
             return stored >= 0
         if role not in _TENSOR:
+            if sums_once and node.kind is NodeKind.ACCUMULATOR:
+                return stored == PARTIAL
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
         if stored < 0 or (tensor, stored) not in labels:
             return True

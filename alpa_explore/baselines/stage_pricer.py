@@ -55,6 +55,8 @@ class StagePricer:
         self._models: dict[LogicalMesh, CostModel] = {}
         self._solved: dict[object, tuple[str, StageTotals] | None] = {}
         """Stage structure, mesh and roles (and microbatches held, where memory is short) -> solution."""
+        self._sums_once: dict[object, bool] = {}
+        """The same -> whether all whole gradients are summed once an iteration."""
 
     def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         """The stage problem of these layers on a logical mesh."""
@@ -117,12 +119,15 @@ class StagePricer:
         if limited_key in self._solved:
             return self._solved[limited_key]
         if key not in self._solved:
-            self._solved[key] = self._fastest(first, last, mesh, roles)
+            self._solved[key] = self._fastest(first, last, mesh, roles, sums_once=True)
+            self._sums_once[key] = self._solved[key] is not None
+            if self._solved[key] is None:  # some gradients come out whole, and cannot be added as parts of a sum
+                self._solved[key] = self._fastest(first, last, mesh, roles, sums_once=False)
         fastest = self._solved[key]
         memory = self.cluster.device.memory_bytes
         if fastest is None or _peak_bytes(fastest[1], held) <= memory:
             return fastest
-        problem, permitted, kept = self._permitted(first, last, mesh, roles)
+        problem, permitted, kept = self._permitted(first, last, mesh, roles, sums_once=self._sums_once[key])
         # Kept where nothing that fits is found: the error states by how much it is too large.
         self._solved[limited_key] = fastest
         with suppress(SolverError):  # out of time
@@ -134,9 +139,9 @@ class StagePricer:
         return self._solved[limited_key]
 
     def _fastest(
-        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
+        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], *, sums_once: bool
     ) -> tuple[str, StageTotals] | None:
-        problem, permitted, kept = self._permitted(first, last, mesh, roles)
+        problem, permitted, kept = self._permitted(first, last, mesh, roles, sums_once=sums_once)
         solution = solve(permitted)
         self._solves += 1
         self._variables += permitted.variables
@@ -144,7 +149,7 @@ class StagePricer:
         return self._store(problem, kept, solution.choices) if solution.choices else None
 
     def _permitted(
-        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
+        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], *, sums_once: bool
     ) -> tuple[StageProblem, ShardingProblem, list[Ints]]:
         """The stage problem, its sharding problem of only the strategies that the roles permit, and which these are.
 
@@ -152,7 +157,7 @@ class StagePricer:
         """
         stop_if_cancelled(self.cancel, f"{self._solves} of its stages were solved")
         problem = self.problem(first, last, mesh)
-        permitted = strategies_for_roles(problem, roles, self._labels)
+        permitted = strategies_for_roles(problem, roles, self._labels, sums_once=sums_once)
         kept = [
             np.array(permitted[v]) if v in permitted else np.arange(len(node.microbatch_seconds))
             for v, node in enumerate(problem.nodes)

@@ -363,21 +363,25 @@ class CostModel:
             seconds.append(alone + exposed_seconds(beside, computing, self.mesh.shape[axis]))
         return tuple(seconds)
 
-
     def _taken(self, exchange: Exchange, axis: int, strategy: Strategy) -> float:
         """Seconds of one exchange; of the rows of experts a share runs beside other work."""
+        software, sent = self.device.software, self.sent_bytes(exchange, strategy)
         if not exchange.copies:
-            return axis_seconds(exchange.kind, exchange.bytes, self.mesh, axis)
-        software, sent = self.device.software, float(exchange.bytes)
-        if software.sequence_parallel:
-            # Devices that share the matrices of experts have the same rows: each sends its part of them.
-            sent /= math.prod(n for n, f in zip(self.mesh.shape, strategy.factors, strict=True) if f == "inner")
+            return axis_seconds(exchange.kind, sent, self.mesh, axis)
         if self.mesh.groups:
             copies = exchange.copies if software.gathers_rows else 1
             seconds = rows_seconds(sent, self.mesh.groups[axis], copies)
         else:
             seconds = axis_seconds(exchange.kind, sent, self.mesh, axis)
         return seconds * (1 - software.expert_overlap)
+
+    def sent_bytes(self, exchange: Exchange, strategy: Strategy) -> float:
+        """Bytes of an exchange on one device. Devices that share the matrices of experts have the same rows: with
+        sequence parallelism each sends its part of them."""
+        if not (exchange.copies and self.device.software.sequence_parallel):
+            return float(exchange.bytes)
+        inner = (n for n, f in zip(self.mesh.shape, strategy.factors, strict=True) if f == "inner")
+        return exchange.bytes / math.prod(inner)
 
 
 def _fastest(strategies: Sequence[Strategy], seconds: Floats) -> Sequence[int]:

@@ -24,8 +24,8 @@ class CollectiveCall:
     bytes: float
     """Of the larger tensor on one device."""
     axis: int
-    copies: int = 1
-    """Of an all-to-all of experts: how many rows each token has in it."""
+    copies: int = 0
+    """Of an all-to-all of the rows of experts: how many each token has in it; 0 for other collectives."""
     beside: int = -1
     """The kernel of its pass behind which software can hide it: the matrix product that made its input or reads its
     result; -1 where there is none."""

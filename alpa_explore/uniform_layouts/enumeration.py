@@ -6,8 +6,9 @@ All devices are used: TP × CP × PP × DP of them. A degree must divide what it
 - CP the sequence, in two pieces a device (zig-zag), of at least `tuning.LEAST_POSITIONS` positions together.
 - PP no more than the blocks; they need not divide evenly (`pricing.stages`).
 - DP the global batch. The microbatch divides what a replica gets, in powers of two, up to `tuning.MOST_TOKENS` tokens
-  on a device; with several stages there are at least as many microbatches as stages.
-- EP the experts; EP × expert TP the devices of a stage; expert TP is 1 or TP.
+  on a device, and is one sample where CP divides it; with several stages there are at least as many microbatches as
+  stages.
+- EP the experts and DP; expert TP is TP.
 - Interleaved: the parts divide the blocks, or these with embedding and head counted as one each; the stages divide
   the microbatches (Megatron-LM).
 - ZeRO only where there are copies; selective recomputation only where attention is spelled out, whose scores it drops:
@@ -88,15 +89,15 @@ def _experts(architecture: Architecture, degrees: UniformLayout) -> Iterator[Uni
     if architecture.experts == 1:
         yield degrees
         return
-    for matrices in sorted({1, degrees.tensor}):
-        for expert in divisors(degrees.stage_devices // matrices):
-            if architecture.experts % expert == 0:
-                yield replace(degrees, expert=expert, expert_tensor=matrices)
+    for expert in divisors(degrees.data):
+        if architecture.experts % expert == 0:
+            yield replace(degrees, expert=expert, expert_tensor=degrees.tensor)
 
 
 def _microbatches(model: LayoutModel, degrees: UniformLayout, batch: int) -> Iterator[UniformLayout]:
     own, samples = batch // degrees.data, 1
-    while own % samples == 0 and (samples == 1 or samples * model.sequence // degrees.context <= tuning.MOST_TOKENS):
+    most = tuning.MOST_TOKENS // model.sequence if degrees.context == 1 else 1
+    while own % samples == 0 and (samples == 1 or samples <= most):
         count = own // samples
         if degrees.pipeline == 1 or count >= degrees.pipeline:
             yield replace(degrees, microbatch=samples, microbatches=count)

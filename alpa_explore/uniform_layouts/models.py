@@ -33,6 +33,12 @@ class LayoutModel:
     """Tokens of a sample."""
 
     @property
+    def period(self) -> int:
+        """Blocks of a period: more than one where unlike blocks take turns."""
+        decoder = self.architecture.decoder
+        return 1 if decoder is None else len(decoder.period)
+
+    @property
     def name(self) -> str:
         """As the user gave it, with the length of its samples where that is not the model's own."""
         return self.entry.name

@@ -176,7 +176,7 @@ class Prices:
 
     def _manual(self, layout: UniformLayout) -> ManualLayout:
         architecture, software = self.model.architecture, self.cluster.software.name
-        period = 1 if architecture.decoder is None else len(architecture.decoder.period)
+        period = self.model.period
         blocks = blocks_of_parts(architecture, layout.pipeline, layout.chunks, software)
         return ManualLayout(
             tensor=layout.tensor,

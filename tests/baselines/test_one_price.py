@@ -14,6 +14,7 @@ from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cluster.precisions import recipe_of
 from alpa_explore.cost.blocks.ring import in_ring
+from alpa_explore.cost.work import TENSOR
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
@@ -61,7 +62,7 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
         num_layers=LAYERS,
     )
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(llama(2, SAMPLES), machines.device, mesh, tensor_role=Role.TENSOR_SEQUENCE)
+    work = decoder_work(llama(2, SAMPLES), machines.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)])
     layout = ManualLayout(
         tensor=tp,
         data=dp,
@@ -91,7 +92,7 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
     )
     own = LlamaConfig(layers=2, sequence=16384 // cp, **sizes)
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(captured(own, 1), machines.device, mesh, tensor_role=Role.TENSOR_SEQUENCE)
+    work = decoder_work(captured(own, 1), machines.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)])
     elements = 2 * whole.kv_heads // tp * whole.hidden // whole.heads * whole.sequence
     layout = ManualLayout(
         tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, blocks=(LAYERS,), head_part=0, zero_stage=1
@@ -128,7 +129,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
         for p in (None, precision)
     )
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(captured(config.with_periods(2), 1), machines.device, mesh, tensor_role=Role.TENSOR_SEQUENCE)
+    work = decoder_work(captured(config.with_periods(2), 1), machines.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)])
     layout = ManualLayout(
         tensor=tp,
         data=dp,
@@ -153,7 +154,7 @@ def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str,
     devices = machines.devices
     plan = ax.baseline(llama(LAYERS, samples * devices), machines, "fsdp", num_microbatches=4, num_layers=LAYERS)
     mesh = logical_mesh(machines, Submesh(1, 1), (1,))
-    work = decoder_work(llama(2, samples), machines.device, mesh, tensor_role=Role.TENSOR)
+    work = decoder_work(llama(2, samples), machines.device, mesh, [(TENSOR, Role.TENSOR)])
     layout = ManualLayout(
         tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4, blocks=(LAYERS,), head_part=0
     )

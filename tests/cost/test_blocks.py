@@ -18,7 +18,7 @@ from alpa_explore.cost.blocks.ring import in_ring
 from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape, ExpertsShape
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import CONTEXT, EXPERTS, PassWork
+from alpa_explore.cost.work import CONTEXT, EXPERTS, TENSOR, PassWork
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
@@ -53,7 +53,7 @@ def test_a_dense_block_is_that_of_a_captured_graph(tensor: int) -> None:
     )
     graph = LayoutPricer().model(ModelKey(config=config, micro_batch=1, dtype="bfloat16")).graph
     mesh = LogicalMesh((tensor,), (4e11,), (2e-6,))
-    captured = decoder_work(graph, H100.device, mesh, tensor_role=Role.TENSOR_SEQUENCE).block
+    captured = decoder_work(graph, H100.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)]).block
     closed = block_part(DENSE, Division(samples=1, length=2048, tensor=tensor))
     for mine, theirs in ((closed.forward, captured.forward), (closed.backward, captured.backward)):
         assert flops(mine) == pytest.approx(flops(theirs), rel=1e-3)

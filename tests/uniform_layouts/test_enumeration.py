@@ -25,10 +25,11 @@ def by_brute_force(name: str, cluster: Cluster, batch: int) -> set[UniformLayout
             continue
         if cp > 1 and (length % cp or length // cp < tuning.LEAST_POSITIONS or (length // cp) % (2 * tp)):
             continue
-        for etp, mbs, chunks in itertools.product({1, tp}, (1, 2, 4, 8, 16, 32), range(1, tuning.MOST_CHUNKS + 1)):
-            if (of.experts == 1 and (ep, etp) != (1, 1)) or of.experts % ep or (tp * dp * cp) % (ep * etp):
+        etp = tp if of.experts > 1 else 1
+        for mbs, chunks in itertools.product((1, 2, 4, 8, 16, 32), range(1, tuning.MOST_CHUNKS + 1)):
+            if (of.experts == 1 and ep > 1) or of.experts % ep or dp % ep:
                 continue
-            if (batch // dp) % mbs or (mbs > 1 and mbs * length // cp > tuning.MOST_TOKENS):
+            if (batch // dp) % mbs or (mbs > 1 and (cp > 1 or mbs * length > tuning.MOST_TOKENS)):
                 continue
             count = batch // dp // mbs
             if pp > 1 and count < pp:

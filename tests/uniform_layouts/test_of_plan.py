@@ -162,7 +162,7 @@ def test_measured_runs_are_those_of_the_sizes_of_a_config_file_too(tmp_path: Pat
     """Its name is a class of transformers, which no catalogue has."""
     path = tmp_path / "config.json"
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256}
-    more = {"intermediate_size": 128, "max_position_embeddings": 32}
+    more = {"intermediate_size": 128, "max_position_embeddings": 32, "num_key_value_heads": 4}
     path.write_text(json.dumps({"model_type": "qwen2", **sizes, **more}))
     found = ax.layouts(str(path), "1x4:h100", global_batch=16, scheduler="serial", cache=False)
     same = replace(run(found), sizes=layout_model(str(path)).architecture.sizes)

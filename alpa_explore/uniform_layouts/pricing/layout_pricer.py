@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from alpa_explore import units
@@ -9,9 +10,11 @@ from alpa_explore.baselines.block_work import DecoderWork, decoder_work
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
-from alpa_explore.cluster import Cluster, LogicalMesh, Software
+from alpa_explore.baselines.sequences import dividing_sequences, ordered
+from alpa_explore.cluster import Cluster, LogicalMesh, Software, Submesh, logical_mesh
 from alpa_explore.cost.blocks.block import Division, block_part, parts_in_sequence
 from alpa_explore.cost.blocks.ring import in_ring
+from alpa_explore.cost.work import CONTEXT, EXPERTS, TENSOR
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
@@ -77,7 +80,20 @@ def features(software: Software) -> tuple[object, ...]:
 def captured_work(graph: TrainingGraph, cluster: Cluster, tensor: int) -> DecoderWork:
     """The work of a captured graph on one of so many tensor-parallel devices."""
     role = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
-    return decoder_work(graph, cluster.device, _ring(cluster, tensor), tensor_role=role)
+    return decoder_work(graph, cluster.device, _ring(cluster, tensor), [(TENSOR, role)])
+
+
+def own_work(graph: TrainingGraph, cluster: Cluster, degrees: tuple[int, int, int], period: int) -> DecoderWork:
+    """The work of a model's own graph, of the samples of all devices that share experts, by (expert, context, tensor)
+    parallelism."""
+    tensor = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
+    axes = [(EXPERTS, Role.EXPERT), (CONTEXT, Role.CONTEXT), (TENSOR, tensor)]
+    context, devices = degrees[1], math.prod(degrees)
+    if context > 1:
+        cluster, graph = dividing_sequences(cluster, None), ordered(graph, context, None)
+    nodes = max(devices // cluster.devices_per_node, 1)
+    mesh = logical_mesh(cluster, Submesh(nodes, devices // nodes), degrees)
+    return decoder_work(graph, cluster.device, mesh, axes, period=period)
 
 
 def division_of(key: ModelKey, run: RunRequest) -> Division:

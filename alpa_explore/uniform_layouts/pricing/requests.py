@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.blocks.shapes import Decoder
-from alpa_explore.models.configs import GPTConfig, LlamaConfig
 
 BLOCKS_CAPTURED = 2
 """Blocks of the captured model; the first differs from the others (its input needs no sum of gradients)."""
@@ -23,9 +22,10 @@ Answer = TypeVar("Answer", covariant=True)
 class ModelKey:
     """What decides on the captured graph."""
 
-    config: GPTConfig | LlamaConfig
-    """With `BLOCKS_CAPTURED` blocks, the positions of a context-parallel device, the vocabulary padded as the framework
-    does, and at least tp heads of keys (where there are fewer, frameworks replicate them)."""
+    config: Any
+    """A config of `models.configs`. Of a measured run: with `BLOCKS_CAPTURED` blocks, the positions of a
+    context-parallel device, the vocabulary padded as the framework does, and at least tp heads of keys (where there are
+    fewer, frameworks replicate them)."""
     micro_batch: int
     """Samples of a microbatch of one data-parallel replica."""
     dtype: str

@@ -6,8 +6,8 @@ The dual function
 
     L(λ) = min_s ( seconds(s) + λ · bytes(s) ) − λ · room   ≤   seconds of every choice s that fits
 
-is computed exactly by composition; seconds are those of the device (`stage.stage_totals`). L is concave. Its maximum lies
-where the lines of two choices cross, one that exceeds the room and one that fits; it is found by solving at the
+is computed exactly by composition; seconds are as solvers add them up (`stage.stage_totals`). L is concave. Its maximum
+lies where the lines of two choices cross, one that exceeds the room and one that fits; it is found by solving at the
 crossing of the lines so far until no line is lower there.
 
 A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
