@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from alpa_explore.baselines.block_work import block_starts
 from alpa_explore.baselines.dims import Label, dim_labels
+from alpa_explore.baselines.equal_stages import block_counts
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
 from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, resolve, takes
 from alpa_explore.baselines.planner_pipelines import planner_pipelines
@@ -30,7 +32,7 @@ from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.stage.recomputation import asked_for
-from alpa_explore.layering import Layering, cluster_operators
+from alpa_explore.layering import Layering, cluster_operators, manual_layers
 from alpa_explore.planner import interface
 from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
@@ -38,6 +40,7 @@ from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import StageCosts
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.rules.attention import HEAVY as ATTENTION
@@ -56,6 +59,9 @@ def baseline(
     replicas: int | None = None,
     cp: int | None = None,
     ep: int | None = None,
+    zero: int | None = None,
+    chunks: int | None = None,
+    blocks: Sequence[int] | None = None,
     exchange: str | None = None,
     num_layers: int | None = None,
     delta: float = 0.5,
@@ -65,16 +71,20 @@ def baseline(
 ) -> Plan:
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
 
-    `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also of gpipe-equal-layers), `replicas` those of
-    hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different experts. `cp` (megatron): so many devices share
-    a sequence, 1 where it is not given; `exchange` says how their attention does, by a name of `kinds.EXCHANGES`
-    (default: by a ring, in zig-zag order where that is faster). Values of another degree that is not given are tried,
-    and the fastest plan that fits is returned. `rematerialization` is that of `ax.plan` but for 'auto': Megatron-LM's
-    selective recomputation repeats what 'attention' does, its full one what 'full' does. InfeasiblePlanError where none
-    fits in memory, OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
+    Where `pp` is given and `num_layers` is not, layers are the blocks of the model, and stages have equally many of
+    them, or those of each part in `blocks`. `zero` and `chunks` (megatron) are the ZeRO stage and the parts of the
+    model on each stage, which run interleaved. `tp`, `dp`, `pp` are the degrees of megatron and fsdp+tp+pp (`pp` also
+    of gpipe-equal-layers), `replicas` those of hsdp and fsdp+tp+pp. `ep`: so many of the dp devices hold different
+    experts. `cp` (megatron): so many devices share a sequence, 1 where it is not given; `exchange` says how their
+    attention does, by a name of `kinds.EXCHANGES` (default: by a ring, in zig-zag order where that is faster). Values
+    of another degree that is not given are tried, and the fastest plan that fits is returned. `rematerialization` is
+    that of `ax.plan` but for 'auto': Megatron-LM's selective recomputation repeats what 'attention' does, its full
+    one what 'full' does. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide;
+    otherwise raises as `ax.plan` does.
     """
     cluster = (cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)).in_precision(precision)
-    kind, degrees = resolve(kind, Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep), exchange)
+    given = Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep, zero=zero, chunks=chunks)
+    kind, degrees = resolve(kind, given, exchange)
     check_like_nodes(
         cluster,
         "Manual parallelism divides a model equally",
@@ -85,9 +95,16 @@ def baseline(
         whole = rematerialization if isinstance(rematerialization, bool) else None
         graph = microbatch_graph(model, num_microbatches, rematerialization=whole, precision=precision)
     rematerialization = asked_for(rematerialization, graph)
-    layering = (
-        cluster_operators(graph, num_layers, delta=delta) if num_layers is not None else default_layering(graph, delta)
-    )
+    parts = (degrees.pp or 1) * (degrees.chunks or 1)
+    starts = block_starts(graph) if "zero" in takes(kind) and num_layers is None and degrees.pp is not None else ()
+    by_block = len(starts) >= max(parts, 2)
+    if by_block:
+        layering = manual_layers(graph, starts[1:])
+        blocks = _checked_blocks(blocks or block_counts(len(starts), parts), len(starts), parts)
+    elif num_layers is not None:
+        layering = cluster_operators(graph, num_layers, delta=delta)
+    else:
+        layering = default_layering(graph, delta)
     count = len(layering.layers)
     if kind == "equal-operators":
         operators = len(graph.forward_operators)
@@ -120,9 +137,14 @@ def baseline(
         num_layers=count,
         solver="auto",
         rematerialization=recomputation.name if recomputation is not None else "",
+        pipeline=PipelineOptions(schedule=INTERLEAVED, stages_per_submesh=degrees.chunks)
+        if degrees.chunks is not None and degrees.chunks > 1
+        else PipelineOptions(),
     )
     if kind in WITH_ROLES:
-        plan = _with_roles(graph, layering, cluster, kind, degrees, exchange, options, cancel, started)
+        chunks = degrees.chunks or 1
+        of_stages = tuple(sum(blocks[i : i + chunks]) for i in range(0, parts, chunks)) if blocks and by_block else ()
+        plan = _with_roles(graph, layering, of_stages, cluster, kind, degrees, exchange, options, cancel, started)
         return _exchanging(plan, exchange, degrees) if exchange is not None else plan
     pipelines = planner_pipelines(kind, cluster, count, graph.samples, degrees)
     return _constrained(
@@ -145,9 +167,20 @@ def _experts(graph: TrainingGraph) -> int:
     return found or 1
 
 
+def _checked_blocks(blocks: Sequence[int], found: int, parts: int) -> tuple[int, ...]:
+    if sum(blocks) != found or len(blocks) != parts or min(blocks) < 1:
+        raise OptionError(
+            "The blocks of the parts are not those of the model",
+            found=f"{tuple(blocks)} for {found} blocks in {parts} parts",
+            remedy="Give a number of 1 or more for each part, in order; together they are all blocks.",
+        )
+    return tuple(blocks)
+
+
 def _with_roles(
     graph: TrainingGraph,
     layering: Layering,
+    of_stages: tuple[int, ...],
     cluster: Cluster,
     kind: str,
     degrees: Degrees,
@@ -161,7 +194,11 @@ def _with_roles(
     # A device has one sample of a sequence that others share.
     shared = (degrees.cp or (cluster.devices if "cp" in takes(kind) and graph.samples < cluster.devices else 1)) > 1
     whole = Divisible(
-        layers=count, samples=graph.samples, positions=_positions(graph) if shared else 1, experts=_experts(graph)
+        layers=count,
+        samples=graph.samples,
+        positions=_positions(graph) if shared else 1,
+        experts=_experts(graph),
+        of_stages=of_stages,
     )
     candidates = role_pipelines(kind, cluster, whole, degrees)
     best: tuple[TrainingGraph, Cluster, PlanOptions, Layering, StageProfile, PipelineResult] | None = None
@@ -176,7 +213,7 @@ def _with_roles(
         (layered,) = layered_versions(
             arranged, layers.layer_of_forward, options.rematerialization or None, software=offering.software
         )
-        pricer = StagePricer(layered, layers, offering, b, cancel)
+        pricer = StagePricer(layered, layers, offering, b, cancel, options.pipeline)
         for candidate in candidates:
             if candidate.cp != cp:
                 continue

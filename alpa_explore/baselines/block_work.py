@@ -101,11 +101,23 @@ def _boundary_bytes(layered: LayeredGraph) -> float:
     return float(max(crossing, default=0))
 
 
+def block_starts(graph: TrainingGraph) -> tuple[int, ...]:
+    """Positions of the first forward operators of the blocks of a model; none where they are not numbered from 0."""
+    numbers = _block_numbers(graph)
+    found = sorted({n for n in numbers if n is not None})
+    return tuple(map(numbers.index, found)) if found == list(range(len(found))) else ()
+
+
+def _block_numbers(graph: TrainingGraph) -> list[int | None]:
+    """The number of the block of each forward operator; None outside of blocks."""
+    named = [_BLOCK.search(o.module) for o in graph.forward_operators]
+    return [int(match[1]) if match else None for match in named]
+
+
 def _parts_of(graph: TrainingGraph, period: int) -> tuple[int, ...]:
     """For each forward operator the part that it belongs to: 0 the embedding, 1 all blocks but the last period, 2 that
     one, 3 the head."""
-    named = [_BLOCK.search(o.module) for o in graph.forward_operators]
-    numbers = [int(match[1]) if match else None for match in named]
+    numbers = _block_numbers(graph)
     found = sorted({n for n in numbers if n is not None})
     if found != list(range(len(found))) or len(found) < 2 * period:
         raise OptionError(

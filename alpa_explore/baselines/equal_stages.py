@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NoReturn
 
 from alpa_explore.baselines.kinds import Degrees
@@ -20,6 +21,27 @@ def equal_stages(
         if not rest and num_layers % count == 0 and devices in shapes and pp in (None, count):
             length = num_layers // count
             yield shapes[devices], tuple((i * length, (i + 1) * length - 1) for i in range(count))
+
+
+def stages_of(cluster: Cluster, counts: Sequence[int]) -> Iterator[tuple[Submesh, tuple[tuple[int, int], ...]]]:
+    """As `equal_stages`, of the pipeline whose stages have so many layers; nothing where there is no such submesh."""
+    devices, rest = divmod(cluster.devices, len(counts))
+    shapes = {submesh.devices: submesh for submesh in submeshes(cluster)}
+    if not rest and devices in shapes:
+        ends = [0, *accumulate(counts)]
+        yield shapes[devices], tuple((first, end - 1) for first, end in pairwise(ends))
+
+
+def block_counts(blocks: int, parts: int) -> tuple[int, ...]:
+    """The blocks of each part of a pipeline: equally many; else embedding and head count as a block each, if they then
+    divide evenly (Megatron-Core's account_for_…_in_pipeline_split, torchtitan); else the first parts have one more."""
+    if blocks % parts == 0:
+        return (blocks // parts,) * parts
+    if (blocks + 2) % parts == 0:
+        each = (blocks + 2) // parts
+        return (each - 1, *(each,) * (parts - 2), each - 1)
+    short, longer = divmod(blocks, parts)
+    return (*(short + 1,) * longer, *(short,) * (parts - longer))
 
 
 def no_pipeline(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> NoReturn:

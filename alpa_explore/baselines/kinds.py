@@ -9,7 +9,8 @@ zero-3, or fsdp      the same, and weights. With cp > 1 an axis divides the sequ
                      by a ring, and weights are sharded over both axes, as torchtitan does
 hsdp                 zero-3 in groups of devices that are replicas of each other: dp = replicas × shards
 megatron, or 5d      pp stages of equally many layers, each on dp × cp × tp devices, of which ep of dp hold different
-                     experts; ZeRO-1 over dp × cp where that is the default of the software. 3d: with cp = ep = 1
+                     experts; over dp × cp the ZeRO stage `zero`, by default that of the software (0 or 1); with
+                     `chunks` each stage has so many parts of the model, which run interleaved. 3d: with cp = ep = 1
 fsdp+tp+pp           the same with weights sharded over dp × cp, as torchtitan runs it, or over those of a replica, as
                      in hsdp
 
@@ -39,7 +40,7 @@ _FIXED = {"3d": {"cp": 1, "ep": 1}}
 _TAKES = {
     "zero-3": ("cp",),
     "hsdp": ("replicas", "cp"),
-    "megatron": ("tp", "dp", "pp", "cp", "ep"),
+    "megatron": ("tp", "dp", "pp", "cp", "ep", "zero", "chunks"),
     "3d": ("tp", "dp", "pp"),
     "fsdp+tp+pp": ("tp", "dp", "pp", "replicas", "cp", "ep"),
     "gpipe-equal-layers": ("pp",),
@@ -67,6 +68,10 @@ class Degrees:
     """Devices that share a sequence."""
     ep: int | None = None
     """Data-parallel devices that hold different experts: it divides dp, and the shards of a replica."""
+    zero: int | None = None
+    """The ZeRO stage, 0 to 3; by default that of the software."""
+    chunks: int | None = None
+    """Parts of the model on each stage: more than 1 are run interleaved."""
 
     def only(self, kind: str) -> Degrees:
         """Those that a baseline takes, by any of its names."""
@@ -97,7 +102,9 @@ def resolve(kind: str, degrees: Degrees, exchange: str | None = None) -> tuple[s
                 found=f"{name}={value}",
                 remedy=f"It takes {', '.join(accepted)}." if accepted else "Leave it out.",
             )
-        if value is not None and value < 1:
+        if name == "zero" and value is not None and not 0 <= value <= 3:
+            raise OptionError("There is no such ZeRO stage", found=f"zero={value}", remedy="Give 0, 1, 2 or 3.")
+        if name != "zero" and value is not None and value < 1:
             raise OptionError(f"{name} must be 1 or more", found=f"{name}={value}", remedy="Give 1 or more.")
     if exchange is not None and exchange not in EXCHANGES:
         raise OptionError("Unknown exchange", found=repr(exchange), remedy=nearest_names(exchange, EXCHANGES, count=4))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from alpa_explore.baselines.equal_stages import equal_stages, no_pipeline
+from alpa_explore.baselines.equal_stages import equal_stages, no_pipeline, stages_of
 from alpa_explore.baselines.kinds import ONE_STAGE, Degrees, takes
 from alpa_explore.baselines.roles import CONTEXT_OF, EXPERT_OF, Role
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh, logical_meshes
@@ -26,6 +26,8 @@ class Divisible:
     """Of a sequence; 1 where none is known."""
     experts: int
     """Of a block; 1 where there are none."""
+    of_stages: tuple[int, ...] = ()
+    """The layers of each stage, where they are given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,9 @@ def _on_all_devices(kind: str, cluster: Cluster, whole: Divisible, degrees: Degr
 def _divided(kind: str, cluster: Cluster, whole: Divisible, degrees: Degrees) -> Iterator[RolePipeline]:
     """The pipelines with every degree that fits the cluster, the layers, the batch, the sequence and the experts."""
     taken = takes(kind)
-    for submesh, ranges in equal_stages(cluster, whole.layers, degrees.pp if "pp" in taken else 1):
+    pp = degrees.pp if "pp" in taken else 1
+    given = whole.of_stages
+    for submesh, ranges in stages_of(cluster, given) if given else equal_stages(cluster, whole.layers, pp):
         devices = submesh.devices
         for cp in _context_degrees(kind, devices, whole, degrees):
             for tp in _options("tp" in taken, degrees.tp, devices // cp):
@@ -101,7 +105,7 @@ def _divided(kind: str, cluster: Cluster, whole: Divisible, degrees: Degrees) ->
                             "tp": tp,
                             "pp": len(ranges),
                         }
-                        yield _pipeline(kind, cluster, submesh, ranges, sizes)
+                        yield _pipeline(kind, cluster, submesh, ranges, sizes, degrees)
 
 
 def _context_degrees(kind: str, devices: int, whole: Divisible, degrees: Degrees) -> tuple[int, ...]:
@@ -120,15 +124,22 @@ def _options(taken: bool, given: int | None, size: int) -> tuple[int, ...]:
 
 
 def _pipeline(
-    kind: str, cluster: Cluster, submesh: Submesh, ranges: tuple[tuple[int, int], ...], sizes: dict[str, int]
+    kind: str,
+    cluster: Cluster,
+    submesh: Submesh,
+    ranges: tuple[tuple[int, int], ...],
+    sizes: dict[str, int],
+    degrees: Degrees,
 ) -> RolePipeline:
     replicas, shards, ep, cp, tp, pp = sizes.values()
     software = cluster.software
     tensor = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
     if kind == "megatron":
-        data = Role.DATA_ZERO_1 if software.shards_optimizer else Role.DATA
-        named = {"tp": tp, "cp": cp, "dp": shards, "pp": pp, "ep": ep}
+        zero = int(software.shards_optimizer) if degrees.zero is None else degrees.zero
+        data = _ONE_STAGE[ONE_STAGE[zero]]
+        named = {"tp": tp, "cp": cp, "dp": shards, "pp": pp, "ep": ep, "chunks": degrees.chunks or 1}
         text = ", ".join(f"{name} {size}" for name, size in named.items() if size > 1 or name in ("tp", "dp", "pp"))
+        text += "" if degrees.zero is None else f", ZeRO-{zero}"
     else:
         data = Role.SHARDED_DATA
         text = f"{replicas} replicas of " * (replicas > 1) + f"{shards} shard{'s' * (shards > 1)}"

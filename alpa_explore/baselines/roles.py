@@ -16,10 +16,10 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
 - TENSOR_SEQUENCE, the same with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198, §4.2): operators on
   the residual stream (norms, dropout, additions) shard the sequence; matrix products do not.
 
-- CONTEXT, CONTEXT_ZERO_1 and CONTEXT_SHARDED (context parallelism), operators shard the positions of the sequence,
-  attention with its keys and values; weights, gradients and optimizer state are as with DATA, DATA_ZERO_1 and
-  SHARDED_DATA. Beside an axis with one of these they are shards of shards: Megatron-LM divides optimizer state, and
-  torchtitan weights, over data and context parallel devices together.
+- one of the CONTEXT roles (context parallelism), operators shard the positions of the sequence, attention with its
+  keys and values; weights, gradients and optimizer state are as with the data role of that name. Beside an axis with
+  one of these they are shards of shards: Megatron-LM divides optimizer state, and torchtitan weights, over data and
+  context parallel devices together.
 
 Frozen weights are stored as the role stores weights; buffers and constants are replicated.
 
@@ -56,23 +56,27 @@ class Role(enum.Enum):
     SHARDED_DATA = "sharded data"
     EXPERT = "data and experts"
     EXPERT_ZERO_1 = "data and experts, optimizer sharded"
+    EXPERT_ZERO_2 = "data and experts, optimizer and gradients sharded"
     EXPERT_SHARDED = "sharded data and experts"
     TENSOR = "tensor"
     TENSOR_SEQUENCE = "tensor and sequence"
     CONTEXT = "context"
     CONTEXT_ZERO_1 = "context, optimizer sharded"
+    CONTEXT_ZERO_2 = "context, optimizer and gradients sharded"
     CONTEXT_SHARDED = "context, sharded"
 
 
 EXPERT_OF = {
     Role.DATA: Role.EXPERT,
     Role.DATA_ZERO_1: Role.EXPERT_ZERO_1,
+    Role.DATA_ZERO_2: Role.EXPERT_ZERO_2,
     Role.SHARDED_DATA: Role.EXPERT_SHARDED,
 }
 """The data roles that can divide experts as well."""
 CONTEXT_OF = {
     Role.DATA: Role.CONTEXT,
     Role.DATA_ZERO_1: Role.CONTEXT_ZERO_1,
+    Role.DATA_ZERO_2: Role.CONTEXT_ZERO_2,
     Role.SHARDED_DATA: Role.CONTEXT_SHARDED,
 }
 """The roles that divide sequences, and what is stored as these do."""
@@ -81,6 +85,7 @@ _SHARDED_KINDS = {
     Role.DATA_ZERO_1: (NodeKind.UPDATE,),
     Role.CONTEXT_ZERO_1: (NodeKind.UPDATE,),
     Role.DATA_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
+    Role.CONTEXT_ZERO_2: (NodeKind.UPDATE, NodeKind.ACCUMULATOR),
 }
 """What data-parallel replicas divide among each other beside the batch."""
 _CONTEXT = tuple(CONTEXT_OF.values())

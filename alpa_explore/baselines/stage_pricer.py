@@ -7,9 +7,10 @@ in memory at its place in the pipeline, the fastest that fits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import CancelledError, SolverError
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
@@ -28,8 +30,10 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.layering import Layering
 from alpa_explore.numerics.arrays import Ints
+from alpa_explore.plans.schedule_stages import layers_in_turns
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS
+from alpa_explore.schedules.catalog import INTERLEAVED, submeshes_in_turn
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
 
@@ -44,10 +48,11 @@ class StagePricer:
         cluster: Cluster,
         num_microbatches: int,
         cancel: threading.Event | None,
+        pipeline: PipelineOptions,
     ) -> None:
         self.layer_flops = tuple(layer.flops for layer in layering.layers)
         self.layered, self.cluster, self.cancel = layered, cluster, cancel
-        self.num_microbatches = num_microbatches
+        self.num_microbatches, self.terms = num_microbatches, pipeline.terms(num_microbatches)
         self._labels = dim_labels(layered.graph)
         self._stage_graph: Callable[[int, int], StageGraph] = slice_stages(layered)
         self._choices: dict[str, tuple[int, ...]] = {}
@@ -70,17 +75,18 @@ class StagePricer:
     def costs(self, pipeline: RolePipeline) -> StageCosts:
         """Candidates of the stages of `pipeline`, each at its place. CancelledError where `cancel` is set."""
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
-        for place, (first, last) in zip(range(len(pipeline.ranges), 0, -1), pipeline.ranges, strict=True):
-            solutions = [
-                (mesh, self._solution(first, last, mesh, roles, min(place, self.num_microbatches)))
-                for mesh, roles in pipeline.meshes
-            ]
-            stage_candidates = [
-                StageCandidate(logical_mesh=mesh, solution_key=solution[0], **asdict(solution[1]))
-                for mesh, solution in solutions
-                if solution is not None
-            ]
-            candidates[first, last, 0] = tuple(dict.fromkeys(stage_candidates))
+        depth, turns = len(pipeline.ranges), self.terms.turns if len(pipeline.ranges) > 1 else 1
+        for place, (first, last) in zip(range(depth, 0, -1), pipeline.ranges, strict=True):
+            held = self.terms.held(place, depth)
+            for layers in {(first, last), *_in_turns(pipeline.ranges, turns)}:
+                candidates.setdefault((*layers, 0), ())
+                found = [(mesh, self._solution(*layers, mesh, roles, held)) for mesh, roles in pipeline.meshes]
+                made = [
+                    StageCandidate(logical_mesh=mesh, solution_key=solution[0], **asdict(solution[1]))
+                    for mesh, solution in found
+                    if solution is not None
+                ]
+                candidates[*layers, 0] = tuple(dict.fromkeys((*candidates[*layers, 0], *made)))
         received = received_bytes(self.layered)
         return StageCosts(
             num_layers=self.layered.num_layers,
@@ -88,7 +94,7 @@ class StagePricer:
             device_memory_bytes=self.cluster.device.memory_bytes,
             candidates=candidates,
             layer_flops=self.layer_flops,
-            received_bytes={r: received[r] for r in pipeline.ranges},
+            received_bytes={(first, last): received[first, last] for first, last, _ in candidates},
             versions=(self.layered.recomputation,),
             tied_weights=tied_weights(self.layered),
         )
@@ -175,6 +181,15 @@ class StagePricer:
         choices = tuple(int(strategies[choice]) for strategies, choice in zip(kept, of_kept, strict=True))
         self._choices[name] = choices
         return name, problem.totals(choices)
+
+
+def _in_turns(ranges: Sequence[tuple[int, int]], turns: int) -> Iterator[tuple[int, int]]:
+    """The layers of the stages that an interleaved schedule runs, where each submesh runs several in turn."""
+    if turns == 1:
+        return
+    order = submeshes_in_turn(INTERLEAVED, len(ranges), turns)
+    ends = [0, *accumulate(layers_in_turns([last - first + 1 for first, last in ranges], order))]
+    yield from ((first, end - 1) for first, end in pairwise(ends))
 
 
 def stop_if_cancelled(cancel: threading.Event | None, progress: str) -> None:

@@ -14,6 +14,7 @@ Parts are in the order of the model: with interleaving (vp > 1), part c · pp + 
 
 from __future__ import annotations
 
+from alpa_explore.baselines.equal_stages import block_counts
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 
 
@@ -24,15 +25,9 @@ def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, soft
         return _before_prediction(layers, parts)
     if software == "nanotron" and chunks == 1:
         return _by_cost(architecture, parts)[0]
-    if layers % parts == 0:
-        return (layers // parts,) * parts
-    if software == "megatron-deepspeed":
+    if software == "megatron-deepspeed" and layers % parts:
         return _filled(layers, parts)
-    if (layers + 2) % parts == 0:
-        each = (layers + 2) // parts
-        return (each - 1, *(each,) * (parts - 2), each - 1)
-    short, longer = divmod(layers, parts)
-    return (*(short + 1,) * longer, *(short,) * (parts - longer))
+    return block_counts(layers, parts)
 
 
 def head_part(architecture: Architecture, pipeline: int, chunks: int, software: str) -> int:

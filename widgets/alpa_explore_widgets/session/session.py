@@ -190,10 +190,9 @@ class Session:
             self.plan()
 
     def open_layout(self, layout: UniformLayout) -> None:
-        """Plan a uniform layout of the settings of the controls, as a baseline. OptionError where none expresses it."""
+        """Plan a uniform layout of the settings of the controls, as a baseline."""
         with self.store.lock:
-            cluster = self.sources.cluster(self.store.state.settings)
-            named = as_baseline(layout, cluster)
+            named = as_baseline(layout)
             self._set_for_plan(
                 microbatch=named.samples,
                 num_microbatches=named.num_microbatches,
