@@ -5,9 +5,9 @@ roles              what a mesh axis is for (data, sharded data, tensor, tensor a
                    strategies
 kinds              the baselines by name, and the degrees that each takes
 sequences          context parallelism: what attention is divided by, and the order of positions
-equal_stages       stages of equally many layers on equal submeshes
+equal_stages       stages of equally many layers on equal submeshes; the pipelines of a baseline that is the planner under
+                   constraints
 role_pipelines     the pipelines of a baseline whose axes have roles: every division that its degrees leave open
-planner_pipelines  those of a baseline that is the planner under constraints
 layout             a hand-made layout: degrees, microbatches, ZeRO stage, recomputation
 block_work         the work of the parts of a decoder (embedding, block, head) on a mesh whose axes have roles
 part_times         device and host seconds of those parts in one pass

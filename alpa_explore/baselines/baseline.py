@@ -17,10 +17,9 @@ from typing import Any
 
 from alpa_explore.baselines.block_work import block_starts
 from alpa_explore.baselines.dims import Label, dim_labels
-from alpa_explore.baselines.equal_stages import block_counts
+from alpa_explore.baselines.equal_stages import block_counts, planner_pipelines
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
 from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, resolve, takes
-from alpa_explore.baselines.planner_pipelines import planner_pipelines
 from alpa_explore.baselines.role_pipelines import Divisible, RolePipeline, role_pipelines
 from alpa_explore.baselines.sequences import dividing_sequences, ordered
 from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled

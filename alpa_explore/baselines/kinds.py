@@ -14,7 +14,7 @@ megatron, or 5d      pp stages of equally many layers, each on dp × cp × tp de
 fsdp+tp+pp           the same with weights sharded over dp × cp, as torchtitan runs it, or over those of a replica, as
                      in hsdp
 
-The others leave the sharding of the stages to the planner, under constraints (`planner_pipelines`):
+The others leave the sharding of the stages to the planner, under constraints (`equal_stages`):
 
 gpipe-equal-layers   stages of equally many layers on submeshes of one shape, each with its optimal sharding
 intra-only           one stage on all devices, with its optimal sharding

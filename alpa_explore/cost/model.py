@@ -87,11 +87,22 @@ class CostModel:
     )
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
-        """Costs between all specs of `tensor`."""
+        """Costs between all specs of `tensor`. A single number, as the loss, costs nothing in the setting of real
+        software, which sums it over replicas once an iteration, for its log."""
         fixed = tensor.kind is TensorKind.ROUTED
         key = (tensor.shape, DTYPE_BYTES[tensor.dtype], fixed)
         if key not in self._reshards:
-            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh, fixed=fixed)
+            mesh = self.mesh
+            if tensor.elements == 1 and mesh.groups:
+                axes = len(mesh.shape)
+                mesh = replace(
+                    mesh,
+                    groups=(),
+                    bandwidth=(math.inf,) * axes,
+                    latency_seconds=(0.0,) * axes,
+                    call_seconds=(0.0,) * axes if mesh.call_seconds else (),
+                )
+            self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, mesh, fixed=fixed)
         return self._reshards[key]
 
     def without_memo_of_pairs(self) -> CostModel:

@@ -12,7 +12,6 @@ import alpa_explore as ax
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
 from alpa_explore.uniform_layouts import of_plan
 from alpa_explore.uniform_layouts.as_baseline import as_baseline
@@ -31,7 +30,7 @@ def layouts() -> Layouts:
 
 def made(layouts: Layouts, layout: UniformLayout) -> Plan:
     """The plan of a layout."""
-    named = as_baseline(layout, layouts.cluster)
+    named = as_baseline(layout)
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     return ax.baseline(
@@ -39,7 +38,6 @@ def made(layouts: Layouts, layout: UniformLayout) -> Plan:
         layouts.cluster,
         named.kind,
         num_microbatches=named.num_microbatches,
-        num_layers=4,
         rematerialization=named.rematerialization,
         **dict(named.degrees),
     )
@@ -101,17 +99,6 @@ def test_a_plan_that_is_the_best_layout_is_not_slower_than_itself(layouts: Layou
     assert best is not None
     beside = replace(plan_beside(layouts, made(layouts, best.layout)), seconds=1.05 * best.seconds)
     assert plan_sentence(beside).endswith("; it is the best uniform layout.")
-
-
-def test_what_no_baseline_expresses_says_why() -> None:
-    cluster = Cluster.parse("2x8:h100")
-    for layout, words in (
-        (UniformLayout(pipeline=4, data=4, chunks=2, zero_stage=1), "interleaved"),
-        (UniformLayout(tensor=2, data=8, expert=8, expert_tensor=1, zero_stage=1), "replicas, divided by TP"),
-        (UniformLayout(tensor=2, data=8, zero_stage=2), "has ZeRO-1"),
-    ):
-        with pytest.raises(OptionError, match=words):
-            as_baseline(layout, cluster)
 
 
 def run(layouts: Layouts, **changes: object) -> MeasuredRun:

@@ -75,6 +75,8 @@ def add(commands: Any) -> None:
     for name, what in degrees.items():
         argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism")
     argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
+    argument("--zero", type=int, metavar="N", help="ZeRO stage of megatron, 0 to 3 (default: that of the software)")
+    argument("--chunks", type=int, metavar="N", help="parts of the model on each stage of megatron, run interleaved")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
     argument("--json", action="store_true", help="print JSON")

@@ -1,0 +1,67 @@
+"""A layout is a plan: `layouts` and the plan of each of its rows have the same seconds and bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.cluster import Cluster
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.uniform_layouts.as_baseline import as_baseline
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
+
+SECONDS, BYTES = 0.02, 0.03
+"""Largest difference: models this small take most of their time for launches, of which a plan also has those that sum
+the loss over replicas. Of ZeRO-3 a layout counts the blocks that are gathered, too."""
+
+
+def of_each_kind(layouts: Layouts, most: int) -> list[PricedLayout]:
+    """The fastest layout of every combination of what is used at all, evenly thinned out to `most`."""
+    kinds: dict[tuple[object, ...], PricedLayout] = {}
+    for one in layouts.ranked:
+        used = one.layout
+        degrees = (used.tensor, used.pipeline, used.context, used.expert, used.chunks)
+        kinds.setdefault((*(n > 1 for n in degrees), used.zero_stage, used.recompute), one)
+    rows = list(kinds.values())
+    return [rows[i * len(rows) // most] for i in range(most)] if len(rows) > most else rows
+
+
+def the_plan(model: str, cluster: Cluster, layouts: Layouts, row: PricedLayout) -> ax.Plan:
+    named = as_baseline(row.layout)
+    return ax.baseline(
+        microbatch_graph(model, named.num_microbatches, global_batch=layouts.global_batch, precision="bf16"),
+        cluster,
+        named.kind,
+        num_microbatches=named.num_microbatches,
+        rematerialization=named.rematerialization,
+        **dict(named.degrees),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.sweep(kept=3)
+@pytest.mark.parametrize("software", ["megatron", "torchtitan", "compiled", "megatron-2025"])
+@pytest.mark.parametrize(
+    ("model", "cluster"),
+    [("llama-tiny", "1x4:h100"), ("mixtral-tiny", "1x4:h100"), ("qwen3-tiny", "2x4:h100"), ("gpt-tiny", "2x2:a100")],
+)
+def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: str) -> None:
+    machines = Cluster.parse(cluster, software=software)
+    layouts = ax.layouts(model, machines, global_batch=16, scheduler="serial", cache=False)
+    for row in of_each_kind(layouts, 6):
+        if row.layout.chunks > 1:
+            continue  # `test_interleaved_layouts_are_plans_too`
+        plan = the_plan(model, machines, layouts, row)
+        assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=SECONDS), row.words
+        assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
+
+
+@pytest.mark.slow
+def test_interleaved_layouts_are_plans_too() -> None:
+    machines = Cluster.parse("1x4:h100")
+    layouts = ax.layouts("llama-tiny", machines, global_batch=16, scheduler="serial", cache=False)
+    row = next(one for one in layouts.ranked if one.layout.chunks == 2)
+    plan = the_plan("llama-tiny", machines, layouts, row)
+    assert plan.options.pipeline.schedule == "interleaved-1f1b"
+    assert len(plan.interleaved) == 2 * len(plan.stages)
+    assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=0.06), row.words
