@@ -103,6 +103,11 @@ class GuardedPage:
         figure: dict[str, Any] = plot.evaluate(_FIGURE)
         return figure
 
+    def wait_guarded(self) -> None:
+        """Until keys that are pressed in an explorer, or beside a figure of the course, are no commands of Lab:
+        its bridge starts in a frame of its own, which may come after its controls and figures are on screen."""
+        self.page.locator('.alpa-bridge[role="alert"]').first.wait_for(state="attached")
+
     def counts(self) -> dict[str, int]:
         """What the explorers of the page have done so far: `alpaExplore` in helpers.js says what is counted."""
         counts: dict[str, int] = self.page.evaluate(_COUNTS)
@@ -148,9 +153,12 @@ class LabPage(GuardedPage):
         super().__init__(page, guard)
         self.server = server
         self._is_new = False
+        self.shown: tuple[str, ...] = ()
+        """The cells that `show` has run, while nothing else took their place."""
 
     def load(self, notebook: str) -> None:
         """Load the page with a notebook in `server.root`, and wait until its kernel is idle."""
+        self.shown = ()
         self.page.goto(self.server.address.page(self.place.format(notebook)))
         self._wait_for_notebook(notebook)
 
@@ -170,12 +178,18 @@ class LabPage(GuardedPage):
         self._is_new = False
         self.page.evaluate(_REPLACE_CELLS, list(cells))
         self.run_all()
+        self.shown = cells
+
+    def do(self, code: str) -> str:
+        """Run code in the kernel; returns its error, '' for none."""
+        return str(self.page.evaluate(_EXECUTE, code))
 
     def _empty(self) -> None:
         """Remove the cells, and what they made in the kernel."""
+        self.shown = ()
         self.page.evaluate(_REPLACE_CELLS, [])
         self.rest()  # what the last cells still send would find no widget any more
-        assert not (error := self.page.evaluate(_EXECUTE, _NEW)), error
+        assert not (error := self.do(_NEW)), error
         self.rest()
         self._is_new = True
 
@@ -203,8 +217,9 @@ class LabPage(GuardedPage):
         self.page.evaluate(_THEME, theme)
         self.wait_until(lambda: self.page.evaluate(_HAS_THEME, theme), f"the page has the theme {theme}")
 
-    def make_new(self, notebook: str) -> None:
-        """The page and its kernel as if they were new, with nothing in this notebook, and no other one open."""
+    def make_new(self, notebook: str, *, empty: bool = True) -> None:
+        """The page and its kernel as if they were new, with nothing in this notebook, and no other one open. Without
+        `empty` its cells stay, and what they made in the kernel."""
         self.be_patient()
         self.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
         self.page.mouse.move(0, 0)
@@ -212,7 +227,8 @@ class LabPage(GuardedPage):
         self._wait_for_notebook(notebook)
         if not self.page.evaluate(_HAS_THEME, LIGHT):
             self.set_theme(LIGHT)
-        self._empty()
+        if empty:
+            self._empty()
         # Of notebooks and widgets that were closed: Lab reports a kernel that is shut down as an error.
         self.guard.forget()
 
