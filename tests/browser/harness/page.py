@@ -153,7 +153,7 @@ class LabPage(GuardedPage):
         super().__init__(page, guard)
         self.server = server
         self._is_new = False
-        self.shown: tuple[str, ...] = ()
+        self.shown: tuple[object, ...] = ()
         """The cells that `show` has run, while nothing else took their place."""
 
     def load(self, notebook: str) -> None:
