@@ -40,7 +40,13 @@ def written(plan, target, folder, device="cpu", **more):
 
 def machines(nodes, devices):
     return ax.baseline(
-        "mlp-tiny", f"{nodes}x{devices}:cpu", "data-parallel", num_microbatches=2, num_layers=2, delta=1.0, precision="float32"
+        "mlp-tiny",
+        f"{nodes}x{devices}:cpu",
+        "data-parallel",
+        num_microbatches=2,
+        num_layers=2,
+        delta=1.0,
+        precision="float32",
     )
 
 

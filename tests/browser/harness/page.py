@@ -26,14 +26,17 @@ _KERNEL = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.status ?? 'none'"
 _CONNECTION = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.connectionStatus ?? 'none'"
 _OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)"
 _CLOSE_OTHERS = """async (kept) => {
-  const { commands, shell } = window.jupyterapp;
+  const { commands, shell, serviceManager } = window.jupyterapp;
+  await serviceManager.sessions.refreshRunning(); // else a session that another page has ended is known for some seconds more
   const { sessionContext } = [...shell.widgets('main')].find(({ context }) => context?.path === kept);
-  if (!sessionContext.session?.kernel) await sessionContext.startKernel(); // the test before has stopped it
+  const stopped = !sessionContext.session?.kernel; // by the test before
+  if (stopped) await sessionContext.startKernel();
   for (const widget of [...shell.widgets('main')].filter(({ context }) => context?.path !== kept)) {
     await widget.sessionContext?.shutdown();
     widget.dispose();
   }
   if (shell.currentWidget?.context?.path !== kept) await commands.execute('docmanager:open', { path: kept });
+  return stopped;
 }"""
 _REPLACE_CELLS = f"""(sources) => {{
   const {{ model }} = {_NOTEBOOK}.content, shared = model.sharedModel;
@@ -223,7 +226,8 @@ class LabPage(GuardedPage):
         self.be_patient()
         self.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
         self.page.mouse.move(0, 0)
-        self.page.evaluate(_CLOSE_OTHERS, notebook)
+        if self.page.evaluate(_CLOSE_OTHERS, notebook):
+            self.shown = ()
         self._wait_for_notebook(notebook)
         if not self.page.evaluate(_HAS_THEME, LIGHT):
             self.set_theme(LIGHT)
