@@ -27,7 +27,7 @@ _CONNECTION = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.connectionSta
 _OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)"
 _CLOSE_OTHERS = """async (kept) => {
   const { commands, shell, serviceManager } = window.jupyterapp;
-  await serviceManager.sessions.refreshRunning(); // else a session that another page has ended is known for some seconds more
+  await serviceManager.sessions.refreshRunning(); // else a session that another page has ended stays for a while
   const { sessionContext } = [...shell.widgets('main')].find(({ context }) => context?.path === kept);
   const stopped = !sessionContext.session?.kernel; // by the test before
   if (stopped) await sessionContext.startKernel();
