@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from functools import wraps
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,13 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _captured_once(_private_cache: None) -> Iterator[None]:
-    """A catalogue model is captured once in a run, and read from there by other tests: capture would take half of the
-    time of those of plans, planner and baselines. Tests of capture itself, in tests/tracing, capture every time."""
+    """A catalogue model, and a model of layouts, is captured once in a run, and read from there by other tests: capture
+    would take half of the time of those of plans, planner, baselines and layouts. Tests of capture itself, in
+    tests/tracing, capture every time."""
+    from alpa_explore.graph.document import dump_graph, load_graph
     from alpa_explore.store.cache import SolveCache
     from alpa_explore.tracing import catalogue
+    from alpa_explore.uniform_layouts.pricing.layout_pricer import CapturedModel, LayoutPricer
 
     store = SolveCache(Path(os.environ["ALPA_EXPLORE_CACHE"]) / "captured")
     capture = catalogue.catalogue_graph
@@ -144,9 +148,20 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     def kept(*request: Any, **options: Any) -> Any:
         return capture(*request, **{**options, "store": options.get("store") or store})
 
+    model = LayoutPricer.model
+
+    def model_kept(pricer: LayoutPricer, key: Any) -> CapturedModel:
+        name = f"model-{sha256(repr(key).encode()).hexdigest()}"
+        if (stored := store.get(name)) is not None:
+            return CapturedModel(load_graph(stored), key)
+        captured = model(pricer, key)
+        store.put(name, dump_graph(captured.graph))
+        return captured
+
     with pytest.MonkeyPatch.context() as patch:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
             patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept)
+        patch.setattr(LayoutPricer, "model", model_kept)
         yield
 
 

@@ -210,7 +210,7 @@ TIERS = (
     ),
     Tier(
         name="hosts",
-        markers="hosts and not browser",
+        markers="hosts and not sweep and not browser",
         workers=HOSTS_AT_ONCE,
         share="loadfile",
         missing=hosts_are_missing,
@@ -219,7 +219,7 @@ TIERS = (
     ),
     Tier(
         name="browser",
-        markers="browser",
+        markers="browser and not sweep",
         workers=TOGETHER,
         share="loadfile",
         missing=browser_is_missing,
@@ -228,7 +228,7 @@ TIERS = (
     ),
     Tier(
         name="sweep",
-        markers="sweep and not hosts and not browser",
+        markers="sweep",
         workers=CORES,
         marked="sweep",
         by_name=True,

@@ -18,7 +18,8 @@ T = TypeVar("T")
 LIMIT_SECONDS = 120.0
 """Of a wait, on an idle machine. A test that passes waits for a small part of it."""
 PAUSE_SECONDS = 0.02
-"""Between two looks at the state."""
+"""Between two looks at the state, at first; later a twentieth of what was waited, at most LONGEST_PAUSE_SECONDS."""
+LONGEST_PAUSE_SECONDS = 0.1
 
 
 def until(
@@ -44,4 +45,4 @@ def until(
             if found := state():
                 return found
             raise AssertionError(f"not within {waited:.0f} s: {what() if callable(what) else what}")
-        pause(PAUSE_SECONDS)
+        pause(min(max(PAUSE_SECONDS, waited / 20), LONGEST_PAUSE_SECONDS))

@@ -211,10 +211,10 @@ def test_a_baseline_is_written_read_and_planned_again_like_any_plan(tmp_path: Pa
 
 @pytest.mark.slow
 def test_where_memory_is_short_the_fastest_choice_that_fits_is_chosen() -> None:
-    unlimited = plan_of("intra-only")
+    unlimited = ax.baseline(graph("mlp-tiny"), "1x4:v100", "intra-only", num_microbatches=B, num_layers=2)
     peak = unlimited.stages[0].peak_bytes
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=int(peak * 0.9))
-    plan = ax.baseline(graph(), cluster, "intra-only", num_microbatches=B, num_layers=LAYERS)
+    plan = ax.baseline(graph("mlp-tiny"), cluster, "intra-only", num_microbatches=B, num_layers=2)
     assert plan.stages[0].peak_bytes <= peak * 0.9
     assert plan.predicted.iteration_seconds >= unlimited.predicted.iteration_seconds
 

@@ -51,9 +51,9 @@ def assert_never_worse(seed):
     assert found == pytest.approx(given[best], rel=1e-9), f"{kind} of {model} on {text}: {best}"
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", [13, *range(13)])
 def test_the_search_finds_the_best_of_all_degrees(seed) -> None:
     assert_never_worse(seed)
 

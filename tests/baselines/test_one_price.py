@@ -80,7 +80,7 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
         assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("cp", "tp", "dp"), [(2, 1, 4), (4, 2, 1), (8, 1, 1)])
 def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int, tp: int, dp: int) -> None:
@@ -101,7 +101,7 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
     assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "precision", "tp", "pp", "dp"),
@@ -146,7 +146,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1)
 @pytest.mark.parametrize("cluster", ["1x8:h100@fsdp", "2x8:h100@fsdp"])
 @pytest.mark.parametrize("samples", [1, 4])
 def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str, samples: int) -> None:

@@ -126,6 +126,13 @@ def lab(kept_lab: KeptPage[LabPage], request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.fixture
+def lab_as_left(kept_lab: KeptPage[LabPage], request: pytest.FixtureRequest) -> Iterator[LabPage]:
+    """The same with the cells of the test before, for `show_again` (explorer.py)."""
+    with kept_lab.page(has_failed(request.node), empty=False) as page:
+        yield page
+
+
+@pytest.fixture
 def own_lab(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
     """A page in which nothing is loaded, for tests of starting, with the same checks."""
     with new_lab() as page:

@@ -12,6 +12,7 @@ from tests.browser.harness.explorer import (
     finding,
     first_explorer,
     seen_figure,
+    show_again,
     show_tab,
     slider,
     wait_for_finding,
@@ -22,16 +23,19 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture
-def small(lab: LabPage) -> LabPage:
+def small(lab_as_left: LabPage) -> LabPage:
     """An explorer of two stages, B = 8 and then 12, with the plan of B = 8 pinned."""
-    lab.show(SMALL)
+    show_again(lab_as_left, SMALL, pin_and_move)
+    return lab_as_left
+
+
+def pin_and_move(lab: LabPage) -> None:
     explorer = first_explorer(lab)
     explorer.get_by_role("button", name="Pin", exact=True).press("Enter")
     explorer.get_by_role("button", name="Pin", exact=True, pressed=True).wait_for()
     slider(explorer, "B, microbatches").focus()
     lab.page.keyboard.press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
-    return lab
 
 
 def click_mark(lab: LabPage, explorer: Locator, marks: str, index: int = 0) -> None:

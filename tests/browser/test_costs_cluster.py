@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.harness.explorer import show_plan, show_tab
+from tests.browser.harness.explorer import show_again, show_plan, show_tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan
 
@@ -24,10 +24,10 @@ _PIXEL = """(graph, [x, y]) => {
 
 
 @pytest.fixture
-def shown(lab: LabPage) -> LabPage:
+def shown(lab_as_left: LabPage) -> LabPage:
     """An explorer of the plan, with nothing selected."""
-    show_plan(lab, example_plan())
-    return lab
+    show_plan(lab_as_left, example_plan(), show_again)
+    return lab_as_left
 
 
 def selected(lab: LabPage) -> str:

@@ -19,6 +19,7 @@ from tests.browser.harness.explorer import (
     first_explorer,
     is_chosen,
     seen_figure,
+    show_again,
     show_tab,
     slider,
     tab,
@@ -64,6 +65,13 @@ def shown(lab: LabPage) -> LabPage:
     return lab
 
 
+@pytest.fixture
+def looked_at(lab_as_left: LabPage) -> LabPage:
+    """A page with an explorer of the same plan, with nothing selected."""
+    show_again(lab_as_left, SMALL)
+    return lab_as_left
+
+
 @contextmanager
 def held(lab: LabPage) -> Iterator[None]:
     """Within the block the kernel answers nothing that is set on the page: a thread has the lock of the explorer until
@@ -78,6 +86,7 @@ def held(lab: LabPage) -> Iterator[None]:
         pipe.unlink()
 
 
+@pytest.mark.sweep(kept=0)  # its cells run in tests/notebooks, and a slider is followed below
 def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None:
     lab.open(lab.server.copy_notebook(TOUR))
     lab.run_all()
@@ -95,9 +104,8 @@ def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None
     lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != step_time, "the headline changed")
 
 
-def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(lab: LabPage) -> None:
-    lab.show(SMALL)
-    explorer = first_explorer(lab)
+def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(looked_at: LabPage) -> None:
+    lab, explorer = looked_at, first_explorer(looked_at)
     before = seen_figure(lab, explorer)["data"]
     with held(lab):
         explorer.locator(".alpa-stages button").first.press("Enter")
@@ -117,9 +125,8 @@ _MARKS = """() => {
 """Opacities of each trace and its marks, and colours of what is written on them, in the figure on screen."""
 
 
-def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(lab: LabPage) -> None:
-    lab.show(SMALL)
-    explorer = first_explorer(lab)
+def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(looked_at: LabPage) -> None:
+    lab, explorer = looked_at, first_explorer(looked_at)
     lab.page.evaluate(f"addEventListener('alpa-drawn', () => (globalThis.early = JSON.stringify(({_MARKS})())), true)")
     stage = explorer.locator(".alpa-stages button").first
     for name in ("Why", "Layers"):
@@ -206,9 +213,9 @@ def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_libr
 
 
 def test_groups_and_their_tabs_are_two_rows_that_keys_walk_through_with_names_for_screen_readers(
-    shown: LabPage,
+    looked_at: LabPage,
 ) -> None:
-    explorer = first_explorer(shown)
+    explorer = first_explorer(looked_at)
     groups, views = explorer.get_by_role("tablist", name="Figures"), explorer.get_by_role("tablist", name="Pipeline")
     views.get_by_role("tab", name="Layers").focus()
     for key, name in (
@@ -217,23 +224,27 @@ def test_groups_and_their_tabs_are_two_rows_that_keys_walk_through_with_names_fo
         ("ArrowRight", "Layers"),
         ("ArrowLeft", "Microbatches"),
     ):
-        shown.page.keyboard.press(key)
-        shown.wait_until(lambda: is_chosen(explorer, name), f"{key} chooses {name}")  # noqa: B023
+        looked_at.page.keyboard.press(key)
+        looked_at.wait_until(lambda: is_chosen(explorer, name), f"{key} chooses {name}")  # noqa: B023
     panel = explorer.get_by_role("tabpanel", name="Microbatches")
     panel.wait_for()
     assert views.get_by_role("tab", name="Microbatches").get_attribute("aria-controls") == panel.get_attribute("id")
-    shown.page.keyboard.press("Shift+Tab")
-    assert shown.page.evaluate("document.activeElement.textContent") == "Pipeline", "a row is one stop of the Tab key"
-    shown.page.keyboard.press("ArrowRight")
-    shown.wait_until(lambda: is_chosen(explorer, "Sharding"), "the next group")
-    shown.wait_until(lambda: explorer.get_by_role("tablist").count() == 1, "it has one tab: no second row")
+    looked_at.page.keyboard.press("Shift+Tab")
+    assert looked_at.page.evaluate("document.activeElement.textContent") == "Pipeline", (
+        "a row is one stop of the Tab key"
+    )
+    looked_at.page.keyboard.press("ArrowRight")
+    looked_at.wait_until(lambda: is_chosen(explorer, "Sharding"), "the next group")
+    looked_at.wait_until(lambda: explorer.get_by_role("tablist").count() == 1, "it has one tab: no second row")
     explorer.get_by_role("tabpanel", name="Sharding").wait_for()
-    shown.page.keyboard.press("End")
-    shown.wait_until(lambda: is_chosen(explorer, "Costs"), "the last group")
-    shown.page.keyboard.press("ArrowRight")
-    shown.wait_until(lambda: is_chosen(explorer, "Overview"), "after the last group comes the first")
+    looked_at.page.keyboard.press("End")
+    looked_at.wait_until(lambda: is_chosen(explorer, "Costs"), "the last group")
+    looked_at.page.keyboard.press("ArrowRight")
+    looked_at.wait_until(lambda: is_chosen(explorer, "Overview"), "after the last group comes the first")
     groups.get_by_role("tab", name="Pipeline").press("Enter")
-    shown.wait_until(lambda: is_chosen(explorer, "Microbatches"), "a group shows the tab that was chosen in it last")
+    looked_at.wait_until(
+        lambda: is_chosen(explorer, "Microbatches"), "a group shows the tab that was chosen in it last"
+    )
 
 
 def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(shown: LabPage) -> None:
@@ -282,10 +293,10 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(shown
     assert seen_figure(shown, explorer)["data"] == drawn
 
 
-def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(looked_at: LabPage) -> None:
+    explorer = first_explorer(looked_at)
     cells = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
-    before = shown.page.evaluate(cells)
+    before = looked_at.page.evaluate(cells)
     for place in (
         tab(explorer, "Layers"),
         explorer.get_by_role("button", name="Plan", exact=True),
@@ -293,22 +304,22 @@ def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(shown: Lab
     ):
         place.focus()
         for key in ("a", "b", "x"):  # add a cell above, below, cut
-            shown.page.keyboard.press(key)
-    assert shown.page.evaluate(cells) == before
+            looked_at.page.keyboard.press(key)
+    assert looked_at.page.evaluate(cells) == before
 
 
-def test_the_figures_follow_the_theme_of_the_page(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_the_figures_follow_the_theme_of_the_page(looked_at: LabPage) -> None:
+    explorer = first_explorer(looked_at)
 
     def paper() -> str:
-        return str(seen_figure(shown, explorer)["layout"]["paper_bgcolor"])
+        return str(seen_figure(looked_at, explorer)["layout"]["paper_bgcolor"])
 
     light = paper()
-    shown.set_theme(DARK)
-    shown.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
+    looked_at.set_theme(DARK)
+    looked_at.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
     assert "alpa-dark" in (explorer.get_attribute("class") or "")
-    shown.set_theme(LIGHT)
-    shown.wait_until(lambda: paper() == light, "and for a light one again")
+    looked_at.set_theme(LIGHT)
+    looked_at.wait_until(lambda: paper() == light, "and for a light one again")
 
 
 def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives_and_a_table_after(
@@ -341,8 +352,8 @@ def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives
     assert lab.page.locator(".alpa-explorer").count() == 0
 
 
-def test_every_control_has_a_name(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_every_control_has_a_name(looked_at: LabPage) -> None:
+    explorer = first_explorer(looked_at)
     unnamed = explorer.evaluate(
         """(root) => [...root.querySelectorAll('input, select, button, [role=tab], [role=figure]')]
           .filter((e) => e.offsetParent && !e.labels?.length && !e.getAttribute('aria-label') && !e.innerText?.trim())
@@ -352,9 +363,9 @@ def test_every_control_has_a_name(shown: LabPage) -> None:
     assert figure_tools == []
 
 
-def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
-    graph = shown.figure(explorer.locator(".alpa-panel:visible"))
+def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(looked_at: LabPage) -> None:
+    explorer = first_explorer(looked_at)
+    graph = looked_at.figure(explorer.locator(".alpa-panel:visible"))
     # A click on a bar: pixels depend on fonts, so the event that plotly would send is emitted instead.
     graph.evaluate(
         """(g) => { const at = g.data.findIndex((t) => t.customdata?.some((k) => String(k).includes('layer:1')));
@@ -365,29 +376,29 @@ def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(shown: LabPage
     assert "layer 1" in explorer.locator(".alpa-selected").inner_text()
 
     def faded() -> bool:
-        return any(trace.get("selectedpoints") is not None for trace in seen_figure(shown, explorer)["data"])
+        return any(trace.get("selectedpoints") is not None for trace in seen_figure(looked_at, explorer)["data"])
 
-    shown.wait_until(faded, "marks that are not selected are faded")
+    looked_at.wait_until(faded, "marks that are not selected are faded")
     show_tab(explorer, "Cluster")
-    shown.wait_until(faded, "also in the next tab")
+    looked_at.wait_until(faded, "also in the next tab")
     tab(explorer, "Cluster").press("Escape")
-    shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
-    shown.wait_until(lambda: not faded(), "nothing is faded")
+    looked_at.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
+    looked_at.wait_until(lambda: not faded(), "nothing is faded")
 
 
-def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(looked_at: LabPage) -> None:
+    explorer = first_explorer(looked_at)
     legend = explorer.locator(".alpa-stages button").first
     legend.press("Enter")
     explorer.locator(".alpa-selected").wait_for()
-    shown.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend shows the selection")
+    looked_at.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend shows the selection")
     legend.press("Escape")
-    shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "Escape clears")
+    looked_at.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "Escape clears")
     explorer.get_by_role("button", name="Tables").press("Enter")
     row = explorer.locator(".alpa-panel:visible tr[data-alpa-key]").first
     row.wait_for()
     row.press("Enter")
-    shown.wait_until(lambda: row.get_attribute("aria-selected") == "true", "the row is selected")
+    looked_at.wait_until(lambda: row.get_attribute("aria-selected") == "true", "the row is selected")
     assert "layer 0" in explorer.locator(".alpa-selected").inner_text()
 
 
@@ -411,18 +422,18 @@ def test_a_spec_is_forbidden_and_taken_back_by_keyboard(shown: LabPage) -> None:
     assert cross.count() == 0
 
 
-def test_teaching_explains_each_tab_with_the_numbers_of_the_plan(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_teaching_explains_each_tab_with_the_numbers_of_the_plan(looked_at: LabPage) -> None:
+    explorer = first_explorer(looked_at)
     usual = tab_titles(explorer)
     explorer.get_by_role("button", name="Teach").press("Enter")
     lesson = explorer.locator(".alpa-lesson:visible")
     lesson.get_by_text("Step 4 of 17: Layers").wait_for()
     explorer.get_by_role("button", name="Next: Cluster").press("Enter")
     lesson.get_by_text("= 4 = 1×4").wait_for()
-    shown.figure(explorer.locator(".alpa-panel:visible"))
+    looked_at.figure(explorer.locator(".alpa-panel:visible"))
     assert sorted(explorer.get_by_role("tab").all_inner_texts()) == sorted(usual), "all in one row"
     explorer.get_by_role("button", name="Teach").press("Enter")
-    shown.wait_until(lambda: lesson.count() == 0, "no lesson any more")
+    looked_at.wait_until(lambda: lesson.count() == 0, "no lesson any more")
     assert tab_titles(explorer) == usual
 
 

@@ -32,13 +32,6 @@ def tiny(lab: LabPage) -> LabPage:
     return lab
 
 
-@pytest.fixture
-def answered(tiny: LabPage) -> LabPage:
-    """It was found out how many H100 it fits."""
-    find_out(tiny)
-    return tiny
-
-
 def find_out(lab: LabPage) -> None:
     panel = explorer_of(lab).locator(".alpa-panel:visible")
     type_text(panel.get_by_role("textbox", name="Devices"), "h100")
@@ -60,8 +53,9 @@ def test_fit_and_scale_says_what_is_typed_wrong_in_the_field(tiny: LabPage) -> N
     assert note_of(panel.get_by_role("textbox", name="Nodes")) == ""
 
 
-def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(answered: LabPage) -> None:
-    tiny, explorer = answered, explorer_of(answered)
+def test_dollars_appear_with_a_price_one_that_is_no_number_is_refused_and_plan_there_plans(tiny: LabPage) -> None:
+    explorer = explorer_of(tiny)
+    find_out(tiny)
     price = type_number(explorer, "H100", "-2")
     tiny.wait_until(lambda: note_of(price) != "", "what is possible is said in the field")
     assert "dollars" not in finding(explorer)
@@ -76,9 +70,6 @@ def test_dollars_appear_with_a_price_and_a_price_that_is_no_number_is_refused(an
     type_number(explorer, "H100", "2.5")
     tiny.wait_until(lambda: note_of(price) == "", "it is a number again")
 
-
-def test_plan_there_plans_on_that_cluster(answered: LabPage) -> None:
-    tiny, explorer = answered, explorer_of(answered)
     explorer.locator(".alpa-panel:visible").get_by_role("button", name="Plan there").press("Enter")
     show_tab(explorer, "Layers")
     tiny.wait_until(lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100")

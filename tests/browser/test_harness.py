@@ -63,6 +63,7 @@ def test_an_error_on_the_console_is_recorded(lab: LabPage) -> None:
     lab.guard.forget()
 
 
+@pytest.mark.sweep(kept=0)  # without it other tests fail
 def test_the_shared_page_is_made_new_for_each_test_and_another_one_after_a_failure(kept_lab: KeptPage[LabPage]) -> None:
     with kept_lab.page() as page:
         page.show(SLIDER_AND_FIGURE)

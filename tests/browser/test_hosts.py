@@ -34,6 +34,7 @@ def weights(run: Path, into: Path) -> dict[str, torch.Tensor]:
     return {name: value for name, value in torch.load(into).items() if not name.startswith("optimizer.")}
 
 
+@pytest.mark.sweep(kept=0)  # its parts are tested in tests/hosts and tests/widgets
 def test_a_run_on_two_hosts_loses_a_link_and_is_finished_under_another_plan(lab: LabPage, tmp_path: Path) -> None:
     if lacks := missing():
         pytest.skip(lacks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import SMALL, is_chosen, show_tab, slider, tab, tab_titles, type_number
+from tests.browser.harness.explorer import SMALL, is_chosen, show_again, show_tab, slider, tab, tab_titles, type_number
 from tests.browser.harness.page import DARK, LIGHT, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -24,17 +24,25 @@ def lab_with_overview(lab: LabPage) -> LabPage:
     return lab
 
 
+@pytest.fixture
+def looked_at(lab_as_left: LabPage) -> LabPage:
+    """The same for tests that only look and select."""
+    show_again(lab_as_left, SMALL)
+    _explorer(lab_as_left).locator(".alpa-card").first.wait_for()
+    return lab_as_left
+
+
 def _explorer(lab: LabPage) -> Locator:
     return lab.page.locator(".alpa-explorer").first
 
 
-def test_it_is_the_first_tab_and_all_of_it_is_seen_without_a_scroll(lab_with_overview: LabPage) -> None:
-    explorer = _explorer(lab_with_overview)
+def test_it_is_the_first_tab_and_all_of_it_is_seen_without_a_scroll(looked_at: LabPage) -> None:
+    explorer = _explorer(looked_at)
     assert tab_titles(explorer)[0] == "Overview"
     explorer.evaluate(_TO_TOP)
-    view = lab_with_overview.page.locator(".jp-WindowedPanel-outer").first.bounding_box()
+    view = looked_at.page.locator(".jp-WindowedPanel-outer").first.bounding_box()
     assert view is not None
-    assert lab_with_overview.page.locator(".jp-FileBrowser").is_visible()
+    assert looked_at.page.locator(".jp-FileBrowser").is_visible()
     parts = (
         ".alpa-sentence",
         ".alpa-tiles",
@@ -49,8 +57,8 @@ def test_it_is_the_first_tab_and_all_of_it_is_seen_without_a_scroll(lab_with_ove
         assert place["y"] + place["height"] <= view["y"] + view["height"] + 1, part
 
 
-def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(lab_with_overview: LabPage) -> None:
-    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(looked_at: LabPage) -> None:
+    lab, explorer = looked_at, _explorer(looked_at)
     view = explorer.locator(".alpa-linked")
     every = view.evaluate(_LIT)
     view.locator('[data-key="stage:0"]').first.click()
@@ -68,8 +76,8 @@ def test_a_mark_selects_in_all_four_figures_and_in_the_tabs_and_escape_clears(la
     lab.wait_until(lambda: view.evaluate(_LIT) == every, "and no longer")
 
 
-def test_headings_lead_to_the_tabs_by_keyboard_and_cards_have_names(lab_with_overview: LabPage) -> None:
-    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+def test_headings_lead_to_the_tabs_by_keyboard_and_cards_have_names(looked_at: LabPage) -> None:
+    lab, explorer = looked_at, _explorer(looked_at)
     for name in ("Layers", "Cluster", "Timeline", "Why"):
         show_tab(explorer, "Overview")
         card = explorer.get_by_role("region", name=name, exact=True)

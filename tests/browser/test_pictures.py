@@ -6,7 +6,7 @@ import pytest
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import explorer_of, seen_figure, show_baseline, show_tab
+from tests.browser.harness.explorer import explorer_of, seen_figure, show_again, show_baseline, show_tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -15,10 +15,10 @@ FOCUSED = "document.activeElement?.getAttribute('aria-label') ?? ''"
 
 
 @pytest.fixture
-def page(lab: LabPage) -> LabPage:
+def page(lab_as_left: LabPage) -> LabPage:
     """An explorer of two stages."""
-    show_baseline(lab, tp=4, dp=1, pp=2, num_microbatches=64, num_layers=4)
-    return lab
+    show_baseline(lab_as_left, show_again, tp=4, dp=1, pp=2, num_microbatches=64, num_layers=4)
+    return lab_as_left
 
 
 def panel(lab: LabPage) -> Locator:
@@ -26,10 +26,14 @@ def panel(lab: LabPage) -> Locator:
 
 
 def show_graph(lab: LabPage) -> Locator:
-    """The graph, whose blocks are all folded in a new explorer."""
+    """The graph, whose blocks are all folded in a new explorer, and are folded here after another test."""
+    is_new = not explorer_of(lab).locator(".alpa-flow-canvas").count()
     show_tab(explorer_of(lab), "Sharding")
     canvas = panel(lab).locator(".alpa-flow-canvas")
     canvas.wait_for()
+    opened = panel(lab).locator(".alpa-flow-head[aria-expanded='true']")
+    while not is_new and opened.count():
+        opened.first.press("Enter")
     assert not panel(lab).locator(".alpa-flow-node").count()
     return canvas
 

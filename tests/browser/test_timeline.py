@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import explorer_of, seen_figure, show_plan, show_tab
+from tests.browser.harness.explorer import explorer_of, seen_figure, show_again, show_plan, show_tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan, without_describe
 
@@ -25,12 +25,12 @@ _PLACE = """(graph, share) => {
 
 
 @pytest.fixture
-def timeline(lab: LabPage) -> LabPage:
-    """The tab of a new explorer."""
-    explorer = show_plan(lab, without_describe(example_plan(num_microbatches=MICROBATCHES)))
+def timeline(lab_as_left: LabPage) -> LabPage:
+    """The tab of an explorer with nothing selected; each test leaves its default choice of what is shown."""
+    explorer = show_plan(lab_as_left, without_describe(example_plan(num_microbatches=MICROBATCHES)), show_again)
     show_tab(explorer, "Timeline")
     explorer.locator(".alpa-finding:visible", has_text="B = 512").wait_for()
-    return lab
+    return lab_as_left
 
 
 def graph_of(lab: LabPage) -> Locator:

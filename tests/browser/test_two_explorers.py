@@ -29,11 +29,13 @@ B = "B, microbatches"
 
 
 @pytest.fixture
-def lab_page(lab: LabPage) -> LabPage:
-    """One explorer, and another one that is shown twice."""
-    example_plan(name="gpt-first").save(Path(lab.server.root) / "first.plan.json")
-    example_plan(name="gpt-second").save(Path(lab.server.root) / "second.plan.json")
-    lab.show(*CELLS)
+def lab_page(lab_as_left: LabPage) -> LabPage:
+    """One explorer, and another one that is shown twice; with any B and any tab, for the tests share them."""
+    lab = lab_as_left
+    if lab.shown != CELLS:
+        example_plan(name="gpt-first").save(Path(lab.server.root) / "first.plan.json")
+        example_plan(name="gpt-second").save(Path(lab.server.root) / "second.plan.json")
+        lab.show(*CELLS)
     return lab
 
 
@@ -104,30 +106,6 @@ def test_escape_clears_the_selection_of_the_explorer_that_has_the_focus(
     lab_page.wait_until(lambda: not selected(first), "Escape clears")
 
 
-def test_tabs_and_theme(lab_page: LabPage, explorers: tuple[Locator, Locator, Locator]) -> None:
-    first, second, again = explorers
-    tab(second, "t_max").press("Enter")
-    for view in (second, again):
-        lab_page.wait_until(
-            lambda: tab(view, "t_max").get_attribute("aria-selected") == "true",  # noqa: B023
-            "both views show the tab",
-        )
-    assert tab(first, "Layers").get_attribute("aria-selected") == "true"
-    papers = [str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) for one in explorers]
-    lab_page.set_theme(DARK)
-    for one, before in zip(explorers, papers, strict=True):
-        lab_page.wait_until(
-            lambda: str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) != before,  # noqa: B023
-            "every figure is dark",
-        )
-    lab_page.set_theme(LIGHT)
-    for one, before in zip(explorers, papers, strict=True):
-        lab_page.wait_until(
-            lambda: str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) == before,  # noqa: B023
-            "and light again",
-        )
-
-
 def test_two_pages_show_one_explorer(
     lab_page: LabPage, explorers: tuple[Locator, Locator, Locator], own_lab: LabPage
 ) -> None:
@@ -150,3 +128,29 @@ def test_two_pages_show_one_explorer(
     for page, view in ((own_lab, there), (lab_page, first)):
         page.wait_until(lambda: view.get_by_role("alert").count() == 1, "both say that it is gone")  # noqa: B023
         page.guard.forget()  # Lab reports the kernel that was shut down as an error
+    # The next test needs another kernel in the page that has lost its own.
+
+
+def test_tabs_and_theme(lab_page: LabPage, explorers: tuple[Locator, Locator, Locator]) -> None:
+    first, second, again = explorers
+    tab(first, "Layers").press("Enter")
+    tab(second, "t_max").press("Enter")
+    for view in (second, again):
+        lab_page.wait_until(
+            lambda: tab(view, "t_max").get_attribute("aria-selected") == "true",  # noqa: B023
+            "both views show the tab",
+        )
+    assert tab(first, "Layers").get_attribute("aria-selected") == "true"
+    papers = [str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) for one in explorers]
+    lab_page.set_theme(DARK)
+    for one, before in zip(explorers, papers, strict=True):
+        lab_page.wait_until(
+            lambda: str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) != before,  # noqa: B023
+            "every figure is dark",
+        )
+    lab_page.set_theme(LIGHT)
+    for one, before in zip(explorers, papers, strict=True):
+        lab_page.wait_until(
+            lambda: str(seen_figure(lab_page, one)["layout"]["paper_bgcolor"]) == before,  # noqa: B023
+            "and light again",
+        )

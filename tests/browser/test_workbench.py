@@ -35,10 +35,20 @@ CLICK = """(plot, key) => {
   plot.emit('plotly_click', { points: [{ customdata: key, data }] });
 }"""
 
+FOCUS_AT_ONCE = """() => {
+  const watcher = new MutationObserver(() => {
+    const list = document.querySelector('.jp-OutputArea select');
+    list?.focus();
+    if (list && document.activeElement === list) watcher.disconnect();
+  });
+  watcher.observe(document.body, { childList: true, subtree: true });
+}"""
+
 
 def test_strategies_are_chosen_and_methods_compared(lab: LabPage) -> None:
     lab.show(CELL)
     plot = lab.figure()
+    lab.wait_guarded()
 
     def title() -> str:
         return str(plot.evaluate("(plot) => plot.layout.title.text"))
@@ -69,9 +79,22 @@ def test_strategies_are_chosen_and_methods_compared(lab: LabPage) -> None:
     )
 
 
+def test_a_list_that_had_the_focus_before_the_page_was_ready_has_its_keys(lab: LabPage) -> None:
+    """What is focused before the bridge has started is no place of commands of the notebook either."""
+    lab.page.evaluate(FOCUS_AT_ONCE)
+    lab.show(TRIANGLE)
+    plot = lab.figure()
+    lab.wait_guarded()
+    before = plot.evaluate("(plot) => plot.layout.title.text")
+    assert lab.page.evaluate("document.activeElement.tagName") == "SELECT"
+    lab.page.keyboard.press("ArrowDown")
+    lab.wait_until(lambda: plot.evaluate("(plot) => plot.layout.title.text") != before, "another strategy is chosen")
+
+
 def test_lists_are_blank_while_strategies_are_chosen_in_part(lab: LabPage) -> None:
     lab.show(TRIANGLE)
     plot = lab.figure()
+    lab.wait_guarded()
     lists = [lab.page.get_by_role("combobox", name=f"node {v}") for v in range(3)]
 
     def chosen() -> list[int]:

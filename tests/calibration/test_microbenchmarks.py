@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 
 from alpa_explore import cli
+from alpa_explore.calibration.measurements import Measurements
 from alpa_explore.calibration.microbenchmarks import measure
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
@@ -17,9 +18,14 @@ from alpa_explore.errors import OptionError
 Capture = pytest.CaptureFixture[str]
 
 
+@pytest.fixture(scope="module")
+def found() -> Measurements:
+    """What two ranks measure of this machine."""
+    return measure(kind="cpu", ranks=2, run_seconds=1e-4)
+
+
 @pytest.mark.distributed
-def test_two_ranks_measure_products_memory_and_every_collective() -> None:
-    found = measure(kind="cpu", ranks=2, run_seconds=1e-4)
+def test_two_ranks_measure_products_memory_and_every_collective(found: Measurements) -> None:
     assert found.ranks == 2
     assert found.main_dtype in found.matmul
     assert set(found.collectives) == {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"}
@@ -41,7 +47,10 @@ def test_two_ranks_measure_products_memory_and_every_collective() -> None:
 
 
 @pytest.mark.distributed
-def test_the_command_writes_a_file_that_a_cluster_is_made_of(tmp_path: Path, capsys: Capture) -> None:
+def test_the_command_writes_a_file_that_a_cluster_is_made_of(
+    found: Measurements, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alpa_explore.calibration.microbenchmarks.measure", lambda **_asked: found)
     path = str(tmp_path / "mine.json")
     ask = ["calibrate", "--device", "cpu", "--ranks", "2", "--run-seconds", "1e-4", "-o", path, "--quick"]
     assert cli.main(ask) == 0

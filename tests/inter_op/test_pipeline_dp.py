@@ -76,11 +76,14 @@ def test_equals_brute_force_on_hundreds_of_small_tables():
     assert 200 < feasible < 600, "the tables should be of both kinds"
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
-@pytest.mark.parametrize("levels", [None, 4])
-def test_equals_the_pseudocode_bit_for_bit_stages_included(levels):
+@pytest.mark.parametrize(
+    ("levels", "seeds"), [(None, range(50)), (None, range(50, 150)), (4, range(50, 150)), (4, range(50))], ids=str
+)
+def test_equals_the_pseudocode_bit_for_bit_stages_included(levels, seeds):
     rng = np.random.default_rng(7)
-    for seed in range(150):
+    for seed in seeds:
         latency, devices_of, total_devices = random_problem(
             seed, max_layers=6, max_shapes=4, max_devices=8, levels=levels, depth=(None, 3)[seed % 2]
         )
@@ -143,9 +146,11 @@ def test_equals_the_pseudocode_on_any_table(data):
     assert (result.total_seconds, result.stages) == (expected.total_seconds, expected.stages)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-def test_the_sweep_lists_every_candidate_and_is_true_for_each():
-    for seed in range(30):
+@pytest.mark.parametrize("seeds", [range(12), range(12, 36)], ids=str)
+def test_the_sweep_lists_every_candidate_and_is_true_for_each(seeds):
+    for seed in seeds:
         latency, devices_of, total_devices = random_problem(seed, max_layers=5, max_shapes=4, max_devices=8)
         num_microbatches = (1, 3, 40)[seed % 3]
         result = pipeline_dp(latency, devices_of, total_devices, num_microbatches)

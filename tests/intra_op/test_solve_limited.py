@@ -108,6 +108,7 @@ def test_the_profile_is_what_is_alive_at_each_time():
         assert not any(expected[len(profile) :])
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "optimum"), [("iopddl_b", 532843.0), ("iopddl_g", 217039.0)])
 def test_the_problems_of_the_contest(name, optimum):

@@ -90,6 +90,7 @@ def test_where_weights_alone_do_not_fit_only_the_b_that_holds_least_is_planned(g
     assert "more nodes" in one.value.remedy
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
 def test_no_plan_stores_less_than_is_said_of_all_plans(name):
@@ -204,7 +205,7 @@ def test_a_plan_that_exists_against_the_bound_on_weights_is_returned_all_the_sam
 @pytest.mark.slow
 def test_another_sequence_and_a_chosen_number_of_microbatches_go_together() -> None:
     plan = ax.plan(
-        "llama-tiny", "1x2:v100", num_microbatches="auto", global_batch=4, num_layers=2, sequence=16, cache=False
+        "llama-tiny", "1x2:v100", num_microbatches="auto", global_batch=2, num_layers=2, sequence=16, cache=False
     )
     assert plan.model.recipe == "llama-tiny@16"
-    assert {line.num_microbatches for line in plan.microbatches} == {1, 2, 4}
+    assert {line.num_microbatches for line in plan.microbatches} == {1, 2}

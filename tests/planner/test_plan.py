@@ -48,8 +48,9 @@ def tiny_plan(name="gpt-tiny", cluster=None, b=4, layers=4, **options):
     )
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "mlp-tiny", "wide-resnet-tiny"])
 def test_a_plan_covers_model_and_cluster_and_keeps_its_own_arithmetic(name):
     plan = tiny_plan(name, tiny_cluster(devices=4), layers=3)
     b, stages = plan.options.num_microbatches, plan.stages
@@ -126,6 +127,7 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     assert problems["proof"] < problems["sharding"], "stages that no plan wants need no proof"
 
 
+@pytest.mark.sweep(kept=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_composed_ranges_give_the_plan_of_one_ilp_for_every_stage(name):
@@ -265,17 +267,17 @@ def test_less_memory_makes_leaner_slower_plans_down_to_none():
 @pytest.mark.slow
 def test_a_stage_whose_workspace_overflows_is_brought_within_memory():
     # No price for weights and activations finds what fits: it is the temporaries of gpt-tiny that are too large.
-    roomy = tiny_plan(cluster=tiny_cluster(devices=4), layers=1)
-    tight = tiny_cluster(int(0.95 * roomy.stages[0].peak_bytes), devices=4)
+    roomy = tiny_plan(cluster=tiny_cluster(devices=2), layers=1)
+    tight = tiny_cluster(int(0.95 * roomy.stages[0].peak_bytes), devices=2)
     found = tiny_plan(cluster=tight, layers=1)
     assert found.predicted.peak_bytes_per_device <= tight.device.memory_bytes < roomy.stages[0].peak_bytes
 
 
 @pytest.mark.slow
 def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits():
-    roomy = tiny_plan("mlp-tiny", tiny_cluster(devices=4), layers=1, cache=False)
+    roomy = tiny_plan("mlp-tiny", tiny_cluster(devices=2), layers=1, cache=False)
     stage = roomy.stages[0]
-    tight = tiny_cluster(int(0.9 * stage.peak_bytes), devices=4)
+    tight = tiny_cluster(int(0.9 * stage.peak_bytes), devices=2)
     passes = set()
     found = tiny_plan("mlp-tiny", tight, layers=1, cache=False, progress=lambda p: passes.add(p.pass_name))
     assert "proof within memory" in passes
@@ -283,7 +285,7 @@ def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits():
     assert found.predicted.peak_bytes_per_device <= tight.device.memory_bytes < stage.peak_bytes
     best = math.inf
     for mesh in {c.logical_mesh for c in itertools.chain(*found.costs.candidates.values())}:
-        if mesh.devices == 4:
+        if mesh.devices == 2:
             problem = found.details.problem((0, 0), mesh)
             limited = solve_limited(
                 problem.at(inverse_b=1 / found.options.num_microbatches, memory_price=0.0, microbatches_held=1),

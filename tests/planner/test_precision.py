@@ -102,6 +102,6 @@ def test_a_baseline_takes_it_too() -> None:
 
 @pytest.mark.slow
 def test_b_auto_takes_it_too() -> None:
-    plan = ax.plan("llama-tiny", "1x1:h100", num_microbatches="auto", global_batch=4, num_layers=1, precision="fp8")
+    plan = ax.plan("llama-tiny", "1x1:h100", num_microbatches="auto", global_batch=2, num_layers=1, precision="fp8")
     assert plan.cluster.software.low_precision == "fp8-delayed"
     assert replace(plan.cluster.device, software=plan.cluster.software) == plan.cluster.device

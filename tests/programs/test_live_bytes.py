@@ -8,7 +8,9 @@ from alpa_explore.programs.execution.live_bytes import live_bytes
 from tests.programs.cases import Case, at_random, random_plan
 
 
-@pytest.mark.parametrize("model", ["mlp-tiny", "gpt-tiny", pytest.param("moe-tiny", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model", ["mlp-tiny", "gpt-tiny", pytest.param("moe-tiny", marks=(pytest.mark.slow, pytest.mark.sweep(kept=1)))]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_peak_of_every_rank_is_that_of_a_run(model, seed) -> None:
     options, stages, schedule = random_plan(seed)

@@ -23,7 +23,7 @@ def products(plan):
 @pytest.mark.slow
 def test_pinning_a_strategy_costs_its_regret_and_is_kept(plan):
     checked = 0
-    for operator in products(plan)[:6]:
+    for operator in products(plan)[:6:2]:
         listed = ax.regrets(plan, 0, operator.name)
         assert listed[0].extra_seconds == pytest.approx(0.0, abs=1e-12)
         assert [r.strategy for r in listed if r.chosen] == [operator.strategy]

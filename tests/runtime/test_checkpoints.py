@@ -60,6 +60,7 @@ PLANS = {
 }
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "sgd_momentum"])
 def test_state_is_the_same_to_the_bit_under_every_other_plan(optimizer, tmp_path) -> None:

@@ -38,9 +38,15 @@ def written(plan, target, folder, device="cpu", **more):
     return path, path.read_text(encoding="utf-8")
 
 
-def four_a_machine(nodes):
+def machines(nodes, devices):
     return ax.baseline(
-        "mlp-tiny", f"{nodes}x4:cpu", "data-parallel", num_microbatches=2, num_layers=2, delta=1.0, precision="float32"
+        "mlp-tiny",
+        f"{nodes}x{devices}:cpu",
+        "data-parallel",
+        num_microbatches=2,
+        num_layers=2,
+        delta=1.0,
+        precision="float32",
     )
 
 
@@ -176,20 +182,20 @@ def pod_of(job, kind="Master"):
 
 @pytest.mark.slow
 def test_a_machine_of_the_plan_is_a_pod(tmp_path) -> None:
-    job = checked(written(four_a_machine(4), "kubernetes", tmp_path / "run", image=IMAGE)[1])
+    job = checked(written(machines(4, 2), "kubernetes", tmp_path / "run", image=IMAGE)[1])
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
-    assert job["spec"]["nprocPerNode"] == "4"
+    assert job["spec"]["nprocPerNode"] == "2"
     assert {kind: spec["replicas"] for kind, spec in replicas_of(job).items()} == {"Master": 1, "Worker": 3}
     assert pod_of(job, "Worker") == pod_of(job)
     (container,) = pod_of(job)["containers"]
-    assert (container["image"], container["resources"]) == (IMAGE, {"requests": {"cpu": "4"}})
-    one = checked(written(four_a_machine(1), "kubernetes", tmp_path / "one", image=IMAGE)[1])
+    assert (container["image"], container["resources"]) == (IMAGE, {"requests": {"cpu": "2"}})
+    one = checked(written(machines(1, 2), "kubernetes", tmp_path / "one", image=IMAGE)[1])
     assert list(replicas_of(one)) == ["Master"]
 
 
 @pytest.mark.slow
 def test_pods_with_several_gpus_have_them_and_memory_to_share(tmp_path) -> None:
-    job = checked(written(four_a_machine(2), "kubernetes", tmp_path / "run", "cuda", image=IMAGE)[1])
+    job = checked(written(machines(2, 4), "kubernetes", tmp_path / "run", "cuda", image=IMAGE)[1])
     (container,) = pod_of(job)["containers"]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "4"}}
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == [str(tmp_path / "run"), "/dev/shm"]

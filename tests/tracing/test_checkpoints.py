@@ -148,6 +148,7 @@ def test_loss_and_gradients_are_those_of_the_module(form):
         torch.testing.assert_close(results[parameter.gradient], weights[parameter.name].grad, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_gradient_checkpointing_of_transformers_is_followed(reentrant):
     from transformers import LlamaConfig, LlamaForCausalLM

@@ -192,7 +192,7 @@ def test_plans_of_them_train_as_one_process_does(name, cluster):
 
 @pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rwkv", "mamba"])
+@pytest.mark.parametrize("name", ["mamba", "rwkv"])
 def test_a_function_that_computes_something_else_stays_a_loop(name, monkeypatch):
     model, inputs = of_hugging_face(name, positions=20)
     module = __import__(type(model).__module__, fromlist=["models"])

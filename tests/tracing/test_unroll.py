@@ -46,7 +46,7 @@ TINY_OF_TODAY = [
 ]
 
 
-@pytest.mark.sweep(kept=4)
+@pytest.mark.sweep(kept=3)
 @pytest.mark.parametrize(
     "config",
     [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 from alpa_explore_widgets.tab_kinds.panel import css_name
 from playwright.sync_api import Locator
 
+from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.plan import Plan
 from tests.browser.harness.page import GuardedPage, LabPage
 
@@ -31,19 +34,52 @@ if not file.exists():
 explore(ax.load_plan(file))
 """
 """The same for a plan that is made when it is first shown."""
+_NOTE = "_first = Out[1].session.store.state, Out[1].tabs.selected"
+_AS_AT_FIRST = """
+explorer, (first, tab) = Out[1], _first
+now = explorer.session.store.state
+assert (now.plan, now.settings) == (first.plan, first.settings), "it shows something else now"
+explorer.tabs.selected = tab
+answers = ("layouts", "scaling")  # of questions that take a while and whose answers stay true
+explorer.session.store.change(**{name: value for name, value in vars(first).items() if name not in answers})
+"""
+_TO_THE_TOP = """(explorer) => {
+  document.activeElement?.blur();
+  for (let part = explorer; part; part = part.parentElement) part.scrollTop = 0;
+}"""
 
 
-def show_plan(lab: LabPage, plan: Plan) -> Locator:
+def show_again(lab: LabPage, cell: str, prepare: Callable[[LabPage], object] | None = None) -> Locator:
+    """The explorer of a cell for a test that looks, selects and opens tabs, but changes neither the settings nor what a
+    tab of its own remembers: the one of the test before, as it was after `prepare`, where that showed the same."""
+    if lab.shown == (cell, prepare) and not lab.do(_AS_AT_FIRST):
+        explorer = explorer_of(lab)
+        for name in ("Tables", "Teach"):
+            if (pressed := explorer.get_by_role("button", name=name, exact=True, pressed=True)).count():
+                pressed.press("Enter")
+        explorer.evaluate(_TO_THE_TOP)
+        lab.rest()
+        return explorer
+    explorer = show_explorer(lab, cell)
+    if prepare is not None:
+        prepare(lab)
+    assert not (error := lab.do(_NOTE)), error
+    lab.shown = (cell, prepare)
+    return explorer
+
+
+def show_plan(lab: LabPage, plan: Plan, show: Callable[[LabPage, str], Locator] | None = None) -> Locator:
     """The explorer of a finished plan in place of the notebook's cells."""
-    file = lab.server.root / "shown.plan.json"
-    plan.save(file)
-    return show_explorer(lab, LOADED.format(file=file.name))
+    text = plan_text(plan)
+    file = lab.server.root / f"{zlib.crc32(text.encode())}.plan.json"
+    file.write_text(text)
+    return (show or show_explorer)(lab, LOADED.format(file=file.name))
 
 
-def show_baseline(lab: LabPage, **options: int) -> Locator:
+def show_baseline(lab: LabPage, show: Callable[[LabPage, str], Locator] | None = None, **options: int) -> Locator:
     """The same for Megatron's plan of gpt-tiny on 2×4 V100 with these options of `ax.baseline`."""
     name = "-".join(f"{name}{value}" for name, value in options.items())
-    return show_explorer(lab, BASELINE.format(file=f"{name}.plan.json", options=options))
+    return (show or show_explorer)(lab, BASELINE.format(file=f"{name}.plan.json", options=options))
 
 
 def show_explorer(lab: LabPage, cell: str) -> Locator:
@@ -51,6 +87,7 @@ def show_explorer(lab: LabPage, cell: str) -> Locator:
     lab.show(cell)
     explorer = explorer_of(lab)
     explorer.locator(".alpa-tiles").wait_for()
+    lab.wait_guarded()
     return explorer
 
 
@@ -59,6 +96,7 @@ def first_explorer(page: GuardedPage) -> Locator:
     chosen, in place of the overview that of Layers."""
     explorer = explorer_of(page)
     explorer.get_by_text("Planned in").wait_for()
+    page.wait_guarded()
     leave_overview(explorer)
     page.figure(explorer.locator(".alpa-panel:visible"))
     return explorer

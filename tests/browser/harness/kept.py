@@ -47,15 +47,15 @@ class KeptPage(Generic[P]):
         self._page: P | None = None
 
     @contextmanager
-    def page(self, failed: Callable[[], bool] = lambda: False) -> Iterator[P]:
+    def page(self, failed: Callable[[], bool] = lambda: False, *, empty: bool = True) -> Iterator[P]:
         """The page for one test, whose guard is checked in the end. `failed` says then whether the test failed: the
-        next one gets another page."""
+        next one gets another page. Without `empty` the cells of the test before are still there."""
         page, self._page = self._page, None
         if page is None:
             self.close()
             page = self._opened.enter_context(self._open_page())
             self._chromium.opened.callback(self.close)
-        page.make_new(self._notebook)
+        page.make_new(self._notebook, empty=empty)
         yield page
         page.guard.check()
         self._page = None if failed() else page

@@ -26,14 +26,17 @@ _KERNEL = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.status ?? 'none'"
 _CONNECTION = f"() => {_NOTEBOOK}?.sessionContext.session?.kernel?.connectionStatus ?? 'none'"
 _OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path }).then(() => null)"
 _CLOSE_OTHERS = """async (kept) => {
-  const { commands, shell } = window.jupyterapp;
+  const { commands, shell, serviceManager } = window.jupyterapp;
+  await serviceManager.sessions.refreshRunning(); // else a session that another page has ended stays for a while
   const { sessionContext } = [...shell.widgets('main')].find(({ context }) => context?.path === kept);
-  if (!sessionContext.session?.kernel) await sessionContext.startKernel(); // the test before has stopped it
+  const stopped = !sessionContext.session?.kernel; // by the test before
+  if (stopped) await sessionContext.startKernel();
   for (const widget of [...shell.widgets('main')].filter(({ context }) => context?.path !== kept)) {
     await widget.sessionContext?.shutdown();
     widget.dispose();
   }
   if (shell.currentWidget?.context?.path !== kept) await commands.execute('docmanager:open', { path: kept });
+  return stopped;
 }"""
 _REPLACE_CELLS = f"""(sources) => {{
   const {{ model }} = {_NOTEBOOK}.content, shared = model.sharedModel;
@@ -103,6 +106,11 @@ class GuardedPage:
         figure: dict[str, Any] = plot.evaluate(_FIGURE)
         return figure
 
+    def wait_guarded(self) -> None:
+        """Until keys that are pressed in an explorer, or beside a figure of the course, are no commands of Lab:
+        its bridge starts in a frame of its own, which may come after its controls and figures are on screen."""
+        self.page.locator('.alpa-bridge[role="alert"]').first.wait_for(state="attached")
+
     def counts(self) -> dict[str, int]:
         """What the explorers of the page have done so far: `alpaExplore` in helpers.js says what is counted."""
         counts: dict[str, int] = self.page.evaluate(_COUNTS)
@@ -148,9 +156,12 @@ class LabPage(GuardedPage):
         super().__init__(page, guard)
         self.server = server
         self._is_new = False
+        self.shown: tuple[object, ...] = ()
+        """The cells that `show` has run, while nothing else took their place."""
 
     def load(self, notebook: str) -> None:
         """Load the page with a notebook in `server.root`, and wait until its kernel is idle."""
+        self.shown = ()
         self.page.goto(self.server.address.page(self.place.format(notebook)))
         self._wait_for_notebook(notebook)
 
@@ -170,12 +181,18 @@ class LabPage(GuardedPage):
         self._is_new = False
         self.page.evaluate(_REPLACE_CELLS, list(cells))
         self.run_all()
+        self.shown = cells
+
+    def do(self, code: str) -> str:
+        """Run code in the kernel; returns its error, '' for none."""
+        return str(self.page.evaluate(_EXECUTE, code))
 
     def _empty(self) -> None:
         """Remove the cells, and what they made in the kernel."""
+        self.shown = ()
         self.page.evaluate(_REPLACE_CELLS, [])
         self.rest()  # what the last cells still send would find no widget any more
-        assert not (error := self.page.evaluate(_EXECUTE, _NEW)), error
+        assert not (error := self.do(_NEW)), error
         self.rest()
         self._is_new = True
 
@@ -203,16 +220,19 @@ class LabPage(GuardedPage):
         self.page.evaluate(_THEME, theme)
         self.wait_until(lambda: self.page.evaluate(_HAS_THEME, theme), f"the page has the theme {theme}")
 
-    def make_new(self, notebook: str) -> None:
-        """The page and its kernel as if they were new, with nothing in this notebook, and no other one open."""
+    def make_new(self, notebook: str, *, empty: bool = True) -> None:
+        """The page and its kernel as if they were new, with nothing in this notebook, and no other one open. Without
+        `empty` its cells stay, and what they made in the kernel."""
         self.be_patient()
         self.page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
         self.page.mouse.move(0, 0)
-        self.page.evaluate(_CLOSE_OTHERS, notebook)
+        if self.page.evaluate(_CLOSE_OTHERS, notebook):
+            self.shown = ()
         self._wait_for_notebook(notebook)
         if not self.page.evaluate(_HAS_THEME, LIGHT):
             self.set_theme(LIGHT)
-        self._empty()
+        if empty:
+            self._empty()
         # Of notebooks and widgets that were closed: Lab reports a kernel that is shut down as an error.
         self.guard.forget()
 

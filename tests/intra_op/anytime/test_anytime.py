@@ -111,11 +111,13 @@ def test_the_profile_of_the_kernels_is_what_the_limit_says():
                 assert profile[2].max() == pytest.approx(peak(items, choices) - memory.limit)
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-def test_annealing_finds_the_optimum_of_brute_force():
-    rng = np.random.default_rng(8)
+@pytest.mark.parametrize(("seed", "cases"), [(8, 10), (9, 25)])
+def test_annealing_finds_the_optimum_of_brute_force(seed, cases):
+    rng = np.random.default_rng(seed)
     found = 0
-    for case in range(25):
+    for case in range(cases):
         problem, items = random_case(rng, 6, 4, forbidden=0.05)
         legal = legal_choices(problem)
         if not legal:
@@ -129,7 +131,7 @@ def test_annealing_finds_the_optimum_of_brute_force():
         assert problem.evaluate(result.choices) == pytest.approx(result.cost)
         assert result.cost >= optimum
         found += result.cost == pytest.approx(optimum)
-    assert found >= 18
+    assert found >= 0.7 * cases
 
 
 def test_with_a_time_limit_small_problems_are_still_proven():
@@ -174,6 +176,7 @@ def load_kernels(problem, memory):
     price_search(problem, memory, time.process_time())
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, 4.0])
 def test_the_time_limit_is_kept_on_a_large_problem(seconds):
@@ -206,6 +209,6 @@ def test_a_limit_that_was_not_reached_names_the_least_usage_found():
     # The sum of both times is 600,000 whatever is chosen.
     load_kernels(problem, MemoryLimit.of(items, 299_000.0))
     with pytest.raises(SolverError) as raised:
-        solve_limited(problem, MemoryLimit.of(items, 299_000.0), time_limit_seconds=4.0)
+        solve_limited(problem, MemoryLimit.of(items, 299_000.0), time_limit_seconds=1.0)
     assert "the least usage found is 3" in str(raised.value)
     assert "the limit 299,000" in str(raised.value)

@@ -21,6 +21,12 @@ def instance():
 
 
 @pytest.fixture(scope="module")
+def small(instance):
+    """On four devices: the same formulations, sooner solved."""
+    return dataclasses.replace(instance, mesh=LogicalMesh((2, 2), (1e10, 1e11), (1e-5, 2e-6)))
+
+
+@pytest.fixture(scope="module")
 def comparison(instance):
     return compare_solvers(instance)
 
@@ -56,12 +62,12 @@ def test_an_answer_that_cannot_exist_has_no_price(comparison):
 
 
 @pytest.mark.slow
-def test_too_large_an_ilp_is_counted_and_only_solved_by_name(instance, monkeypatch):
+def test_too_large_an_ilp_is_counted_and_only_solved_by_name(small, monkeypatch):
     monkeypatch.setattr(tuning, "MAX_ENUMERATED_VARIABLES", 10)
-    comparison = compare_solvers(instance)
+    comparison = compare_solvers(small)
     assert comparison.left_out == ("enumerated",)
     assert [row.solver for row in comparison.rows] == ["auto", "factor", "independent"]
-    named = compare_solvers(instance, ["enumerated"])
+    named = compare_solvers(small, ["enumerated"])
     assert [row.solver for row in named.rows] == ["enumerated"]
 
 
@@ -73,7 +79,7 @@ def test_bad_requests_are_refused(instance):
 
 
 @pytest.mark.slow
-def test_the_rows_so_far_are_reported_and_kept_when_it_is_cancelled(instance):
+def test_the_rows_so_far_are_reported_and_kept_when_it_is_cancelled(small):
     cancel, parts = threading.Event(), []
 
     def partial(so_far):
@@ -81,6 +87,6 @@ def test_the_rows_so_far_are_reported_and_kept_when_it_is_cancelled(instance):
         if len(parts) == 2:
             cancel.set()
 
-    comparison = compare_solvers(instance, partial=partial, cancel=cancel)
+    comparison = compare_solvers(small, partial=partial, cancel=cancel)
     assert parts == [["auto"], ["enumerated", "auto"]]
     assert [row.solver for row in comparison.rows] == ["enumerated", "auto"]

@@ -54,11 +54,13 @@ def brute_force(problem, node_bytes):
     return kept
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-def test_the_frontier_is_that_of_brute_force():
-    rng = np.random.default_rng(21)
+@pytest.mark.parametrize("seed", [21, 25, 26])
+def test_the_frontier_is_that_of_brute_force(seed):
+    rng = np.random.default_rng(seed)
     long = empty = 0
-    for _ in range(300):
+    for _ in range(100):
         problem, node_bytes = random_case(rng)
         expected = brute_force(problem, node_bytes)
         frontier = pareto_frontier(problem, node_bytes)
@@ -69,14 +71,16 @@ def test_the_frontier_is_that_of_brute_force():
             assert (problem.evaluate(p.choices), bytes_of(node_bytes, p.choices)) == (p.seconds, p.bytes)
         long += len(expected) > 5
         empty += not expected
-    assert long > 50, "frontiers of one or two points prove little"
+    assert long > 20, "frontiers of one or two points prove little"
     assert empty > 0
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-def test_a_limit_on_seconds_cuts_the_frontier_there_and_nowhere_else():
-    rng = np.random.default_rng(22)
-    for _ in range(100):
+@pytest.mark.parametrize("seed", [22, 27, 28])
+def test_a_limit_on_seconds_cuts_the_frontier_there_and_nowhere_else(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(33):
         problem, node_bytes = random_case(rng)
         expected = brute_force(problem, node_bytes)
         for seconds, _ in expected[:: max(1, len(expected) // 3)]:
@@ -135,11 +139,13 @@ def test_the_bounds_leave_the_frontier_as_it_is_and_the_sets_smaller(monkeypatch
     assert kept[0] < kept[1] / 2
 
 
+@pytest.mark.sweep(kept=1)
 @pytest.mark.slow
-def test_every_context_is_the_least_cost_outside_its_table():
-    rng = np.random.default_rng(24)
+@pytest.mark.parametrize("seed", [24, 29])
+def test_every_context_is_the_least_cost_outside_its_table(seed):
+    rng = np.random.default_rng(seed)
     checked = 0
-    for _ in range(60):
+    for _ in range(30):
         problem, node_bytes = random_case(rng)
         order = [int(v) for v in rng.permutation(len(problem.node_costs))]
         bounds = pareto_bounds(problem, node_bytes, order)
@@ -160,4 +166,4 @@ def test_every_context_is_the_least_cost_outside_its_table():
                     values = [second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in fixed]
                     assert whole[at] == pytest.approx(min(values, default=np.inf), rel=1e-9, abs=1e-9)
                     checked += bool(fixed)
-    assert checked > 1000
+    assert checked > 500

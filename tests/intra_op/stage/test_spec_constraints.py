@@ -245,8 +245,8 @@ def test_a_spec_constraint_changes_the_keys_of_the_stages_that_hold_it_and_no_ot
 def test_formulations_are_compared_without_spec_constraints() -> None:
     name, model = products(graph_of(2))[0], model_on((2, 2))
     rows = []
-    for spec_constraints in ((), constraints_of({name: "RR+P01"}), constraints_of({"blocks.0.weight": "RS7"})):
+    for spec_constraints in ((), constraints_of({name: "RR+P01", "blocks.0.weight": "RS7"})):
         stage = slice_stages(layered(2, spec_constraints))(0, 0)
         instance = StageInstance(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
         rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(instance, ["auto", "independent"]).rows])
-    assert rows[0] == rows[1] == rows[2]
+    assert rows[0] == rows[1]

@@ -77,14 +77,14 @@ def rediscover(call):
         assert ours <= {(s.inputs, s.outputs, s.divides) for s in result.splits}, result.reason
 
 
-@pytest.mark.sweep(kept=20)
+@pytest.mark.sweep(kept=10)
 @pytest.mark.slow
 @pytest.mark.parametrize("call", QUICK, ids=str)
 def test_the_splits_of_a_rule_are_rediscovered(call):
     rediscover(call)
 
 
-@pytest.mark.sweep(kept=30)
+@pytest.mark.sweep(kept=15)
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [c for c in RULED if c not in QUICK], ids=str)
 def test_the_splits_of_every_rule_are_rediscovered(call):

@@ -114,6 +114,7 @@ function render({ model, el }) {
     root?.setAttribute("role", "region");
     showName();
     around?.addEventListener("focusin", guardKeys);
+    if (around?.contains(document.activeElement)) guardKeys({ target: document.activeElement }); // it had the focus before
     root?.addEventListener("click", onClick);
     root?.addEventListener("keydown", onKey);
     for (const main of root?.querySelectorAll(".alpa-main") ?? []) replaced.observe(main, { childList: true, subtree: true });
