@@ -5,7 +5,7 @@ roles              what a mesh axis is for (data, sharded data, tensor, tensor a
                    strategies
 kinds              the baselines by name, and the degrees that each takes
 sequences          context parallelism: what attention is divided by, and the order of positions
-equal_stages       stages of equally many layers on equal submeshes; the pipelines of a baseline that is the planner under
+equal_stages       stages of equally many layers on equal submeshes; pipelines of a baseline that is the planner under
                    constraints
 role_pipelines     the pipelines of a baseline whose axes have roles: every division that its degrees leave open
 layout             a hand-made layout: degrees, microbatches, ZeRO stage, recomputation
