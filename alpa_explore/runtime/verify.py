@@ -94,8 +94,9 @@ def verify(
         job.program.graph,
         _source(plan, own, seed=job.options.seed, allow_import=allow_import),
         state,
-        _whole_batches(job)(0),
+        [_whole_batches(job)(m) for m in range(job.program.schedule.num_microbatches)],
         job.options.learning_rate,
+        job.program.frozen,
     )
     return _verification(run.ranks, steps, tolerance, compared, module)
 
@@ -135,7 +136,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
     assert not isinstance(state, StoredState), "a resumed run is not recorded"
-    reference = OneProcess(job.program.graph, state, job.options.learning_rate)
+    reference = OneProcess(job.program.graph, state, job.options.learning_rate, job.program.frozen)
     count = job.program.schedule.num_microbatches
     batches = _whole_batches(job)
     compared: list[Difference] = []
@@ -176,7 +177,8 @@ def verify_interpreted(
     source = _source(plan, own, seed=seed, allow_import=allow_import)
     state, batches = training(program.graph, plan.model, source, seed=seed, allow_import=allow_import)
     compared = interpreted_differences(program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed)
-    module = check_module(program.graph, source, state, batches(0), learning_rate)
+    microbatches = [batches(m) for m in range(program.schedule.num_microbatches)]
+    module = check_module(program.graph, source, state, microbatches, learning_rate, program.frozen)
     return _verification(program.ranks, steps, tolerance, compared, module)
 
 
@@ -195,7 +197,7 @@ def interpreted_differences(
     """
     count = program.schedule.num_microbatches
     microbatches = [[batches(step * count + m) for m in range(count)] for step in range(steps)]
-    reference, compared = OneProcess(program.graph, state, learning_rate), list[Difference]()
+    reference, compared = OneProcess(program.graph, state, learning_rate, program.frozen), list[Difference]()
     iterations = interpret_steps(
         program, state, microbatches.__getitem__, steps=steps, learning_rate=learning_rate, seed=seed
     )

@@ -85,8 +85,8 @@ def add(commands: Any) -> None:
     argument(
         "--frozen-buffers",
         action="store_true",
-        help="train a model whose losses depend on buffers that its forward pass writes, with their first values: a run"
-        " does not write them",
+        help="train a model whose losses depend on buffers that its forward pass writes and this run cannot, with their"
+        " first values",
     )
     argument("--dry-run", action="store_true", help="lower and check the plan, print the run, start nothing")
     parser.set_defaults(run=run)
