@@ -19,8 +19,6 @@ _STATISTICS = {"aten._native_batch_norm_legit_functional": (5, (3, 4)), "aten.na
 _RESULTS = 3
 """Outputs of either that do not depend on the running statistics in training mode; further ones are new statistics."""
 _SHOWN = 3
-BEGINNING = "the forward pass writes"
-"""How the warnings begin."""
 
 
 def unwritten(graph: TrainingGraph) -> tuple[str, ...]:
@@ -47,12 +45,12 @@ def written_warnings(graph: TrainingGraph) -> tuple[str, ...]:
     warnings = []
     if needed:
         warnings.append(
-            f"{BEGINNING} {listed(needed)}, on which later losses depend, in a form that a run cannot carry on (a"
-            " cache that grows, a copy of an input), so it is refused unless --frozen-buffers says otherwise"
+            f"the forward pass writes {listed(needed)}, on which later losses depend, in a form that a run cannot"
+            " carry on (a cache that grows, a copy of an input), so it is refused unless --frozen-buffers says otherwise"
         )
     if others:
         warnings.append(
-            f"{BEGINNING} {listed(others)}, which no loss or gradient reads; a run leaves what is written"
+            f"the forward pass writes {listed(others)}, which no loss or gradient reads; a run leaves what is written"
             " there at its first values"
         )
     return tuple(warnings)

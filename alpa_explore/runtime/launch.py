@@ -466,4 +466,5 @@ def _document(request: RunRequest, program: Program) -> dict[str, Any]:
         "predicted_iteration_seconds": plan.predicted.iteration_seconds,
         "options": asdict(request.options),
         **({"passed_over": request.passed_over} if request.passed_over else {}),
+        **({"frozen_buffers": program.frozen} if program.frozen else {}),
     }

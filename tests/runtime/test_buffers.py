@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import alpa_explore as ax
+from alpa_explore.cli import main
 from alpa_explore.errors import OptionError
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.runtime.checkpoints.stored import StoredState
@@ -21,7 +22,7 @@ def data(number: int) -> tuple[torch.Tensor]:
 
 
 class Block(nn.Module):
-    """Every kind of buffer that is written: statistics, a moving average, a counter, one that only keeps the last value,
+    """Every kind of buffer that is written: statistics, an average, a counter, one that only keeps the last value,
     one that is replaced after the backward pass is to read it."""
 
     def __init__(self) -> None:
@@ -138,3 +139,28 @@ def test_a_resumed_run_goes_on_with_its_buffers(tmp_path) -> None:
         assert not torch.equal(a, buffer), f"{name} is what the module began with"
         if name.endswith(("steps", "num_batches_tracked")):
             assert int(a) == 4 * B
+
+
+def test_the_command_line_names_the_buffers_that_a_run_leaves(tmp_path, capsys) -> None:
+    graph = ax.capture(Shared(), data(0), recipe=f"{__name__}:recipe")
+    pipeline = ax.PipelineOptions(num_stages=2)
+    options = {"num_microbatches": B, "num_layers": 2, "delta": 4.0, "scheduler": "serial"}
+    ax.plan(graph, "1x2:cpu", pipeline=pipeline, **options).save(tmp_path / "plan.json")
+    command = [
+        "launch",
+        str(tmp_path / "plan.json"),
+        "--steps",
+        "1",
+        "--allow-import",
+        "--folder",
+        str(tmp_path / "run"),
+    ]
+    assert main(command) == 2
+    assert "--frozen-buffers" in capsys.readouterr().err
+    command[-1] += "-2"
+    assert main([*command, "--frozen-buffers"]) == 0
+    assert "1 buffer (mean), which this run leaves at their first values" in capsys.readouterr().err
+
+
+def recipe() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    return Shared(), data(0)

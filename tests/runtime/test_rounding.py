@@ -98,7 +98,9 @@ def test_the_gradients_of_one_half_of_the_batch_are_a_fault_also_where_their_sum
         "gradients": [(place, boxes[place], gradient) for place, gradient in made.items()],
         "values": [(p.tensor, boxes[place], state[p.tensor]) for place, p in enumerate(graph.parameters)],
     }
-    compared = OneProcess(graph, state, 1e-3, [one.name for one in graph.written]).step(0, [microbatch], float(results[graph.loss]), [recorded])
+    compared = OneProcess(graph, state, 1e-3, [one.name for one in graph.written]).step(
+        0, [microbatch], float(results[graph.loss]), [recorded]
+    )
     errors = {d.name: d.relative_error for d in compared if d.what == "gradient"}
     assert min(errors.values()) > 5e-4, errors
 

@@ -157,8 +157,8 @@ class _Lowering:
             self._write(stage, one, buffers)
 
     def _write(self, stage: int, one: Written, buffers: Mapping[int, int]) -> None:
-        """Assign the new value of a buffer to what the next microbatch reads: to that of `buffers`, or, of a buffer that
-        no operator reads, to a value of its own."""
+        """Assign the new value of a buffer to what the next microbatch reads: to that of `buffers`, or, where no
+        operator reads it, to a value of its own."""
         writer, decision = self.writers[stage], self.decisions[stage]
         assert one.tensor is not None, "the graph has it"
         assert one.value is not None, "the graph has it"

@@ -33,8 +33,8 @@ class Difference:
 
     step: int
     what: str
-    """'loss', 'gradient', 'weight' or 'buffer' (one that the forward pass writes), of the run beside one process; 'module
-    loss', …, of that beside the module."""
+    """'loss', 'gradient', 'weight' or 'buffer' (one that the forward pass writes), of the run beside one process;
+    'module loss', …, of that beside the module."""
     name: str
     """Name of the parameter or buffer; empty for the loss."""
     relative_error: float
@@ -69,9 +69,7 @@ class Verification:
 class OneProcess:
     """Runs the sequential graph; after each step its weights are set to those of the ranks."""
 
-    def __init__(
-        self, graph: TrainingGraph, state: Values, learning_rate: float, frozen: Collection[str] = ()
-    ) -> None:
+    def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float, frozen: Collection[str] = ()) -> None:
         """`frozen` are the buffers that the ranks do not write (`Program.frozen`)."""
         self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
         self.buffers = {

@@ -43,7 +43,7 @@ from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 T = TypeVar("T")
 Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor]]]
-"""The function that is traced: flat tensors -> scalar loss, and the tensors that the model puts in the place of some."""
+"""The function that is traced: flat tensors -> scalar loss, and what the model puts in the place of some."""
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 """The exceptions of torch when a model reads the value of a traced tensor."""
 
@@ -176,9 +176,7 @@ def _plain_kernels() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _read(
-    module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], replaced: tuple[int, ...]
-) -> JointGraph:
+def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], replaced: tuple[int, ...]) -> JointGraph:
     """Identify inputs, loss and gradients by the descriptors that AOTAutograd puts on placeholders and outputs."""
     inputs: dict[int, fx.Node] = {}
     tangent = None

@@ -96,7 +96,9 @@ def assemble(
         written=tuple(
             Written(name=held[i].name)
             if value is None
-            else Written(name=held[i].name, tensor=builder.number[drafts.key(joint.inputs[i])], value=builder.number[value])
+            else Written(
+                name=held[i].name, tensor=builder.number[drafts.key(joint.inputs[i])], value=builder.number[value]
+            )
             for i, value in written.items()
         ),
         warnings=(*_warnings(held, gradients, training), *state, *unrolled_loops_warnings(builder.operators)),

@@ -29,7 +29,9 @@ _Part: TypeAlias = Tensor | Operator | Parameter | Written | TrainingGraph
 
 _NUMBERED = (TensorKind.VALUE, TensorKind.ROUTED, TensorKind.GRADIENT)
 """Kinds of the tensors that are named after operators."""
-_INDICES = frozenset({"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss", "value"})
+_INDICES = frozenset(
+    {"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss", "value"}
+)
 """Fields that hold tensor or operator numbers."""
 _TEXTS = frozenset({"name", "module"})
 """Fields that may contain the number of a block, or of a traced node."""
