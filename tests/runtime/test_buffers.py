@@ -164,3 +164,15 @@ def test_the_command_line_names_the_buffers_that_a_run_leaves(tmp_path, capsys) 
 
 def recipe() -> tuple[nn.Module, tuple[torch.Tensor]]:
     return Shared(), data(0)
+
+
+def test_a_verified_run_stays_in_a_folder_that_is_given(tmp_path) -> None:
+    model, plan = planned(1, "1x2:cpu")
+    own = {"model": model, "data": data, "device": "cpu", "steps": 1}
+    with pytest.raises(OptionError, match="record=False"):
+        ax.verify(plan, record=False, **own)
+    checked = ax.verify(plan, folder=tmp_path / "run", **own)
+    assert checked.passed
+    assert checked.written == ()
+    assert {d.what for d in checked.differences} >= {"buffer", "module buffer"}
+    assert (tmp_path / "run" / "run.json").exists()
