@@ -46,7 +46,7 @@ def written_warnings(graph: TrainingGraph) -> tuple[str, ...]:
     if needed:
         warnings.append(
             f"the forward pass writes {listed(needed)}, on which later losses depend, in a form that a run cannot"
-            " carry on (a cache that grows, a copy of an input), so it is refused unless --frozen-buffers says otherwise"
+            " carry on (a cache that grows, a copy of an input), so it is refused unless --frozen-buffers is given"
         )
     if others:
         warnings.append(
