@@ -32,8 +32,8 @@ _EXPERTS = {
     "glm4_moe": ("n_routed_experts", "moe_intermediate_size", _SHARED),
     "hy_v3": ("num_experts", "moe_intermediate_size", _SHARED),
 }
-"""Values of model_type -> keys of the number of experts, of their width, and of that of the shared expert, or of a number
-of shared experts as wide as the others; empty where there is none."""
+"""Values of model_type -> keys of the number of experts, of their width, and of that of the shared one, or of the
+number of shared experts as wide as the others; empty where there is none."""
 _MOST_DENSE = 0.1
 """Share of blocks without experts, at the beginning of a model, up to which they count as the others."""
 FAMILIES = (*_DENSE, *_EXPERTS, "gpt2")
