@@ -67,7 +67,7 @@ def plan(
 
     Raises InfeasiblePlanError when nothing fits in memory or satisfies all spec constraints; OptionError,
     UnknownNameError, ClusterError, LayeringError and CaptureError for invalid input; CancelledError when `cancel` is
-    set.
+    set, with the best plan so far, where there is one, as its `known`.
     """
     request = PlanRequest(
         model=model,
