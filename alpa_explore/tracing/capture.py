@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from torch.utils.hooks import RemovableHandle
 from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
 from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
+from alpa_explore.graph.written import listed
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import flatten_example
@@ -212,7 +213,14 @@ class _FakeStep:
     def with_checkpoints(self, graph: TrainingGraph) -> TrainingGraph:
         """`graph` with what the last run of the model checkpointed."""
         regions = tuple(dict.fromkeys(self._checkpoints.regions))
+        inside = {path for region in regions for path in region}
+        twice = [w.name for w in graph.written if w.value is not None and _within(w.name, inside)]
         remarks = [r for r in self._checkpoints.remarks if r not in graph.warnings]
+        if twice:
+            remarks.append(
+                f"the model checkpoints what writes {listed(twice)}: torch writes it again when it computes that in the"
+                " backward pass, a run only once"
+            )
         return replace(graph, checkpoints=regions, warnings=(*graph.warnings, *remarks))
 
     def written(self, joint: JointGraph) -> list[int]:
@@ -290,6 +298,11 @@ class _FakeStep:
             raise
         except Exception as error:  # whatever the model's code may raise
             raise diagnose(error, self._place) from error
+
+
+def _within(name: str, paths: Collection[str]) -> bool:
+    """Whether a tensor of the model is in one of these modules."""
+    return any(not path or name.startswith(f"{path}.") for path in paths)
 
 
 def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:

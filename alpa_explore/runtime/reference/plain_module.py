@@ -53,7 +53,8 @@ def check_module(
     and, where the graph has buffers that are written, the forward pass of the others.
 
     `state` and `microbatches` give the weights, buffers and inputs by tensor of `graph`; `frozen` are the buffers that
-    a run does not write. The module is not changed.
+    a run does not write. They are those after the forward pass: what torch's checkpoint computes again in the backward
+    pass writes nothing here, as in a run. The module is not changed.
     """
     first, *others = microbatches
     reference = OneProcess(graph, state, learning_rate, frozen)
@@ -71,7 +72,10 @@ def check_module(
     # A region of autocast for a GPU computes in its dtype without one, too, as in the captured graph.
     with torch.enable_grad(), autocast_as_written():
         loss = forward(first)
+        after = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
         torch.autograd.backward(loss)
+    for name, held in module.named_buffers():  # what torch's checkpoint recomputes it writes a second time
+        held.data = after[name]
     wanted_loss = float(loss.detach())
     trained = dict(module.named_parameters())
     gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}

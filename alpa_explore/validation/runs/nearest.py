@@ -150,11 +150,16 @@ def near_precision(precision: str) -> Near | None:
     return None
 
 
+def is_silent(text: str) -> bool:
+    """Whether a source says in so many words that it does not know."""
+    return " ".join(text.lower().split()) in _SILENT
+
+
 def recomputed(text: str) -> tuple[tuple[str, ...], str]:
     """What a run computes again, from a source's words: one of 'none', 'selective' and 'full', or the two ends between
     which it lies, and a note on these; the note is empty where the source says it."""
-    words = " ".join(text.strip().lower().split())
-    if words in _SILENT:
+    words = " ".join(text.lower().split())
+    if is_silent(words):
         return _ENDS, "recomputation is not stated: none and full are priced"
     plain = re.sub(r"core[ -]", "core_", words)
     parts = {part for part in re.split(r"[^a-z0-9_]+", plain) if part} - _FILLING
