@@ -147,6 +147,8 @@ class CancelledError(AlpaExploreError):
     """The user cancelled the work; problems that were already solved stay in the cache."""
 
     exit_code = 1
+    known: object = None
+    """What was found until then and is not proven: the best plan so far, from `ax.plan`; None where there is none."""
 
 
 def nearest_names(name: str, available: Iterable[str], count: int = 3) -> str:

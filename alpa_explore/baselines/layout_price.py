@@ -183,8 +183,9 @@ class _Pricer:
             if self.layout.recompute != "none":
                 backward += self.time.block.recompute * blocks
         # From ZeRO-2 on a device accumulates its share of the gradients.
-        share = self._divided(stage, 2) / self._divided(stage, 4)
-        backward += PassTime(adding.device * share, adding.host)
+        if self._divided(stage, 4):  # a stage without a part of the model has none
+            share = self._divided(stage, 2) / self._divided(stage, 4)
+            backward += PassTime(adding.device * share, adding.host)
         gathering, scattering = self._gathers(stage)
         return self._paced(forward, gathering), self._paced(backward, scattering)
 

@@ -37,6 +37,21 @@ def add_question(argument: Callable[..., Any]) -> None:
     )
 
 
+class _NoMicrobatches(argparse.Action):
+    """-B of commands whose layouts have a number of microbatches each."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _options: argparse.Namespace, values: Any, *_: Any) -> None:
+        parser.error(
+            f"-B {values}: each layout has its own number of microbatches, samples of an iteration / (samples of a "
+            "microbatch × DP); give the samples of an iteration with --global-batch N"
+        )
+
+
+def refuse_microbatches(argument: Callable[..., Any]) -> None:
+    """Let -B, which `plan` takes, be refused with what to give in its place."""
+    argument("-B", "--num-microbatches", action=_NoMicrobatches, help=argparse.SUPPRESS)
+
+
 def chosen_cluster(options: argparse.Namespace) -> Cluster:
     """The cluster that the options name, in their software and precision. ClusterError, OptionError."""
     from alpa_explore.cluster import Cluster

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from alpa_explore.cluster.presets import preset_names, rack_of
 from alpa_explore.cluster.topology import Cluster
 
 
@@ -117,12 +118,9 @@ def call_seconds(cluster: Cluster, ranks: int, *, pipeline: bool) -> float:
     return software.collective_launch_seconds + (software.rank_launch_seconds * ranks if spread else 0.0)
 
 
-BOARD = 8
-"""Devices of a node that is no rack."""
-
-
 def expert_seconds(cluster: Cluster) -> float:
-    """Host seconds of a layer of routed experts in a pass, beside the launches of its kernels."""
-    software = cluster.software
-    rack = cluster.devices_per_node > BOARD
+    """Host seconds of a layer of routed experts in a pass, beside the launches of its kernels. Devices of a rack are
+    those whose link joins several hosts, however many of them are used."""
+    software, name = cluster.software, cluster.device.name
+    rack = cluster.devices_per_host < cluster.devices_per_node or (name in preset_names() and rack_of(name) is not None)
     return software.expert_rack_host_seconds if rack else software.expert_host_seconds

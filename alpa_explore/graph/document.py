@@ -21,7 +21,7 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
         "inputs": list(graph.inputs),
         "checkpoints": [list(region) for region in graph.checkpoints],
         "warnings": list(graph.warnings),
-        "written": [w.name for w in graph.written],
+        "written": [[w.name, w.tensor, w.value] for w in graph.written],
         "tensors": [[t.name, list(t.shape), t.dtype, t.kind.value, t.producer] for t in graph.tensors],
         "operators": [
             [
@@ -78,7 +78,7 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
         "inputs": tuple(stored["inputs"]),
         "checkpoints": tuple(tuple(region) for region in stored["checkpoints"]),
         "warnings": tuple(stored["warnings"]),
-        "written": tuple(Written(name=name) for name in stored["written"]),
+        "written": tuple(Written(name=name, tensor=t, value=v) for name, t, v in stored["written"]),
         "parameters": tuple(Parameter(**p) for p in stored["parameters"]),
     }
     return TrainingGraph(**{**stored, **parts})

@@ -28,9 +28,13 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A buffer, or a parameter, that the forward pass writes. What it writes is not part of the graph."""
+    """A buffer, or a frozen weight, that the forward pass writes."""
 
     name: str
+    tensor: int | None = None
+    """The tensor with its old value, where the new one is part of the graph."""
+    value: int | None = None
+    """The tensor with its new value, which a forward operator makes; None where the graph does not have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,7 @@ class TrainingGraph:
             self.optimizer,
             self.rematerialization,
             *((self.checkpoints,) if self.checkpoints else ()),
+            *((self.written,) if self.written else ()),
         )
         return sha256(repr(body).encode()).hexdigest()
 

@@ -42,5 +42,12 @@ def verify(graph: TrainingGraph) -> TrainingGraph:
         update = graph.operators[parameter.update]
         assert update.phase is Phase.UPDATE, f"parameter {parameter.name}: update is a {update.phase.value} operator"
         assert update.inputs[:2] == (parameter.tensor, parameter.gradient), f"parameter {parameter.name}: update inputs"
+    for one in graph.written:
+        if one.tensor is not None and one.value is not None:
+            old, new = graph.tensors[one.tensor], graph.tensors[one.value]
+            assert old.producer is None, f"{one.name}: the old value is made by an operator"
+            assert new.producer is not None, f"{one.name}: no operator makes the new value"
+            assert graph.operators[new.producer].phase is Phase.FORWARD, f"{one.name}: not made in the forward pass"
+            assert (old.shape, old.dtype) == (new.shape, new.dtype), f"{one.name}: the new value has another form"
     assert graph.loss in available, "no operator produces the loss"
     return graph

@@ -1,11 +1,14 @@
 """What the forward pass writes: running statistics, moving averages, counters, caches.
 
-A plan computes gradients and updates weights; a run leaves such buffers at their first values. That changes nothing
-where no loss and no gradient reads them, as the running statistics of a batch norm in training mode. Where one does,
-later steps of a run would differ from training the module: those buffers are `carried`.
+A run writes those whose new value a forward operator makes (`Written.value`), microbatch by microbatch, with statistics
+of the whole microbatch however it is divided. It leaves others at their first values: a cache that grows, what one
+stage of a pipeline writes and another reads. That changes nothing where no loss and no gradient reads them. Where one
+does, later steps of a run would differ from training the module: those buffers are `carried`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from alpa_explore.graph.counts import packet
 from alpa_explore.graph.graph import TrainingGraph
@@ -16,33 +19,38 @@ _STATISTICS = {"aten._native_batch_norm_legit_functional": (5, (3, 4)), "aten.na
 _RESULTS = 3
 """Outputs of either that do not depend on the running statistics in training mode; further ones are new statistics."""
 _SHOWN = 3
-BEGINNING = "the forward pass writes"
-"""How the warnings begin."""
 
 
-def carried(graph: TrainingGraph) -> tuple[str, ...]:
-    """The tensors that the forward pass writes and the loss or a gradient depends on, by name."""
+def unwritten(graph: TrainingGraph) -> tuple[str, ...]:
+    """The tensors that the forward pass writes and no run does, by name."""
+    return tuple(one.name for one in graph.written if one.value is None)
+
+
+def carried(graph: TrainingGraph, frozen: Collection[str]) -> tuple[str, ...]:
+    """Those of the tensors that the forward pass writes and a run leaves (`frozen`) on which the loss or a gradient
+    depends, by name."""
     needed = {graph.loss, *(parameter.gradient for parameter in graph.parameters)}
     for operator in reversed(graph.operators):
         if operator.phase is not Phase.UPDATE or operator.kind.startswith("aten."):  # sums of gradients, no steps
             needed |= _needed(operator, needed)
     names = {graph.tensors[tensor].name for tensor in needed if graph.tensors[tensor].producer is None}
-    return tuple(tensor.name for tensor in graph.written if tensor.name in names)
+    return tuple(tensor.name for tensor in graph.written if tensor.name in names and tensor.name in frozen)
 
 
 def written_warnings(graph: TrainingGraph) -> tuple[str, ...]:
-    """What a plan says about the tensors that the forward pass writes."""
-    needed = carried(graph)
-    others = [tensor.name for tensor in graph.written if tensor.name not in needed]
+    """What a plan says about the tensors that the forward pass writes and a run does not."""
+    frozen = unwritten(graph)
+    needed = carried(graph, frozen)
+    others = [name for name in frozen if name not in needed]
     warnings = []
     if needed:
         warnings.append(
-            f"{BEGINNING} {listed(needed)}, on which later losses depend; a run does not write, so it is"
-            " refused unless --frozen-buffers says otherwise"
+            f"the forward pass writes {listed(needed)}, on which later losses depend, in a form that a run cannot"
+            " carry on (a cache that grows, a copy of an input), so it is refused unless --frozen-buffers is given"
         )
     if others:
         warnings.append(
-            f"{BEGINNING} {listed(others)}, which no loss or gradient reads; a run leaves what is written"
+            f"the forward pass writes {listed(others)}, which no loss or gradient reads; a run leaves what is written"
             " there at its first values"
         )
     return tuple(warnings)

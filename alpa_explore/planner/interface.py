@@ -67,7 +67,7 @@ def plan(
 
     Raises InfeasiblePlanError when nothing fits in memory or satisfies all spec constraints; OptionError,
     UnknownNameError, ClusterError, LayeringError and CaptureError for invalid input; CancelledError when `cancel` is
-    set.
+    set, with the best plan so far, where there is one, as its `known`.
     """
     request = PlanRequest(
         model=model,
@@ -85,10 +85,22 @@ def plan(
         pipeline=pipeline_options(pipeline),
         spec_constraints=constraints_of(pin, forbid),
     )
+    return planned(request, scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+
+
+def planned(
+    request: PlanRequest,
+    *,
+    scheduler: Any = None,
+    cache: bool = True,
+    progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None,
+) -> Plan:
+    """The plan of a request; arguments and errors as those of `plan`."""
     if not request.auto:
         check_options(request.pipeline, request.cluster, num_microbatches=request.count)
     asked = open_resources(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     with freed_memory_kept(), asked as resources:
-        planned = best_count_plan(request, resources) if request.auto else plan_request(request, resources)
-        planned = faster_order(planned, request, resources)
-        return replace(planned, warnings=(*planned.warnings, *resources.warnings))
+        found = best_count_plan(request, resources) if request.auto else plan_request(request, resources)
+        found = faster_order(found, request, resources)
+        return replace(found, warnings=(*found.warnings, *resources.warnings))

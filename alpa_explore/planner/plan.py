@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from alpa_explore.cluster import logical_meshes
+from alpa_explore.errors import CancelledError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
 from alpa_explore.intra_op.stage.recomputation import asked_for
@@ -21,14 +22,19 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_stages
+from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.spec_constraint import check_constraints
 from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.store.cache import Store
 
+NOT_PROVEN = "The search was stopped: this is the best plan of the stages that were priced by then, not a proven one."
+"""A warning of such a plan."""
+
 
 def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = False) -> Plan:
     """The passes in order. With `every_b` the stage costs of the plan give the plans for other numbers of microbatches,
-    too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints."""
+    too (`profile_stages`). InfeasiblePlanError where no pipeline fits in memory or satisfies the constraints;
+    CancelledError with the best plan that is known, if there is one (`CancelledError.known`)."""
     clock = Clock(resources.progress)
     query = PipelineQuery(cluster=request.cluster, options=request.pipeline, num_microbatches=request.count)
     with clock("capture"):
@@ -50,7 +56,15 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = 
     with clock("sharding"):
         layer_flops = tuple(layer.flops for layer in layering.layers)
         solving = resources.solving(request.solver)
-        profile = profile_stages(versions, query, solving, layer_flops=layer_flops, every_b=every_b)
+        try:
+            profile = profile_stages(versions, query, solving, layer_flops=layer_flops, every_b=every_b)
+        except CancelledError as error:
+            if isinstance(known := error.known, StageProfile):
+                pipeline = query.best(known.costs)
+                known = replace(known, warnings=(*known.warnings, NOT_PROVEN))
+                made = graph, request.cluster, request.options(count), layering, known, pipeline, clock.seconds
+                error.known = assemble(*made) if pipeline.feasible else None
+            raise
     with clock("pipeline"):
         pipeline = query.best(profile.costs)
     if not pipeline.feasible:

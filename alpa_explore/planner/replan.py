@@ -17,10 +17,10 @@ from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered
-from alpa_explore.planner.interface import plan as plan_anew
+from alpa_explore.planner.interface import planned
 from alpa_explore.planner.microbatches.tried import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
-from alpa_explore.planner.request import Count, flop_tolerance, microbatch_count, pipeline_options
+from alpa_explore.planner.request import Count, PlanRequest, flop_tolerance, microbatch_count, pipeline_options
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
@@ -29,7 +29,6 @@ from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.lazy_pricing import profile_lazily
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED
-from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore.tracing.cancelling import cancelled_by
 
 _WANTED = (
@@ -124,21 +123,12 @@ class _PlanAnew:
     cancel: threading.Event | None
 
     def __call__(self, graph: TrainingGraph, cluster: Cluster, options: PlanOptions) -> Plan:
-        return plan_anew(
-            graph,
-            cluster,
-            num_microbatches=options.num_microbatches,
-            delta=options.delta,
-            num_layers=options.num_layers,
-            solver=options.solver,
-            rematerialization=options.rematerialization or None,
-            zigzag=graph.zigzag,
-            pipeline=options.pipeline,
+        return planned(
+            PlanRequest.again(options, graph, cluster, graph.zigzag),
             scheduler=self.scheduler,
             cache=self.cache,
             progress=self.progress,
             cancel=self.cancel,
-            **mappings(options.spec_constraints),
         )
 
 

@@ -110,6 +110,23 @@ class PlanRequest:
         """True or False where it applies to all layers; None where the stages choose, or the model decides."""
         return self.rematerialization if isinstance(self.rematerialization, bool) else None
 
+    @classmethod
+    def again(cls, options: PlanOptions, model: TrainingGraph, cluster: Cluster, zigzag: int | None) -> PlanRequest:
+        """The request by which a plan with these `options` was made, for a model and a cluster."""
+        return cls(
+            model=model,
+            cluster=cluster,
+            num_microbatches=options.num_microbatches,
+            delta=options.delta,
+            num_layers=options.num_layers,
+            solver=options.solver,
+            boundaries=options.boundaries,
+            rematerialization=options.rematerialization or None,
+            zigzag=zigzag,
+            pipeline=options.pipeline,
+            spec_constraints=options.spec_constraints,
+        )
+
     def at(self, num_microbatches: int) -> PlanRequest:
         """The same request for one B."""
         return replace(self, num_microbatches=num_microbatches)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from alpa_explore.errors import InfeasiblePlanError, OptionError
+from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.planner.plan import captured, plan_request
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources
@@ -40,6 +40,9 @@ def faster_order(planned: Plan, request: PlanRequest, resources: Resources) -> P
         other = plan_request(replace(at_b, model=graph, sequence=None, global_batch=None, zigzag=parts), resources)
     except (OptionError, InfeasiblePlanError):
         return planned
+    except CancelledError as error:
+        error.known = planned
+        raise
     faster = other.predicted.iteration_seconds < planned.predicted.iteration_seconds
     return replace(other, microbatches=planned.microbatches) if faster else planned
 

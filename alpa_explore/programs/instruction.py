@@ -194,7 +194,8 @@ class Optimize(_WritesTarget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign(_ReadsSource, _WritesTarget):
-    """Assign a value to a lasting value: the weight that the next iteration reads."""
+    """Assign a value to a lasting value: the weight that the next iteration reads, the buffer that the next microbatch
+    reads."""
 
     source: int
     target: int

@@ -48,6 +48,8 @@ class Program:
     graph: TrainingGraph
     schedule: Schedule
     stages: tuple[StageProgram, ...]
+    frozen: tuple[str, ...] = ()
+    """Buffers that the forward pass of the module writes and the ranks do not: they keep their first values."""
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -18,13 +18,13 @@ from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.planner.interface import plan as plan_anew
+from alpa_explore.planner.interface import planned
+from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import capture_again
 from alpa_explore.questions import tuning
 from alpa_explore.questions.reprice import reprice
-from alpa_explore.sharding.spec_constraint import mappings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,26 +72,15 @@ def better_plan(
         graph = plan.details.graph if plan.details is not None else capture_again(plan.model, allow_import=allow_import)
     present = reprice(plan, cluster, graph, allow_import=allow_import)
     best, seconds = present, present_seconds = present, simulated_seconds(present)
-    options = plan.options
-    pipeline = PipelineOptions(schedule=options.pipeline.schedule) if options.baseline else options.pipeline
-    for communication in sorted({pipeline.communication, True}):
+    # In the order of sequences that the plan has; of a plan in natural order the other one is tried, too.
+    request = PlanRequest.again(plan.options, graph, cluster, plan.model.zigzag if plan.model.zigzag > 1 else None)
+    if plan.options.baseline:
+        pipeline = PipelineOptions(schedule=request.pipeline.schedule)
+        request = replace(request, pipeline=pipeline, spec_constraints=())
+    for communication in sorted({request.pipeline.communication, True}):
+        asked = replace(request, pipeline=replace(request.pipeline, communication=communication))
         try:
-            other = plan_anew(
-                graph,
-                cluster,
-                num_microbatches=options.num_microbatches,
-                delta=options.delta,
-                num_layers=options.num_layers,
-                solver=options.solver,
-                boundaries=options.boundaries,
-                rematerialization=options.rematerialization or None,
-                pipeline=replace(pipeline, communication=communication),
-                scheduler=scheduler,
-                cache=cache,
-                progress=progress,
-                cancel=cancel,
-                **({} if options.baseline else mappings(options.spec_constraints)),
-            )
+            other = planned(asked, scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
         except InfeasiblePlanError:
             continue
         if (takes := simulated_seconds(other)) < (1.0 - tuning.BETTER) * seconds:

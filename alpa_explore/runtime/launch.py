@@ -19,7 +19,7 @@ import torch
 from alpa_explore.arguments import checked
 from alpa_explore.errors import AlpaExploreError, CheckpointError, OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.graph.written import carried, listed
+from alpa_explore.graph.written import carried, listed, unwritten
 from alpa_explore.models.recipe import check_recipe
 from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.plan import Plan
@@ -224,8 +224,9 @@ def request_of(
     process, host or link that is lost. It goes on with the hosts that are left; where they are too few for the plan,
     `replan(plan, cluster)` returns one for what is left, by default the planner's for the same microbatches.
 
-    A run does not write what the forward pass of the module writes into buffers (`graph.written`): where losses depend
-    on it, it is refused, unless `frozen_buffers` says that these buffers keep their first values.
+    Buffers that the forward pass of the module writes are carried from microbatch to microbatch, with the statistics of
+    a whole microbatch, and are part of checkpoints. Where a run cannot write one on which losses depend
+    (`Program.frozen`), it is refused, unless `frozen_buffers` says that such buffers keep their first values.
 
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
     follow), RecipeError and CheckpointError.
@@ -365,7 +366,7 @@ def _check_resumable(plan: Plan, resumed: Description, steps: int, seed: int | N
 def describe_run(request: RunRequest) -> dict[str, Any]:
     """Lower and check what `launch` would start, and describe it; nothing is written or started."""
     program = _program(rebuild(request.plan, request.graph, allow_import=request.allow_import), request.schedule)
-    _check_written(program.graph, frozen=request.frozen_buffers)
+    _check_written(program, frozen=request.frozen_buffers)
     return _document(request, program)
 
 
@@ -373,7 +374,7 @@ def prepare(request: RunRequest, folder: Path) -> Program:
     """Write everything that the ranks need into the folder of the run; returns the checked program."""
     plan, options = rebuild(request.plan, request.graph, allow_import=request.allow_import), request.options
     program = _program(plan, request.schedule)
-    _check_written(program.graph, frozen=request.frozen_buffers)
+    _check_written(program, frozen=request.frozen_buffers)
     resumed = request.resumed
     if resumed is not None:
         _check_checkpoint(Path(str(options.resume)), resumed, program)
@@ -393,15 +394,21 @@ def prepare(request: RunRequest, folder: Path) -> Program:
     return program
 
 
-def _check_written(graph: TrainingGraph, *, frozen: bool) -> None:
-    """OptionError for a model whose losses depend on what its forward pass writes, unless that is to stay `frozen`."""
-    if (names := carried(graph)) and not frozen:
-        raise OptionError(
-            "The loss depends on buffers that the forward pass writes, which a run does not",
-            found=listed(names),
-            remedy="Capture the model in a mode in which it reads them only (eval), or keep this state out of its "
-            "forward pass; frozen_buffers=True (--frozen-buffers) trains with their first values.",
-        )
+def _check_written(program: Program, *, frozen: bool) -> None:
+    """OptionError where losses depend on what the forward pass of the module writes and that of the ranks does not,
+    unless that is to stay `frozen`."""
+    graph = program.graph
+    if not (names := carried(graph, program.frozen)) or frozen:
+        return
+    lone = set(names) - set(unwritten(graph))
+    raise OptionError(
+        "The loss depends on buffers that the forward pass writes, which this run does not",
+        found=listed(names)
+        + ("; one stage writes them and another reads them, or the schedule runs two copies of the model" * bool(lone)),
+        remedy=("Plan fewer stages, or with schedule 1f1b; or c" if lone else "C")
+        + "apture the model in a mode in which it reads them only (eval), or keep this state out of its forward pass;"
+        " frozen_buffers=True (--frozen-buffers) trains with their first values.",
+    )
 
 
 def _check_checkpoint(checkpoint: Path, resumed: Description, program: Program) -> None:
@@ -459,4 +466,5 @@ def _document(request: RunRequest, program: Program) -> dict[str, Any]:
         "predicted_iteration_seconds": plan.predicted.iteration_seconds,
         "options": asdict(request.options),
         **({"passed_over": request.passed_over} if request.passed_over else {}),
+        **({"frozen_buffers": program.frozen} if program.frozen else {}),
     }

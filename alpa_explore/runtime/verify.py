@@ -7,6 +7,7 @@ with the module itself in plain PyTorch. `runtime.reference` says how.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +40,7 @@ from alpa_explore.runtime.training import Data, Microbatches, OwnModel, from_rec
 from alpa_explore.schedules.task import Schedule
 
 
-@checked("plan", "steps", "tolerance", "graph")
+@checked("plan", "steps", "tolerance", "graph", "folder")
 def verify(
     plan: Plan,
     *,
@@ -47,14 +48,19 @@ def verify(
     tolerance: float = 1e-5,
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
+    folder: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Verification:
     """Train with `plan` for some steps on its devices and in one process, and compare. Waits for the end.
 
     `options` are the arguments of `launch`: target "dask" trains on the hosts of a `scheduler`. Raises as `launch`, and
-    OptionError for a model that draws random numbers and for a target that only writes a script. The folder of the run
-    is kept when the run fails.
+    OptionError for a model that draws random numbers and for a target that only writes a script. The run is in `folder`
+    and stays there; without one, in a temporary folder that is kept when the run fails.
     """
+    if not options.pop("record", True):
+        raise OptionError(
+            "A run that is compared keeps its gradients", found="record=False", remedy="Leave record away."
+        )
     if (target := options.get("target", "local")) in COMMANDS:
         raise OptionError(
             "A run is compared when it is over, and this target only writes a script",
@@ -63,18 +69,19 @@ def verify(
         )
     plan = rebuild(plan, graph, allow_import=allow_import)
     check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
-    folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
+    temporary = None if folder is not None else Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
     try:
         run = launch(
             plan,
             steps=steps,
             record=True,
-            folder=folder,
+            folder=temporary or folder,
             allow_import=allow_import,
             **{"frozen_buffers": True, **options},  # those that the module writes are named
         )
     except AlpaExploreError:
-        folder.rmdir()
+        if temporary is not None:
+            temporary.rmdir()
         raise
     try:
         run.result()
@@ -83,19 +90,22 @@ def verify(
     except BaseException:  # Ctrl-C leaves no process and no folder behind
         run.stop()
         run.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
         raise
-    compared = differences(folder, run.ranks)
-    job, state = read_job(folder, run.ranks[0])
+    compared = differences(run.folder, run.ranks)
+    job, state = read_job(run.folder, run.ranks[0])
     assert not isinstance(state, StoredState), "a resumed run is not recorded"
-    shutil.rmtree(folder, ignore_errors=True)
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
     own = {name: options.get(name) for name in ("model", "example_inputs", "loss", "data")}
     module = check_module(
         job.program.graph,
         _source(plan, own, seed=job.options.seed, allow_import=allow_import),
         state,
-        _whole_batches(job)(0),
+        [_whole_batches(job)(m) for m in range(job.program.schedule.num_microbatches)],
         job.options.learning_rate,
+        job.program.frozen,
     )
     return _verification(run.ranks, steps, tolerance, compared, module)
 
@@ -135,7 +145,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
     assert not isinstance(state, StoredState), "a resumed run is not recorded"
-    reference = OneProcess(job.program.graph, state, job.options.learning_rate)
+    reference = OneProcess(job.program.graph, state, job.options.learning_rate, job.program.frozen)
     count = job.program.schedule.num_microbatches
     batches = _whole_batches(job)
     compared: list[Difference] = []
@@ -176,7 +186,8 @@ def verify_interpreted(
     source = _source(plan, own, seed=seed, allow_import=allow_import)
     state, batches = training(program.graph, plan.model, source, seed=seed, allow_import=allow_import)
     compared = interpreted_differences(program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed)
-    module = check_module(program.graph, source, state, batches(0), learning_rate)
+    microbatches = [batches(m) for m in range(program.schedule.num_microbatches)]
+    module = check_module(program.graph, source, state, microbatches, learning_rate, program.frozen)
     return _verification(program.ranks, steps, tolerance, compared, module)
 
 
@@ -195,7 +206,7 @@ def interpreted_differences(
     """
     count = program.schedule.num_microbatches
     microbatches = [[batches(step * count + m) for m in range(count)] for step in range(steps)]
-    reference, compared = OneProcess(program.graph, state, learning_rate), list[Difference]()
+    reference, compared = OneProcess(program.graph, state, learning_rate, program.frozen), list[Difference]()
     iterations = interpret_steps(
         program, state, microbatches.__getitem__, steps=steps, learning_rate=learning_rate, seed=seed
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
 from alpa_explore.search.eager.version_pricing import VersionPricing
@@ -52,15 +53,20 @@ def profile_stages(
     The stages of the best pipeline of `query` are optimal, or, where memory is short, within pricing.tuning.TOLERANCE
     of the optimum, like all other stages. Each stage takes the fastest version that fits. On large clusters the stages
     that no best pipeline of `query` can contain have their fastest choices and a bound alone (`StageCosts.screened`),
-    unless the plans for `every_b` are wanted from these costs. CancelledError when cancelled; the solves that were
-    finished are in the cache.
+    unless the plans for `every_b` are wanted from these costs. CancelledError when cancelled, with the profile of what
+    is known (`CancelledError.known`); the solves that were finished are in the cache.
     """
     bound_first = not every_b and query.cluster.devices >= DEVICES_WORTH_BOUNDS
     parts = [EagerPricing(layered, query, solving, layer_flops, bound_first=bound_first) for layered in versions]
     pricing = parts[0] if len(parts) == 1 else VersionPricing(parts)
-    costs = resolve(pricing, query)
-    if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
-        pricing.compose_deferred()
+    try:
+        pricing.begin()
         costs = resolve(pricing, query)
+        if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
+            pricing.compose_deferred()
+            costs = resolve(pricing, query)
+    except CancelledError as error:
+        error.known = pricing.profile(pricing.known_costs())
+        raise
     screened = {cell: costs.screened.get(cell, bound).or_better(bound) for cell, bound in pricing.bounded().items()}
     return pricing.profile(replace(costs, screened={**costs.screened, **screened}))

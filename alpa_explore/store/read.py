@@ -74,16 +74,16 @@ def read_json(path: str | os.PathLike[str], most_bytes: int) -> Any:
     return parse_json(read_bytes(path, most_bytes))
 
 
-def parse_json(text: bytes | str, *, most_depth: int | None = MOST_DEPTH) -> Any:
+def parse_json(text: bytes | str, *, most_depth: int | None = MOST_DEPTH, infinity: bool = False) -> Any:
     """What a JSON text stands for. ValueError: no JSON, too many lists, nested too deeply, or a number out of range.
 
-    NaN and the infinities are refused. `most_depth` None: as deep as Python reads.
+    NaN is refused, and the infinities are unless `infinity`. `most_depth` None: as deep as Python reads.
     """
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     PartCount().add(content)
     hooks: dict[str, Any] = {"parse_int": _integer, "parse_float": _float} if _LARGE_NUMBER.search(content) else {}
     try:
-        value = json.loads(text, parse_constant=_not_a_number, **hooks)
+        value = json.loads(text, parse_constant=_number_or_infinity if infinity else _not_a_number, **hooks)
     except RecursionError:
         raise ValueError("lists nested too deeply") from None
     if most_depth is not None:
@@ -138,6 +138,10 @@ def _float(digits: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{digits[:40]} is too large for a number")
     return value
+
+
+def _number_or_infinity(constant: str) -> float:
+    return _not_a_number(constant) if constant == "NaN" else float(constant)
 
 
 def _not_a_number(constant: str) -> NoReturn:

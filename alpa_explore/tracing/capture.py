@@ -7,15 +7,15 @@ operators with the parameter updates after them (`operators`).
 Attention is one operator, forward and backward (`tracing.attention`), where the model calls torch's function for it; a
 model that spells it out is captured as written, and its plans say so.
 
-A model is captured in its current mode: in training mode with dropout, in eval mode without. What the forward pass
-writes into buffers (running statistics of batch norm) is not part of the graph, which names them (`graph.written`).
+A model is captured in its current mode: in training mode with dropout, in eval mode without. The new values of buffers
+that the forward pass writes (running statistics of batch norm) are part of the graph (`graph.written`).
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -28,7 +28,8 @@ from torch.utils.hooks import RemovableHandle
 
 from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
-from alpa_explore.graph import PRECISIONS, TrainingGraph, Written, full_precision, verify
+from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
+from alpa_explore.graph.written import listed
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import flatten_example
@@ -37,8 +38,8 @@ from alpa_explore.tracing.inputs.fake_model import (
     attributes_restored,
     fake_like,
     installed,
-    is_replaced,
     model_tensors,
+    replacements,
 )
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
@@ -49,7 +50,7 @@ from alpa_explore.tracing.joint_graph.step_calls import StepCalls, changes, step
 from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
-from alpa_explore.tracing.operators.phases import assign_phases
+from alpa_explore.tracing.operators.phases import assign_phases, new_values
 from alpa_explore.tracing.operators.sharing import share
 from alpa_explore.tracing.optimizers import Optimizer, find_optimizer
 from alpa_explore.tracing.resizing.fewer_blocks import FEW, MORE, repeated_blocks
@@ -148,12 +149,14 @@ def _captured(request: _Request) -> TrainingGraph:
     with torch.enable_grad(), no_collection():
         joint = step.trace()
         stop_if_cancelled()
-        written = step.written(joint)
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
+        written = new_values(joint, drafts, step.written(joint))
+        new = [value for value in written.values() if value is not None]
         results = [loss_key, *(g for g in gradients if g is not None)]
-        phases = share(drafts, assign_phases(joint, drafts, loss_key, results[1:]), frozenset(results))
+        phases = assign_phases(joint, drafts, loss_key, results[1:], new)
+        phases = share(drafts, phases, frozenset((*results, *new)))
         graph = assemble(
             name=request.name,
             held=step.held,
@@ -210,24 +213,32 @@ class _FakeStep:
     def with_checkpoints(self, graph: TrainingGraph) -> TrainingGraph:
         """`graph` with what the last run of the model checkpointed."""
         regions = tuple(dict.fromkeys(self._checkpoints.regions))
+        inside = {path for region in regions for path in region}
+        twice = [w.name for w in graph.written if w.value is not None and _within(w.name, inside)]
         remarks = [r for r in self._checkpoints.remarks if r not in graph.warnings]
+        if twice:
+            remarks.append(
+                f"the model checkpoints what writes {listed(twice)}: torch writes it again when it computes that in the"
+                " backward pass, a run only once"
+            )
         return replace(graph, checkpoints=regions, warnings=(*graph.warnings, *remarks))
 
-    def written(self, joint: JointGraph) -> tuple[Written, ...]:
-        """What the forward pass of a trace wrote, in the order of the model. CaptureError for a trained weight."""
+    def written(self, joint: JointGraph) -> list[int]:
+        """Numbers of the tensors of the model that the forward pass of a trace wrote. CaptureError for a trained
+        weight."""
         written = [
-            tensor
+            number
             for number, tensor in enumerate(self.held)
             if number in joint.written or tensor.name in self._replaced
         ]
-        if trained := [tensor.name for tensor in written if tensor.trainable]:
+        if trained := [self.held[number].name for number in written if self.held[number].trainable]:
             raise CaptureError(
                 "The forward pass writes a weight that is trained, which a plan cannot do",
                 found=", ".join(trained[:5]),
                 remedy="Change weights after the step of the optimizer, outside of the forward pass, or compute what it"
                 " needs from them in new tensors.",
             )
-        return tuple(Written(name=tensor.name) for tensor in written)
+        return written
 
     def warnings(self) -> tuple[str, ...]:
         """That the next call of the model differs, from what the traced one has kept in attributes of modules."""
@@ -253,7 +264,7 @@ class _FakeStep:
         with torch.enable_grad(), no_collection():
             return self._diagnosed(lambda: step_calls(self._run, self._tensors, self._mode))
 
-    def _run(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    def _run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
         place, held = self._place, self.held
         place.modules.clear()
         call = self.example.rebuild(tensors[len(held) :])
@@ -272,11 +283,13 @@ class _FakeStep:
         ):
             output = self._model(*call.arguments, **call.keywords)
             self._kept |= kept() if kept else frozenset()
-            self._replaced |= {t.name for t, now in zip(held, tensors, strict=False) if is_replaced(t, now)}
+            replaced = {n: r for n, t in enumerate(held) if (r := replacements(t, tensors[n]))}
+            self._replaced |= {held[number].name for number in replaced}
             place.modules.clear()
             result = scalar_loss(output, call.targets, self._loss)
         place.function = "of the backward pass"
-        return result
+        # Two slots of one buffer that hold different tensors now are no longer one.
+        return result, {n: r[0] for n, r in replaced.items() if r[0] is not None and len(r) == len(held[n].slots) == 1}
 
     def _diagnosed(self, work: Callable[[], T]) -> T:
         try:
@@ -285,6 +298,11 @@ class _FakeStep:
             raise
         except Exception as error:  # whatever the model's code may raise
             raise diagnose(error, self._place) from error
+
+
+def _within(name: str, paths: Collection[str]) -> bool:
+    """Whether a tensor of the model is in one of these modules."""
+    return any(not path or name.startswith(f"{path}.") for path in paths)
 
 
 def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:

@@ -2,8 +2,8 @@
 
 A run counts where its sizes, device, number of devices, sequence and kind of precision are those of the layouts. Its
 time is that of a sample times the global batch: runs with another batch, up to four times larger or smaller, are shown
-for this one, and say so. Where a source does not say what is recomputed, nothing is taken to be, as in `predict`; where
-it does not say how experts are divided, the fastest division that fits is taken.
+for this one, and say so. Where a source does not say what is recomputed, nothing is taken to be; where it does
+not say how experts are divided, the fastest division that fits is taken.
 """
 
 from __future__ import annotations

@@ -19,7 +19,24 @@ from alpa_explore.models.configs import DecoderConfig, GPTConfig, HuggingFaceCon
 from alpa_explore.models.configs.huggingface import size_of
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "gpt2")
+_DENSE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "granite", "smollm3", "seed_oss")
+_SHARED = "n_shared_experts"
+_EXPERTS = {
+    "mixtral": ("num_local_experts", "intermediate_size", ""),
+    "gpt_oss": ("num_local_experts", "intermediate_size", ""),
+    "minimax_m2": ("num_local_experts", "intermediate_size", ""),
+    "olmoe": ("num_experts", "intermediate_size", ""),
+    "qwen3_moe": ("num_experts", "moe_intermediate_size", ""),
+    "qwen2_moe": ("num_experts", "moe_intermediate_size", "shared_expert_intermediate_size"),
+    "deepseek_v3": ("n_routed_experts", "moe_intermediate_size", _SHARED),
+    "glm4_moe": ("n_routed_experts", "moe_intermediate_size", _SHARED),
+    "hy_v3": ("num_experts", "moe_intermediate_size", _SHARED),
+}
+"""Values of model_type -> keys of the number of experts, of their width, and of that of the shared one, or of the
+number of shared experts as wide as the others; empty where there is none."""
+_MOST_DENSE = 0.1
+"""Share of blocks without experts, at the beginning of a model, up to which they count as the others."""
+FAMILIES = (*_DENSE, *_EXPERTS, "gpt2")
 """Values of model_type in a Hugging Face config."""
 
 
@@ -188,7 +205,7 @@ def _of_huggingface(config: HuggingFaceConfig) -> Architecture:
     return _decoder(
         _size(values, "num_hidden_layers"),
         hidden,
-        _size(values, "intermediate_size", 0 if kind in ("qwen3_moe", "deepseek_v3") else None),
+        _size(values, "intermediate_size", 0 if "moe_intermediate_size" in values else None),
         _size(values, "vocab_size"),
         bool(values.get("tie_word_embeddings", False)),
         attention,
@@ -198,18 +215,20 @@ def _of_huggingface(config: HuggingFaceConfig) -> Architecture:
 
 
 def _experts_of(kind: str, values: Mapping[str, Any]) -> ExpertsShape | None:
-    if kind in ("mixtral", "gpt_oss"):
-        count, width, shared = _size(values, "num_local_experts"), _size(values, "intermediate_size"), 0
-    elif kind == "qwen3_moe":
-        if values.get("mlp_only_layers") or values.get("decoder_sparse_step", 1) != 1:
-            raise _unknown("blocks without experts among others (mlp_only_layers, decoder_sparse_step)")
-        count, width, shared = _size(values, "num_experts"), _size(values, "moe_intermediate_size"), 0
-    elif kind == "deepseek_v3":
-        count, width = _size(values, "n_routed_experts"), _size(values, "moe_intermediate_size")
-        shared = _size(values, "n_shared_experts", 0) * width
-    else:
+    if kind not in _EXPERTS:
         return None
-    return ExpertsShape(experts=count, topk=_size(values, "num_experts_per_tok"), ffn=width, shared_ffn=shared)
+    count, width, shared = _EXPERTS[kind]
+    if values.get("mlp_only_layers") or values.get("decoder_sparse_step", 1) != 1:
+        raise _unknown("blocks without experts among others (mlp_only_layers, decoder_sparse_step)")
+    if (kinds := values.get("mlp_layer_types")) and kinds.count("dense") > _MOST_DENSE * len(kinds):
+        raise _unknown(f"{kinds.count('dense')} blocks of {len(kinds)} without experts (mlp_layer_types)")
+    ffn, beside = _size(values, width), _size(values, shared, 0) if shared else 0
+    return ExpertsShape(
+        experts=_size(values, count),
+        topk=_size(values, "num_experts_per_tok"),
+        ffn=ffn,
+        shared_ffn=beside * ffn if shared == _SHARED else beside,
+    )
 
 
 def _size(values: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -27,6 +27,7 @@ from alpa_explore.uniform_layouts.pricing.requests import (
 )
 from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, head_part, idle_ranks
 from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
+from alpa_explore.validation.runs.nearest import recomputed
 from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
@@ -35,7 +36,6 @@ _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
 _SHARED_OPTIMIZER = ("megatron", "megatron-2025", "nanotron")
 """Software whose default optimizer is ZeRO-1, for rows that do not say."""
-_RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none", "full")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,12 @@ class Prediction:
     """Why it does not fit, or would not run; empty where it does."""
     peak_flops: float
     """Of all devices together, in the dtype of tensors: the 100 % of the MFU."""
+    recompute: str = "none"
+    """What is recomputed in this prediction: its seconds and its bytes are of one and the same run."""
+    ends: tuple[RunPrice, ...] = ()
+    """Where the source does not say what is recomputed, the predictions of the two ends between which the run lies."""
+    notes: tuple[str, ...] = ()
+    """What of the row is priced by the nearest that is known."""
 
     @property
     def error(self) -> float | None:
@@ -173,7 +179,7 @@ def request_of(
         head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
-        recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
+        recompute=recomputed(row.recompute)[0],
         low_precision=precision.recipe,
         counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
@@ -182,7 +188,7 @@ def request_of(
 
 
 def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
-    idle = idle_ranks(row.architecture, row.pipeline, on.software)
+    idle, precision = idle_ranks(row.architecture, row.pipeline, on.software), precision_of(row.precision)
     reason = price.reason
     if idle:
         reason = f"{idle} of {row.pipeline} stages get no part of the model, and {on.software} stops"
@@ -194,7 +200,10 @@ def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
         bytes=price.bytes,
         fits=price.fits and not idle,
         reason=reason,
-        peak_flops=row.devices * on.cluster.device.peak(precision_of(row.precision).tensors),
+        peak_flops=row.devices * on.cluster.device.peak(precision.tensors),
+        recompute=price.recompute,
+        ends=price.ends,
+        notes=tuple(note for note in (*on.notes, precision.note, recomputed(row.recompute)[1]) if note),
     )
 
 

@@ -32,6 +32,18 @@ def row_records(predictions: Predictions) -> list[dict[str, Any]]:
             "status": p.row.status,
             "device": p.device,
             "software": p.software,
+            "recompute": p.recompute,
+            "range": [
+                {
+                    "recompute": end.recompute,
+                    "predicted_seconds": end.seconds,
+                    "predicted_bytes": round(end.bytes),
+                    "fits": end.fits,
+                }
+                for end in p.ends
+            ]
+            or None,
+            "notes": list(p.notes),
             "refused": None,
         }
         records.append((p.row.file, p.row.line, record))
@@ -46,6 +58,9 @@ def row_records(predictions: Predictions) -> list[dict[str, Any]]:
             "status": r.status,
             "device": None,
             "software": None,
+            "recompute": None,
+            "range": None,
+            "notes": [],
             "refused": r.reason,
         }
         records.append((r.file, r.line, record))
@@ -133,6 +148,41 @@ def refusals_table(predictions: Predictions) -> list[dict[str, Any]]:
             "lines": ", ".join(map(str, numbers[:_LINES])) + (", …" if len(numbers) > _LINES else ""),
         }
         for (file, kind, reason), numbers in sorted(lines.items())
+    ]
+
+
+def notes_table(predicted: Sequence[Prediction]) -> list[dict[str, Any]]:
+    """What rows are priced by the nearest that is known, or by two ends, with their lines, and, where these are ends,
+    the farthest apart of their seconds and bytes."""
+    of_note: dict[str, list[Prediction]] = {}
+    for p in predicted:
+        for note in p.notes:
+            of_note.setdefault(note, []).append(p)
+    return [
+        {
+            "rows": len(rows),
+            "note": note,
+            "lines": ", ".join(str(p.row.line) for p in rows[:_LINES]) + (", …" if len(rows) > _LINES else ""),
+        }
+        for note, rows in of_note.items()
+    ]
+
+
+def range_table(predicted: Sequence[Prediction], count: int = WORST) -> list[dict[str, Any]]:
+    """Runs that do not say what is recomputed: seconds and bytes of both ends, those first that are farthest apart."""
+    ranged = sorted((p for p in predicted if p.ends), key=lambda p: p.ends[0].seconds / p.ends[-1].seconds)
+    return [
+        {
+            "line": p.row.line,
+            "model": p.row.model,
+            **{
+                f"{which}: recompute, seconds, bytes": f"{end.recompute}, {units.seconds(end.seconds)}, "
+                f"{units.bytes_(end.bytes)}" + ("" if end.fits else " (does not fit)")
+                for which, end in (("from", p.ends[0]), ("to", p.ends[-1]))
+            },
+            "measured_seconds": p.row.measured_seconds,
+        }
+        for p in ranged[:count]
     ]
 
 

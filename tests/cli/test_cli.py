@@ -194,6 +194,26 @@ class TestPlan:
         assert "1 of 2 tasks" in err
         assert "Traceback" not in err
 
+    def test_ctrl_c_gives_and_writes_the_best_plan_so_far(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
+    ) -> None:
+        best = example_plan()
+
+        def plan(*_: object, cancel: threading.Event, progress: ProgressCallback, **__: object) -> Plan:
+            progress(FIRST)
+            signal.raise_signal(signal.SIGINT)
+            assert cancel.wait(LIMIT_SECONDS)
+            error = CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
+            error.known = best
+            raise error
+
+        monkeypatch.setattr(interface, "plan", plan)
+        assert cli.main([*PLAN, "-o", str(tmp_path / "a.plan.json")]) == 130
+        said = capsys.readouterr()
+        assert "the best plan so far, which is not proven to be the best:" in said.err
+        assert best.model.name in said.out
+        assert load_plan(tmp_path / "a.plan.json").predicted == best.predicted
+
     def test_a_second_ctrl_c_stops_at_once(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
         def plan(*_: object, progress: ProgressCallback, **__: object) -> Plan:
             progress(FIRST)

@@ -63,3 +63,14 @@ def test_bad_input_is_exit_2_with_a_remedy(ask: tuple[str, ...], words: str, cap
     captured = capsys.readouterr()
     assert captured.out == ""
     assert words in captured.err
+
+
+@pytest.mark.parametrize("command", [LAYOUTS, SCALE])
+@pytest.mark.parametrize("count", ["8", "auto"])
+def test_a_number_of_microbatches_is_refused_with_what_to_give(
+    command: tuple[str, ...], count: str, capsys: Capture
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([*command, "-B", count])
+    assert "each layout has its own number of microbatches" in (said := capsys.readouterr().err)
+    assert "--global-batch" in said

@@ -19,7 +19,7 @@ VTRAIN = Path(__file__).parents[1] / "validation" / "data" / "vtrain" / "measure
 NANOTRON, BRIDGE = DATA / "nanotron_playbook_h100.csv", DATA / "megatron_bridge_nemo.csv"
 KEYS = (
     *("line", "predicted_seconds", "measured_seconds", "predicted_bytes", "measured_bytes", "fits", "status"),
-    *("device", "software", "refused"),
+    *("device", "software", "recompute", "range", "notes", "refused"),
 )
 Capture = pytest.CaptureFixture[str]
 

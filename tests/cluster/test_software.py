@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.cluster import Cluster, Software, load_software, software_names
+from alpa_explore.cluster.group import expert_seconds
+from alpa_explore.cluster.levels import Level
 from alpa_explore.errors import ClusterError, UnknownNameError
 
 
@@ -100,3 +102,19 @@ def test_a_precision_stays_where_the_software_changes() -> None:
         Software(low_precision="fp9")
     with pytest.raises(ClusterError, match="mxfp8, nvfp4"):
         Cluster.parse("1x8:h100", block_formats=("mxfp4",))
+
+
+@pytest.mark.parametrize(
+    ("name", "rack"),
+    [("1x8:gb300", True), ("1x4:gb200", True), ("1x72:gb200", True), ("1x8:b300", False), ("2x16:h100", False)],
+)
+def test_experts_are_dispatched_as_in_a_rack_by_the_link_not_by_the_number_of_devices(name: str, rack: bool) -> None:
+    cluster = Cluster.parse(name)
+    software = cluster.software
+    assert software.expert_rack_host_seconds < software.expert_host_seconds
+    assert expert_seconds(cluster) == (software.expert_rack_host_seconds if rack else software.expert_host_seconds)
+
+
+def test_trays_of_a_file_are_a_rack() -> None:
+    cluster = replace(Cluster.parse("1x8:h100"), levels=(Level(name="tray", of=4), Level(name="rack", of=2)))
+    assert expert_seconds(cluster) == cluster.software.expert_rack_host_seconds

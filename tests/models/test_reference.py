@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 
 import pytest
 from torch import nn
@@ -116,6 +117,11 @@ def test_more_parts_than_are_built_are_refused_and_the_limit_is_told(change, tol
         with pytest.raises(RecipeError, match="asks for more parts than are built") as raised:
             entry(named)
         assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("change", [{"vocab_size_per_layer_input": 262144}, {"time_step_limit": [0.0, math.inf]}])
+def test_sizes_per_layer_and_infinite_limits_are_no_counts(change, tmp_path):
+    assert entry(config(tmp_path, **change)).config.values[next(iter(change))] == next(iter(change.values()))
 
 
 def test_a_model_that_grows_under_another_name_is_stopped_too(monkeypatch):

@@ -370,3 +370,36 @@ def test_a_cancelled_run_says_so_and_keeps_what_was_solved():
     with pytest.raises(CancelledError):
         tiny_plan("moe-tiny", progress=stop_soon, cancel=cancel, **options)
     assert tiny_plan("moe-tiny", **options).statistics.cached_solves >= 3
+
+
+def stopped_after(tasks, of_pass, **options):
+    """The CancelledError of a plan that is stopped once so many tasks of a pass are done."""
+    cancel = threading.Event()
+
+    def progress(seen):
+        if seen.pass_name.endswith(of_pass) and seen.done >= tasks:
+            cancel.set()
+
+    with pytest.raises(CancelledError) as raised:
+        tiny_plan(progress=progress, cancel=cancel, cache=False, **options)
+    return raised.value
+
+
+def test_a_search_that_is_stopped_has_the_best_plan_of_what_was_priced(tmp_path):
+    four = tiny_cluster(devices=4)
+    for options in ({}, {"rematerialization": "auto"}):
+        best = tiny_plan(cluster=four, **options)
+        known = stopped_after(2, "composition", cluster=four, **options).known
+        assert isinstance(known, ax.Plan)
+        assert known.predicted.iteration_seconds >= best.predicted.iteration_seconds * (1 - 1e-9)
+        assert sum(len(stage.devices) for stage in known.stages) == 4
+        assert any("search was stopped" in warning for warning in known.warnings)
+        known.save(tmp_path / "a.plan.json")
+        assert ax.load_plan(tmp_path / "a.plan.json").predicted == known.predicted
+    assert stopped_after(0, "composition", cluster=four).known is None
+
+
+def test_of_several_numbers_of_microbatches_the_best_so_far_is_known():
+    known = stopped_after(1, "B = 2: composition", b="auto", global_batch=8).known
+    assert known.options.num_microbatches == 1
+    assert known.predicted == tiny_plan(b=1, global_batch=8, cache=False).predicted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.plan import Plan
 from alpa_explore.questions import tuning
 from tests.plans.example import example_plan
@@ -31,7 +33,7 @@ def test_of_two_plans_that_save_a_share_the_first_that_saves_enough_or_clearly_m
         return next(made)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MODULE, "plan_anew", planned)
+        patch.setattr(MODULE, "planned", planned)
         patch.setattr(MODULE, "reprice", lambda plan, *_, **__: plan)
         patch.setattr(MODULE, "simulated_seconds", lambda plan: seconds.get(id(plan), 1.0))
         found = ax.better_plan(PRESENT, PRESENT.cluster, graph=object.__new__(TrainingGraph))
@@ -42,3 +44,22 @@ def test_of_two_plans_that_save_a_share_the_first_that_saves_enough_or_clearly_m
     assert found.best is best
     assert found.faster == pytest.approx(1.0 - least)
     assert (str(found) == "the present plan stays the best") is (best is PRESENT)
+
+
+@pytest.mark.parametrize(("zigzag", "asked"), [(1, None), (4, 4)])
+def test_the_planner_is_asked_as_for_the_present_plan(monkeypatch: pytest.MonkeyPatch, zigzag: int, asked: int) -> None:
+    pipeline = ax.PipelineOptions(schedule="gpipe", submesh_space="power-of-two")
+    options = replace(
+        PRESENT.options, boundaries=("h.1",), delta=0.25, pipeline=pipeline, rematerialization="attention"
+    )
+    present = replace(PRESENT, options=options, model=replace(PRESENT.model, zigzag=zigzag))
+    requests: list[PlanRequest] = []
+    monkeypatch.setattr(MODULE, "planned", lambda request, **_: requests.append(request) or present)
+    monkeypatch.setattr(MODULE, "reprice", lambda plan, *_, **__: plan)
+    monkeypatch.setattr(MODULE, "simulated_seconds", lambda plan: 1.0)
+    ax.better_plan(present, present.cluster, graph=object.__new__(TrainingGraph))
+    assert [request.pipeline.communication for request in requests] == [False, True]
+    for request in requests:
+        made = replace(request, pipeline=replace(request.pipeline, communication=False)).options(options.num_layers)
+        assert made == options
+        assert (request.zigzag, request.cluster) == (asked, present.cluster)

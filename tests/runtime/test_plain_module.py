@@ -86,7 +86,7 @@ def worst(checked):
 def test_a_captured_graph_has_the_loss_gradients_and_update_of_the_module(name: str) -> None:
     graph, source, state, values = captured(*CASES[name])
     before = {key: value.clone() for key, value in source.model.state_dict().items()}
-    checked = check_module(graph, source, state, values, 1e-2)
+    checked = check_module(graph, source, state, [values], 1e-2)
     assert worst(checked).relative_error < 2e-6, worst(checked)
     assert {difference.what for difference in checked.differences} == {
         "module loss",
@@ -113,26 +113,38 @@ def test_a_graph_with_another_gradient_than_the_module_is_refused() -> None:
     (product,) = [o for o in graph.operators if o.kind == "aten.tanh_backward.default"]
     other = replace(product, kind="aten.sigmoid_backward.default")
     wrong = replace(graph, operators=tuple(other if o is product else o for o in graph.operators))
-    assert worst(check_module(wrong, source, state, values, 1e-2)).relative_error > 0.01
-    assert worst(check_module(graph, source, state, values, 1e-2)).relative_error < 2e-6
+    assert worst(check_module(wrong, source, state, [values], 1e-2)).relative_error > 0.01
+    assert worst(check_module(graph, source, state, [values], 1e-2)).relative_error < 2e-6
 
 
 def test_what_the_module_trains_and_the_graph_does_not_is_a_difference() -> None:
     graph, source, state, values = captured(*CASES["partly"])
     source.model.table.requires_grad_(True)
-    found = worst(check_module(graph, source, state, values, 1e-2))
+    found = worst(check_module(graph, source, state, [values], 1e-2))
     assert (found.what, found.name, found.relative_error) == ("module gradient", "table.weight", float("inf"))
 
 
-def test_buffers_that_the_forward_pass_writes_are_named() -> None:
+def test_buffers_that_the_forward_pass_writes_are_compared_after_all_microbatches_or_named() -> None:
     def build():
         return nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.ReLU())
 
     graph, source, state, values = captured(build, (X, X[:, :4]), mse, "sgd")
-    checked = check_module(graph, source, state, values, 1e-2)
-    assert checked.written == ("1.running_mean", "1.running_var", "1.num_batches_tracked")
+    (x, y), names = graph.inputs, [one.name for one in graph.written]
+    microbatches = [values, {x: values[x] * 2 - 1, y: values[y]}, {x: values[x] ** 2, y: values[y]}]
+    checked = check_module(graph, source, state, microbatches, 1e-2)
     assert worst(checked).relative_error < 1e-5
+    assert [d.name for d in checked.differences if d.what == "module buffer"] == names
+    assert checked.written == ()
     assert not source.model[1].running_mean.any(), "the module of the user is not changed"
+
+    mean, variance, count = graph.written
+    swapped = (replace(mean, value=variance.value), replace(variance, value=mean.value), count)
+    other = check_module(replace(graph, written=swapped), source, state, microbatches, 1e-2)
+    assert {d.name for d in other.differences if d.relative_error > 0.1} == set(names[:2])
+
+    frozen = check_module(graph, source, state, microbatches, 1e-2, names[1:])
+    assert frozen.written == ("1.running_var", "1.num_batches_tracked")
+    assert [d.name for d in frozen.differences if d.what == "module buffer"] == names[:1]
 
 
 def test_a_model_of_ones_own_without_data_is_told_what_it_lacks():

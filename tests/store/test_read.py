@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import socket
 import subprocess
@@ -207,3 +208,9 @@ def test_every_reader_refuses_what_is_no_file_and_what_has_no_end(tmp_path) -> N
     lines = done.stdout.splitlines()
     assert len(lines) == 10 * len(paths)
     assert max(float(line.split()[-2]) for line in lines) < 800, "MiB, of which 128 may be the text of a plan"
+
+
+def test_infinities_are_numbers_where_a_reader_takes_them() -> None:
+    assert parse_json("[0.0, Infinity, -Infinity]", infinity=True) == [0.0, math.inf, -math.inf]
+    with pytest.raises(ValueError, match="NaN is not a number"):
+        parse_json("[NaN]", infinity=True)

@@ -1,4 +1,5 @@
-"""What a forward pass writes into buffers is named, with whether losses depend on it; a run refuses those by name."""
+"""What a forward pass writes into buffers is part of the graph; what a run cannot write is named, and refused where
+losses depend on it."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.errors import CaptureError, OptionError
 from alpa_explore.graph.document import dump_graph, load_graph
-from alpa_explore.graph.written import carried, written_warnings
+from alpa_explore.graph.written import carried, unwritten, written_warnings
 from alpa_explore.runtime.launch import describe_run, request_of
 from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.evaluate import evaluate, initial_values
 
 X = torch.linspace(-1, 1, 32).reshape(4, 8)
 
@@ -67,20 +69,29 @@ def names(graph) -> list[str]:
 
 @pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("write", [in_place, by_data, by_copy, by_part, by_view, replaced])
-def test_whatever_way_a_buffer_is_written_it_is_named(write, reads: bool) -> None:
+def test_whatever_way_a_buffer_is_written_its_new_value_is_part_of_the_graph(write, reads: bool) -> None:
     model = Averaged(write, reads=reads)
     graph = capture(model, (X,))
     assert names(graph) == ["layers.0.mean", "layers.0.steps"]
-    assert carried(graph) == (("layers.0.mean",) if reads else ())
-    assert len(written_warnings(graph)) == 1 + reads
+    assert (unwritten(graph), written_warnings(graph)) == ((), ())
+    assert carried(graph, names(graph)) == (("layers.0.mean",) if reads else ())
     assert not model.layers[0].mean.any(), "capture leaves the model as it was"
     assert load_graph(dump_graph(graph)).written == graph.written
+    results = evaluate(graph, initial_values(graph, model, (X,)))
+    model(X)
+    for one, buffer in zip(graph.written, (model.layers[0].mean, model.layers[0].steps), strict=True):
+        torch.testing.assert_close(results[one.value], buffer)
 
 
-def test_of_many_equal_blocks_all_are_named() -> None:
-    graph = capture(Averaged(in_place, blocks=12), (X,))
+def test_of_many_equal_blocks_all_are_written() -> None:
+    model = Averaged(in_place, blocks=12)
+    graph = capture(model, (X,))
     assert names(graph) == [f"layers.{i}.{name}" for i in range(12) for name in ("mean", "steps")]
-    assert carried(graph) == tuple(f"layers.{i}.mean" for i in range(12))
+    assert carried(graph, names(graph)) == tuple(f"layers.{i}.mean" for i in range(12))
+    results = evaluate(graph, initial_values(graph, model, (X,)))
+    model(X)
+    for one in graph.written:
+        torch.testing.assert_close(results[one.value], model.get_buffer(one.name))
 
 
 class Normalised(nn.Module):
@@ -96,17 +107,18 @@ class Normalised(nn.Module):
 def test_running_statistics_are_written_in_training_mode_and_read_in_eval_mode() -> None:
     graph = capture(Normalised(also_read=False).train(), (X,))
     assert names(graph) == ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
-    assert carried(graph) == (), "the loss reads the statistics of the batch"
-    assert "norm.running_var" in carried(capture(Normalised(also_read=True).train(), (X,)))
-    evaluated = capture(Normalised(also_read=False).eval(), (X,))
-    assert (names(evaluated), carried(evaluated)) == ([], ())
+    assert carried(graph, names(graph)) == (), "the loss reads the statistics of the batch"
+    also_read = capture(Normalised(also_read=True).train(), (X,))
+    assert "norm.running_var" in carried(also_read, names(also_read))
+    assert names(capture(Normalised(also_read=False).eval(), (X,))) == []
 
 
 @pytest.mark.parametrize("spectral_norm", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
 def test_the_vectors_of_a_spectral_norm_are_what_losses_depend_on(spectral_norm) -> None:
     graph = capture(spectral_norm(nn.Linear(8, 4)), (X,), loss=lambda y: y.square().sum())
     assert len(names(graph)) == 2
-    assert carried(graph)
+    assert unwritten(graph) == ()
+    assert carried(graph, names(graph))
 
 
 class Clipped(nn.Module):
@@ -121,29 +133,49 @@ class Clipped(nn.Module):
         return self.layer(x).square().sum()
 
 
-def test_a_trained_weight_that_the_forward_pass_writes_is_refused_and_a_frozen_one_named() -> None:
+def test_a_trained_weight_that_the_forward_pass_writes_is_refused_and_a_frozen_one_written() -> None:
     with pytest.raises(CaptureError, match=r"layer\.weight"):
         capture(Clipped(), (X,))
     frozen = Clipped()
     frozen.layer.weight.requires_grad_(False)
-    assert carried(capture(frozen, (X,))) == ("layer.weight",)
+    graph = capture(frozen, (X,))
+    assert (names(graph), unwritten(graph)) == (["layer.weight"], ())
 
 
-def test_a_run_is_refused_by_name_unless_the_buffers_are_to_stay() -> None:
-    model = Averaged(in_place)
-    plan = ax.baseline(capture(model, (X,)), "1x2:cpu", "data-parallel", num_microbatches=2, num_layers=1)
+def grows(module: nn.Module, new: torch.Tensor) -> None:
+    module.mean = torch.cat([module.mean, new])
+
+
+def takes_the_input(module: nn.Module, new: torch.Tensor) -> None:
+    module.last.copy_(module.given)
+
+
+class Cached(nn.Module):
+    """Writes what a run cannot carry from microbatch to microbatch."""
+
+    def __init__(self, write) -> None:
+        super().__init__()
+        self.write, self.layer = write, nn.Linear(8, 8)
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("last", torch.zeros(4, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, self.given = self.layer(x) + self.last + self.mean.mean(), x
+        self.write(self, y.detach().mean(0))
+        return y.square().sum()
+
+
+@pytest.mark.parametrize(("write", "name"), [(grows, "mean"), (takes_the_input, "last")])
+def test_a_run_is_refused_by_name_where_it_cannot_write_unless_the_buffers_are_to_stay(write, name: str) -> None:
+    model = Cached(write)
+    graph = capture(model, (X,))
+    assert unwritten(graph) == (name,)
+    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=2, num_layers=1)
     assert any("--frozen-buffers" in warning for warning in plan.warnings)
     own = {"model": model, "example_inputs": (X,), "device": "cpu"}
-    with pytest.raises(OptionError, match=r"layers\.0\.mean.*frozen_buffers=True"):
+    with pytest.raises(OptionError, match=rf"{name}.*frozen_buffers=True"):
         describe_run(request_of(plan, **own))
     assert describe_run(request_of(plan, frozen_buffers=True, **own))["ranks"] == (0, 1)
-
-
-def test_a_run_whose_losses_depend_on_nothing_that_is_written_is_not() -> None:
-    model = Normalised(also_read=False)
-    plan = ax.baseline(capture(model, (X,)), "1x2:cpu", "data-parallel", num_microbatches=2, num_layers=1)
-    assert any("norm.running_mean" in warning and "no loss" in warning for warning in plan.warnings)
-    assert describe_run(request_of(plan, model=model, example_inputs=(X,), device="cpu"))["ranks"] == (0, 1)
 
 
 class Remembering(nn.Module):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import entry, names
@@ -185,3 +186,68 @@ def test_deepseek_without_a_rank_of_queries_projects_them_directly(tmp_path: Pat
     heads, hidden, head = 128, 7168, 192
     of = [architecture.decoder.period[0].parameters for architecture in made]
     assert of[1] - of[0] == heads * head * hidden - 1536 * (hidden + heads * head)
+
+
+GLM4_MOE = {
+    **{"model_type": "glm4_moe", "hidden_size": 512, "num_hidden_layers": 20, "num_attention_heads": 8},
+    **{"num_key_value_heads": 2, "head_dim": 128, "n_routed_experts": 16, "n_shared_experts": 1, "vocab_size": 1024},
+    **{"num_experts_per_tok": 4, "moe_intermediate_size": 256, "intermediate_size": 1024, "first_k_dense_replace": 1},
+}
+OTHERS = {
+    "minimax_m2": {
+        **{"model_type": "minimax_m2", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8},
+        **{"num_key_value_heads": 2, "head_dim": 128, "num_local_experts": 16, "num_experts_per_tok": 4},
+        **{"intermediate_size": 256, "vocab_size": 1024},
+    },
+    "glm4_moe": GLM4_MOE,
+    "hy_v3": GLM4_MOE
+    | {
+        "model_type": "hy_v3",
+        "num_experts": 16,
+        "num_shared_experts": 1,
+        "mlp_layer_types": ["dense"] + ["sparse"] * 19,
+    },
+    "qwen2_moe": {
+        **{"model_type": "qwen2_moe", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},
+        **{"num_key_value_heads": 4, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 256},
+        **{"shared_expert_intermediate_size": 768, "intermediate_size": 1024, "vocab_size": 1024},
+    },
+    "olmoe": {
+        **{"model_type": "olmoe", "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},
+        **{"num_key_value_heads": 4, "num_experts": 16, "num_experts_per_tok": 4, "intermediate_size": 256},
+        **{"vocab_size": 1024},
+    },
+    **{
+        kind: {
+            **{"model_type": kind, "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},
+            **{"num_key_value_heads": 2, "intermediate_size": 1024, "vocab_size": 1024, "pad_token_id": 0},
+            **{"tie_word_embeddings": False, "head_dim": 128},
+        }
+        for kind in ("phi3", "olmo2", "granite", "smollm3", "seed_oss")
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_config_of_another_family_has_the_parameters_of_its_model(kind: str, tmp_path: Path) -> None:
+    """As transformers builds it, norms and biases apart; a dense first block counts as the others."""
+    transformers = pytest.importorskip("transformers")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(OTHERS[kind]))
+    of = layout_model(str(path)).architecture
+    each = of.block_products if of.decoder is None else of.decoder.period[-1].parameters
+    count = of.layers * each + of.hidden * of.vocabulary * 2
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**OTHERS[kind]))
+    assert count == pytest.approx(sum(p.numel() for p in model.parameters()), rel=0.06 if kind in DENSE_FIRST else 0.01)
+
+
+DENSE_FIRST = ("glm4_moe", "hy_v3")
+
+
+def test_many_blocks_without_experts_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(OTHERS["hy_v3"] | {"mlp_layer_types": ["dense", "sparse"] * 10}))
+    with pytest.raises(OptionError, match="10 blocks of 20 without experts"):
+        layout_model(str(path))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.graph.written import carried
 from alpa_explore.runtime.reference.one_process import Verification
 from tests.zoo.modules import Kind
 
@@ -29,12 +28,9 @@ def verified(kind: Kind) -> Verification:
 
 
 def launched(kind: Kind, folder: Path) -> None:
-    """Ranks train as one process does, and go on from a checkpoint as if they had never ended. AssertionError.
-
-    Where losses depend on buffers that the forward pass writes, a run leaves them only if it is told to.
-    """
+    """Ranks train as one process does, and go on from a checkpoint as if they had never ended. AssertionError."""
     plan, graph = planned(kind)
-    own = {"model": kind.model, "data": kind.inputs, "device": "cpu", "frozen_buffers": bool(carried(graph))}
+    own = {"model": kind.model, "data": kind.inputs, "device": "cpu"}
     found = ax.verify(plan, graph=graph, **own)
     assert found.passed, found
     whole = ax.launch(plan, folder=folder / "whole", steps=4, checkpoint_every=2, **own).result()

@@ -9,7 +9,7 @@ from typing import Any
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster
+from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster, refuse_microbatches
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
 
@@ -35,6 +35,7 @@ def add(commands: Any) -> None:
     add_model(parser)
     add_cluster(argument)
     add_question(argument)
+    refuse_microbatches(argument)
     argument("--top", type=int, default=12, metavar="N", help="layouts that are printed (default: 12)")
     argument("--plan", metavar="FILE", help="a plan file that is named as a layout, and compared")
     argument("--html", metavar="FILE", help="write the heat map as one self-contained page")

@@ -298,6 +298,9 @@ def run(options: argparse.Namespace) -> int:
                 raise
             line.say(f"stopped {line.where}")
             line.say(f"alpa-explore: {printable(str(error))}")
+            if isinstance(error.known, Plan):
+                line.say("the best plan so far, which is not proven to be the best:")
+                _give(_texts(error.known, options), options)
             return 130
         except InfeasiblePlanError as error:
             if error.over_bytes is None or microbatches == "auto" or by_hand is not None:

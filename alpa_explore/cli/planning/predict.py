@@ -20,7 +20,9 @@ _EPILOG = """The first line of a file names its columns, in any order.
   machine    gpus, gpu_type, gpus_per_node, framework
   layout     tp, pp, vp, dp, zero_stage, recompute, precision, schedule
   measured   step_s (or tokens_s_gpu, or tflops_gpu), memory_gib, status
-The columns of vTrain's tables are read, too. Rows that cannot be priced are refused by line, with the reason.
+The columns of vTrain's tables are read, too. Rows that cannot be priced are refused by line, with the reason;
+for names of devices, software and precisions that are not known the nearest is priced, with a note. Where a
+row does not say what is recomputed, both ends are priced: seconds and bytes of each are of the same run.
 
 example:
   alpa-explore predict nanotron.csv --split held-out --json"""
@@ -58,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
         group_records,
         groups_table,
         notes,
+        notes_table,
+        range_table,
         refusals_table,
         row_records,
         worst_table,
@@ -87,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(notes(mine, predicted)))
         if worst := worst_table(predicted):
             print(f"\nFarthest off:\n{render_table(worst)}")
+        if near := notes_table(predicted):
+            print(f"\nNot as the rows say:\n{render_table(near)}")
+        if ranged := range_table(predicted):
+            print(f"\nBetween two ends, the farthest apart:\n{render_table(ranged)}")
         print()
     if predictions.refused:
         print(f"Refused: {len(predictions.refused)} rows\n{render_table(refusals_table(predictions))}")

@@ -10,7 +10,7 @@ from typing import Any
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.cli.question_option import add_question
+from alpa_explore.cli.question_option import add_question, refuse_microbatches
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
@@ -37,6 +37,7 @@ def add(commands: Any) -> None:
     argument("--nodes", default="1,2,4,8", metavar="1,2,4", help="numbers of nodes (default: 1,2,4,8)")
     argument("--devices-per-node", type=int, metavar="M", help="devices of a node (default: 8, or those of a rack)")
     add_question(argument)
+    refuse_microbatches(argument)
     argument(
         "--price",
         action="append",

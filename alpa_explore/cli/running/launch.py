@@ -85,8 +85,8 @@ def add(commands: Any) -> None:
     argument(
         "--frozen-buffers",
         action="store_true",
-        help="train a model whose losses depend on buffers that its forward pass writes, with their first values: a run"
-        " does not write them",
+        help="train a model whose losses depend on buffers that its forward pass writes and this run cannot, with their"
+        " first values",
     )
     argument("--dry-run", action="store_true", help="lower and check the plan, print the run, start nothing")
     parser.set_defaults(run=run)
@@ -130,7 +130,7 @@ def requested_schedule(options: argparse.Namespace) -> str | Schedule | None:
 
 def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they finish."""
-    from alpa_explore.graph.written import BEGINNING
+    from alpa_explore.graph.written import listed
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
     from alpa_explore.runtime.targets.scripts import COMMANDS
@@ -159,9 +159,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     handle = launch(plan, options.target, folder=options.folder, **requested)
     complain(f"{len(handle.ranks):,} ranks, the run is in {handle.folder}")
-    for warning in plan.warnings:
-        if warning.startswith(BEGINNING):
-            complain(warning)
     try:
         follow(handle)
         result = handle.result()
@@ -169,6 +166,8 @@ def run(options: argparse.Namespace) -> int:
         handle.stop()
         handle.wait()
         raise
+    if frozen := json.loads((handle.attempt_folder / "run.json").read_text(encoding="utf-8")).get("frozen_buffers"):
+        complain(f"the forward pass writes {listed(frozen)}, which this run leaves at their first values")
     if handle.progress.state == "written":
         command, name = COMMANDS[options.target]
         script = handle.folder / name

@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
         help="compare a plan's training with one process",
         allow_abbrev=False,
         description="Train a few steps with a plan, one process per device, and in a single process from the same\n"
-        "weights; compare the loss, every gradient and every updated weight.",
+        "weights; compare the loss, every gradient, every updated weight and the buffers that are written.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

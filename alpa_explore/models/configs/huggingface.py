@@ -127,7 +127,7 @@ def read_config(path: str | os.PathLike[str]) -> str:
 def checked_config(text: str, place: str) -> str:
     """The same for a text from `place`."""
     try:
-        values = parse_json(text)
+        values = parse_json(text, infinity=True)  # as transformers writes the limit of a time step
     except ValueError as error:
         raise _no_config(f"{place}: {error}") from error
     if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
@@ -175,7 +175,8 @@ def check_equal(found: Mapping[str, Any]) -> None:
 
 
 def _check_count(key: str, value: Any, place: str) -> None:
-    most = next((most for word, most in MOST_OF.items() if word in key.lower()), None)
+    counted = key.lower().replace("per_layer", "")  # a size in each layer is no number of layers
+    most = next((most for word, most in MOST_OF.items() if word in counted), None)
     for count in value if isinstance(value, list) else (value,):
         if most is not None and isinstance(count, int | float) and count > most:
             raise RecipeError(

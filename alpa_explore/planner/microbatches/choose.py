@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from alpa_explore.cluster.precisions import tensors_of
-from alpa_explore.errors import InfeasiblePlanError
+from alpa_explore.errors import CancelledError, InfeasiblePlanError
 from alpa_explore.models.catalog import divisors_of
 from alpa_explore.planner.microbatches.tried import (
     COUNTS,
@@ -55,6 +55,9 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
             failed[count] = error
             lines.append(no_plan(count, global_batch // count, error))
             continue
+        except CancelledError as error:
+            error.known = best if best is not None else error.known
+            raise
         lines.append(tried(plan))
         if best is None or plan.predicted.iteration_seconds < best.predicted.iteration_seconds:
             best = plan
@@ -79,6 +82,9 @@ def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
             most, low = _plan_at(request, counts[index], resources, every_b=True), index + 1
         except InfeasiblePlanError as error:
             failed[counts[index]], high = error, index - 1
+        except CancelledError as error:
+            error.known = most if most is not None else error.known
+            raise
         index = (low + high) // 2
     if most is None:
         raise nothing_fits_at_any(failed)

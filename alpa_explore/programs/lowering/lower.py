@@ -15,6 +15,11 @@ of a rank before the next one begins: SEND_GRADIENTS sends the sums to the other
 the step, RECEIVE_WEIGHTS fetches weights from the stages that updated them. In a single task the first stage would wait
 for a message that the same rank, or one that waits for it, sends only in the update of its second stage.
 
+A buffer that the forward pass writes is carried from microbatch to microbatch, in their order: the forward task reads
+its value, which stays that of this microbatch until its backward task has run, and assigns the new one. Where one stage
+writes a buffer and another reads it, or copies of the model share the microbatches, nothing is written
+(`Program.frozen`).
+
 The gradient of a weight that several stages share is summed once per iteration, in the update. A mean loss over targets
 divides by the mean number of targets of all microbatches (`Count`, `tracing.targets`). Lowering decides nothing:
 `sharding.local` defines how an operator runs on a shard, and the resharding steps are those that were priced. Values
@@ -23,12 +28,12 @@ are freed after their last use (`liveness`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from alpa_explore.arguments import checked
-from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.graph import Phase, TensorKind, Written
 from alpa_explore.plans.plan import Plan
-from alpa_explore.programs.instruction import Accumulate, Assign, Instruction, Load, Optimize
+from alpa_explore.programs.instruction import Accumulate, Assign, Instruction, Load, Optimize, Slice
 from alpa_explore.programs.lowering.boxes import box_of
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.liveness import with_frees
@@ -57,7 +62,9 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
             schedule = build_schedule(schedule or SCHEDULES[0], len(decisions), 1)
         check_table(schedule, len(decisions))
     used = set(schedule.actions.tolist())
-    lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used, depth=schedule.depth)
+    lowering = _Lowering(
+        decisions, halves=Action.BACKWARD_INPUT in used, depth=schedule.depth, in_order=_in_order(schedule)
+    )
     for stage in range(len(decisions)):
         lowering.forward(stage)
     for stage in reversed(range(len(decisions))):
@@ -65,14 +72,29 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
     lowering.update()
     graph = decisions[0].stage.layered.graph
     return Program(
-        graph=graph, schedule=schedule, stages=tuple(lowering.finished(stage) for stage in range(len(decisions)))
+        graph=graph,
+        schedule=schedule,
+        stages=tuple(lowering.finished(stage) for stage in range(len(decisions))),
+        frozen=tuple(one.name for one in graph.written if one not in lowering.writes),
     )
+
+
+def _in_order(schedule: Schedule) -> set[int]:
+    """The stages that run the forward tasks of all microbatches, in ascending order."""
+    forward: dict[int, list[int]] = {}
+    for submesh in sorted(set(schedule.submesh_of_stage)):
+        for task in schedule.order(submesh):
+            if task.action is Action.FORWARD:
+                forward.setdefault(task.stage, []).append(task.microbatch)
+    return {stage for stage, order in forward.items() if order == list(range(schedule.num_microbatches))}
 
 
 class _Lowering:
     """Writes the stages one after the other. Each copy of the model has `depth` of them."""
 
-    def __init__(self, decisions: Sequence[StageDecision], *, halves: bool, depth: int) -> None:
+    def __init__(
+        self, decisions: Sequence[StageDecision], *, halves: bool, depth: int, in_order: Collection[int]
+    ) -> None:
         self.decisions, self.halves, self.depth = decisions, halves, depth
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
@@ -95,10 +117,19 @@ class _Lowering:
         """For each stage: parameter -> the value that holds the sum of its gradient."""
         self.lasting: list[dict[int, list[Lasting]]] = [{rank: [] for rank in d.ranks} for d in decisions]
         self.loss: list[int | None] = [None for _ in decisions]
+        self.writes: dict[Written, int] = {
+            one: stage
+            for one in self.graph.written
+            if one.tensor is not None and one.value is not None
+            for stage in (self.home[0, one.value],)
+            if stage in in_order and all(one.tensor not in d.sources or d is decisions[stage] for d in decisions)
+        }
+        """Buffer that is written -> the stage that reads it and computes its new value."""
 
     def forward(self, stage: int) -> None:
         """Write the lasting values, the inputs and the forward operators of a stage."""
         writer, decision = self.writers[stage], self.decisions[stage]
+        buffers: dict[int, int] = {}  # one that is written -> the value that lasts
         for position, spec in decision.weights.items():
             tensor = self.graph.parameters[position].tensor
             self._last(stage, tensor, tensor, spec, zero=False)
@@ -110,13 +141,35 @@ class _Lowering:
         for tensor, spec in decision.sources.items():
             source = self.graph.tensors[tensor]
             if source.producer is None and source.kind is not TensorKind.INPUT:
-                self._last(stage, tensor, tensor, spec, zero=False)
+                held = tensor
+                if any(one.tensor == tensor for one in self.writes):
+                    held = buffers[tensor] = writer.fresh()
+                    for rank in decision.ranks:
+                        writer.emit(rank, Slice(source=held, target=tensor, dim=0, piece=0, pieces=1))
+                self._last(stage, held, tensor, spec, zero=False)
                 writer.value_of[tensor] = (tensor, spec)
         self._come_in(stage, Action.FORWARD)
         for index in decision.stage.operators:
             if self.graph.operators[index].phase is Phase.FORWARD:
                 writer.operator(index)
                 self._leave(stage, index)
+        for one in [one for one, written_by in self.writes.items() if written_by == stage]:
+            self._write(stage, one, buffers)
+
+    def _write(self, stage: int, one: Written, buffers: Mapping[int, int]) -> None:
+        """Assign the new value of a buffer to what the next microbatch reads: to that of `buffers`, or, where no
+        operator reads it, to a value of its own."""
+        writer, decision = self.writers[stage], self.decisions[stage]
+        assert one.tensor is not None, "the graph has it"
+        assert one.value is not None, "the graph has it"
+        value, spec = writer.value_of[one.value]
+        held, target = buffers.get(one.tensor), decision.sources.get(one.tensor)
+        if held is None or target is None:
+            held, target = writer.fresh(), decision.complete_spec(one.value, spec)
+            self._last(stage, held, one.tensor, target, zero=False)
+        value = writer.reshard(value, one.value, spec, target)
+        for rank in decision.ranks:
+            writer.emit(rank, Assign(source=value, target=held))
 
     def backward(self, stage: int) -> None:
         """Write the received gradients and the backward operators, in two halves where the schedule has them."""

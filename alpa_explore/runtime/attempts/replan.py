@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
@@ -23,21 +24,16 @@ def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, all
     which were made for another cluster. `graph` is needed for a model without a recipe. Raises as `ax.plan` does."""
     if plan.details is not None:
         graph = plan.details.graph
-    options, pipeline = plan.options, plan.options.pipeline
-    request = PlanRequest(
-        model=capture_again(plan.model, allow_import=allow_import) if graph is None else graph,
-        cluster=cluster,
-        num_microbatches=options.num_microbatches,
-        delta=options.delta,
-        num_layers=options.num_layers,
-        solver=options.solver,
-        boundaries=options.boundaries,
-        rematerialization=options.rematerialization or None,
-        pipeline=PipelineOptions(
-            communication=pipeline.communication, schedule=pipeline.schedule, tied_weights=pipeline.tied_weights
-        ),
-        spec_constraints=options.spec_constraints,
+    graph = capture_again(plan.model, allow_import=allow_import) if graph is None else graph
+    before = plan.options.pipeline
+    pipeline = PipelineOptions(
+        communication=before.communication,
+        schedule=before.schedule,
+        stages_per_submesh=before.stages_per_submesh,
+        tied_weights=before.tied_weights,
     )
+    # In natural order, unless the graph is in another: the devices that are left may be no multiple of those.
+    request = PlanRequest.again(replace(plan.options, pipeline=pipeline), graph, cluster, None)
     with open_resources(scheduler="serial", cache=True, progress=None, cancel=None) as resources:
         return plan_request(request, resources)
 

@@ -10,7 +10,7 @@ errors only. An updated weight is compared with an optimizer step on the gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +33,10 @@ class Difference:
 
     step: int
     what: str
-    """'loss', 'gradient' or 'weight', of the run beside one process; 'module loss', …, of that beside the module."""
+    """'loss', 'gradient', 'weight' or 'buffer' (one that the forward pass writes), of the run beside one process;
+    'module loss', …, of that beside the module."""
     name: str
-    """Name of the parameter; empty for the loss."""
+    """Name of the parameter or buffer; empty for the loss."""
     relative_error: float
 
 
@@ -68,11 +69,18 @@ class Verification:
 class OneProcess:
     """Runs the sequential graph; after each step its weights are set to those of the ranks."""
 
-    def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float) -> None:
+    def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float, frozen: Collection[str] = ()) -> None:
+        """`frozen` are the buffers that the ranks do not write (`Program.frozen`)."""
         self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
+        self.buffers = {
+            one.tensor: one.value
+            for one in graph.written
+            if one.name not in frozen and one.tensor is not None and one.value is not None
+        }
+        """Buffer that each microbatch writes -> its new value."""
         self.optimizers: dict[int, PieceOptimizer] = {}
         self.scales: dict[int, float] = {}
-        """For each parameter the size of the terms of its gradient, from `measure`."""
+        """For each gradient and each new value of a buffer the size of its terms, from `measure`."""
 
     def step(
         self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
@@ -89,10 +97,15 @@ class OneProcess:
         yield compared(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
         if not self.scales:  # as large in later steps
             self.measure(next(iter(with_counts(self.graph, microbatches))))
+        for buffer, value in self.buffers.items():
+            pieces = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == buffer]
+            wanted, name = self.state[buffer], self.graph.tensors[buffer].name
+            yield compared(step, "buffer", name, _error(wanted, pieces), scale_of(wanted, self.scales[value]))
+            self.state[buffer] = _whole(wanted.shape, pieces)
         for place, parameter in enumerate(self.graph.parameters):
             gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
             weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
-            scale = scale_of(expected[place], self.scales[place])
+            scale = scale_of(expected[place], self.scales[parameter.gradient])
             yield compared(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
             updated = self.updated(place, _whole(expected[place].shape, gradients))
             error = _error(updated, weights)
@@ -100,7 +113,8 @@ class OneProcess:
             self.state[parameter.tensor] = _whole(updated.shape, weights)
 
     def gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
-        """(mean loss, mean gradient of every parameter) of an iteration of these microbatches."""
+        """(mean loss, mean gradient of every parameter) of an iteration of these microbatches, in this order: what one
+        writes into buffers, the next one reads."""
         loss, sums = 0.0, dict[int, torch.Tensor]()
         for microbatch in with_counts(self.graph, microbatches):
             values = evaluate(self.graph, {**self.state, **microbatch})
@@ -108,6 +122,7 @@ class OneProcess:
             for place, parameter in enumerate(self.graph.parameters):
                 gradient = values[parameter.gradient]
                 sums[place] = sums[place] + gradient if place in sums else gradient
+            self.state.update({buffer: values[value] for buffer, value in self.buffers.items()})
         return loss, {place: total / len(microbatches) for place, total in sums.items()}
 
     def measure(self, microbatch: Values) -> None:
@@ -123,14 +138,18 @@ class OneProcess:
         return self.optimizers[place].step(gradient)
 
 
-def scale_of(gradient: torch.Tensor, terms: float) -> float:
-    """What an error of a gradient is relative to: `terms` is the size of what it is the sum of."""
-    return max(float(gradient.abs().max()) if gradient.numel() else 0.0, terms)
+def scale_of(value: torch.Tensor, terms: float) -> float:
+    """What an error of a gradient or a buffer is relative to: `terms` is the size of what it is the sum of."""
+    return max(float(value.to(_wide(value)).abs().max()) if value.numel() else 0.0, terms)
+
+
+def _wide(value: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if value.is_complex() else torch.float64
 
 
 def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """The largest difference of two entries; infinite where one is not a number."""
-    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    wide = _wide(a if a.is_complex() else b)
     error = float((a.to(wide) - b.to(wide)).abs().max()) if a.numel() else 0.0
     return error if error == error else math.inf
 

@@ -1,4 +1,5 @@
-"""Compare a captured graph with the user's module: one microbatch in plain PyTorch, from the same weights.
+"""Compare a captured graph with the user's module in plain PyTorch, from the same weights: the loss and gradients of
+one microbatch, and the buffers that the module writes, after all microbatches of a step.
 
 `one_process` compares the ranks of a run with the captured graph, which shows faults of the plan and of the runtime. A
 fault of capture is in that graph itself, so it shows only here: the loss, the gradient of every parameter, and every
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,43 +33,61 @@ from alpa_explore.tracing.inputs.losses import scalar_loss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleCheck:
-    """What one microbatch of the module shows."""
+    """What the microbatches of one step of the module show."""
 
     differences: tuple[Difference, ...]
-    """Of step 0: 'module loss', 'module gradient' and 'module weight'."""
+    """Of step 0: 'module loss', 'module gradient', 'module weight' and 'module buffer'."""
     written: tuple[str, ...]
-    """Buffers that the forward pass of the module writes. They are not part of the graph, so a run leaves them."""
+    """Buffers that the forward pass of the module writes and a run does not."""
 
 
 def check_module(
-    graph: TrainingGraph, source: OwnModel, state: Values, microbatch: Values, learning_rate: float
+    graph: TrainingGraph,
+    source: OwnModel,
+    state: Values,
+    microbatches: Sequence[Values],
+    learning_rate: float,
+    frozen: Collection[str] = (),
 ) -> ModuleCheck:
-    """Run one microbatch with the graph and with the module of `source`.
+    """Run the microbatches of a step with the graph and with the module of `source`: the backward pass of the first,
+    and, where the graph has buffers that are written, the forward pass of the others.
 
-    `state` and `microbatch` give the weights, buffers and inputs by tensor of `graph`. The module is not changed.
+    `state` and `microbatches` give the weights, buffers and inputs by tensor of `graph`; `frozen` are the buffers that
+    a run does not write. They are those after the forward pass: what torch's checkpoint computes again in the backward
+    pass writes nothing here, as in a run. The module is not changed.
     """
+    first, *others = microbatches
+    reference = OneProcess(graph, state, learning_rate, frozen)
+    reference.measure(first)
     # By itself, so a mean over targets divides by those of this microbatch, as the module does.
-    reference = OneProcess(graph, state, learning_rate)
-    captured_loss, captured = reference.gradients([microbatch])
+    captured_loss, captured = reference.gradients([first])
     module = _with_state(source.model, graph, state)
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     example = flatten_example(module, source.first_microbatch, source.loss)
-    call = example.rebuild([microbatch[index] for index in graph.inputs])
+
+    def forward(microbatch: Values) -> torch.Tensor:
+        call = example.rebuild([microbatch[index] for index in graph.inputs])
+        return scalar_loss(module(*call.arguments, **call.keywords), call.targets, source.loss)
+
     # A region of autocast for a GPU computes in its dtype without one, too, as in the captured graph.
     with torch.enable_grad(), autocast_as_written():
-        loss = scalar_loss(module(*call.arguments, **call.keywords), call.targets, source.loss)
+        loss = forward(first)
+        after = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
         torch.autograd.backward(loss)
+    for name, held in module.named_buffers():  # what torch's checkpoint recomputes it writes a second time
+        held.data = after[name]
     wanted_loss = float(loss.detach())
     trained = dict(module.named_parameters())
     gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
-    reference.measure(microbatch)
     differences = [compared(0, "module loss", "", abs(captured_loss - wanted_loss), abs(wanted_loss))]
     for place, parameter in enumerate(graph.parameters):
         weight = trained[parameter.name]
         wanted = gradients.pop(parameter.name, torch.zeros_like(weight))
         error = largest_difference(captured[place], wanted)
         differences.append(
-            compared(0, "module gradient", parameter.name, error, scale_of(wanted, reference.scales[place]))
+            compared(
+                0, "module gradient", parameter.name, error, scale_of(wanted, reference.scales[parameter.gradient])
+            )
         )
         # From the same gradient: Adam's first step has the sign of a gradient even where rounding decides it.
         kind = graph.operators[parameter.update].kind
@@ -76,7 +96,23 @@ def check_module(
         differences.append(compared(0, "module weight", parameter.name, error, float(updated.abs().max())))
     # What the module trains and the graph does not.
     differences += [compared(0, "module gradient", name, math.inf, 1.0) for name, g in gradients.items() if g.any()]
-    written = tuple(name for name, buffer in module.named_buffers() if not torch.equal(buffer, before[name]))
+    if others and reference.buffers:
+        reference.gradients(others)
+        with torch.no_grad(), autocast_as_written():
+            for microbatch in others:
+                forward(microbatch)
+    made = dict(module.named_buffers(remove_duplicate=False)) | dict(module.named_parameters(remove_duplicate=False))
+    compared_names = set()
+    for buffer, value in reference.buffers.items():
+        name, wanted = graph.tensors[buffer].name, made[graph.tensors[buffer].name]
+        compared_names.add(name)
+        error = largest_difference(reference.state[buffer], wanted)
+        differences.append(compared(0, "module buffer", name, error, scale_of(wanted, reference.scales[value])))
+    written = tuple(
+        name
+        for name, buffer in module.named_buffers()
+        if name not in compared_names and not torch.equal(buffer, before[name])
+    )
     return ModuleCheck(differences=tuple(differences), written=written)
 
 

@@ -1,5 +1,5 @@
-"""How large the rounding errors of every gradient are, measured: what an error of a gradient that is zero is held
-against.
+"""How large the rounding errors of every gradient, and of every buffer that is written, are, measured: what an error of
+one that is zero is held against.
 
 A bias before a batch norm, or of the keys of attention, has the gradient zero: what is computed is the sum of rounding
 errors of the terms that cancel, and two correct programs differ by all of it. The size of these errors is measured by
@@ -34,45 +34,53 @@ pass, which sums in another order have; 1.1 times with 16 bits and a tolerance o
 
 
 def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dict[int, float]:
-    """For each of `graph.parameters` the size of the terms of its gradient, as its rounding errors show it.
+    """For the gradient of each parameter, and the new value of each buffer that is written, the size of its terms, as
+    its rounding errors show it; 0 of integers.
 
-    `values` are the weights, buffers and inputs of one microbatch, by tensor.
+    `values` are the weights, buffers and inputs of one microbatch, by tensor; so is the result.
     """
     results = evaluate(graph, values)
-    exact = _gradients(graph, results)
-    backward = [results[t] for o in graph.operators if o.phase is Phase.BACKWARD for t in o.outputs]
-    most = max(map(_norm, backward))
-    coarsest = max(torch.finfo(t.dtype).eps for t in backward if t.is_floating_point() or t.is_complex())
-    spreads: dict[int, list[float]] = {place: [] for place in exact}
+    gradients = {parameter.gradient for parameter in graph.parameters}
+    new = {one.value for one in graph.written if one.value is not None}
+    exact = {tensor: results[tensor] for tensor in sorted(gradients | new) if _rounds(results[tensor])}
+    bounds = {phase: _Bound(graph, phase, results) for phase in (Phase.FORWARD, Phase.BACKWARD)}
+    spreads: dict[int, list[float]] = {tensor: [] for tensor in exact}
     for seed in range(SAMPLES):
         generator = torch.Generator(next(iter(values.values())).device).manual_seed(seed)
 
         def rounded(made: torch.Tensor, generator: torch.Generator = generator) -> torch.Tensor:
-            if not (made.is_floating_point() or made.is_complex()) or made.dtype.itemsize < 2:
+            if not _rounds(made) or made.dtype.itemsize < 2:
                 return made
             up = torch.randint(2, made.shape, generator=generator, device=made.device)
             return made + made * ((2 * up - 1) * torch.finfo(made.dtype).eps).to(made.dtype)
 
-        moved = _gradients(graph, evaluate(graph, values, rounded))
-        for place, gradient in exact.items():
-            error = (moved[place].to(_wide(gradient)) - gradient.to(_wide(gradient))).abs()
-            spreads[place].append(float(error.max()) if error.numel() else 0.0)
-    single = torch.finfo(torch.float32).eps
-    return {
-        place: min(TERMS * median(spreads[place]) / eps, most * max(1.0, coarsest / eps))
-        for place, gradient in exact.items()
-        for eps in (min(coarsest, max(torch.finfo(gradient.dtype).eps, single)),)
-    }
+        moved = evaluate(graph, values, rounded)
+        for tensor, value in exact.items():
+            error = (moved[tensor].to(_wide(value)) - value.to(_wide(value))).abs()
+            spreads[tensor].append(float(error.max()) if error.numel() else 0.0)
+    scales = dict.fromkeys(gradients | new, 0.0)
+    for tensor, value in exact.items():
+        bound = bounds[Phase.BACKWARD if tensor in gradients else Phase.FORWARD]
+        eps = min(bound.coarsest, max(torch.finfo(value.dtype).eps, torch.finfo(torch.float32).eps))
+        scales[tensor] = min(TERMS * median(spreads[tensor]) / eps, bound.most * max(1.0, bound.coarsest / eps))
+    return scales
 
 
-def _gradients(graph: TrainingGraph, results: Values) -> dict[int, torch.Tensor]:
-    return {place: results[parameter.gradient] for place, parameter in enumerate(graph.parameters)}
+class _Bound:
+    """The largest norm, and the coarsest unit, of the tensors that operators of one phase make."""
+
+    def __init__(self, graph: TrainingGraph, phase: Phase, results: Values) -> None:
+        made = [results[t] for o in graph.operators if o.phase is phase for t in o.outputs if _rounds(results[t])]
+        self.most = max(map(_norm, made), default=0.0)
+        self.coarsest = max((torch.finfo(t.dtype).eps for t in made), default=0.0)
+
+
+def _rounds(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _norm(tensor: torch.Tensor) -> float:
-    """The root of the sum of all squares; 0 of what is not a gradient."""
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return 0.0
+    """The root of the sum of all squares."""
     return float(torch.linalg.vector_norm(tensor.to(_wide(tensor))))
 
 

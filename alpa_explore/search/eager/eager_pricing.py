@@ -73,8 +73,8 @@ class Solving:
 
 
 class EagerPricing:
-    """Candidates of all feasible stages of `layered`; CancelledError when cancelled (finished tasks stay in the
-    cache)."""
+    """Candidates of all feasible stages of `layered`, from `begin` on; CancelledError when cancelled (finished tasks
+    stay in the cache)."""
 
     def __init__(
         self,
@@ -129,7 +129,22 @@ class EagerPricing:
         self.screened = self._screen()
         self._composed_bounds: set[int] = set()
         """Submeshes whose screened stages have the lower bounds of composition."""
-        self._price_submeshes(set(range(len(query.submeshes))) - {submesh for _, _, submesh in self.screened})
+
+    def begin(self) -> None:
+        """Candidates of all stages that are not screened."""
+        self._price_submeshes(set(range(len(self.query.submeshes))) - {submesh for _, _, submesh in self.screened})
+
+    def known_costs(self) -> StageCosts:
+        """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
+        for name, (search, frontiers) in self._runner.finished.items():
+            task, keys = self.mesh_tasks.get(name, (None, {}))
+            if task is None or search not in (Search.COMPOSED.value, Search.BOUNDED_WITH_CHOICES.value):
+                continue
+            for layers, found in frontiers.items():
+                at_b = found if search == Search.COMPOSED.value else at_inverse_b(found, task.inverse_b)
+                if at_b is not None and keys[layers] not in self._frontiers:
+                    self._frontiers[keys[layers]] = [at_b]
+        return replace(self._unpriced, candidates=self._candidates(known_alone=True), complete=False)
 
     def _screen(self) -> dict[RangeKey, Screened]:
         """The feasible stages on submeshes that are divided badly."""

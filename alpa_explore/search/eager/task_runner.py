@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from alpa_explore.execution.executors import Executor
@@ -28,6 +28,8 @@ class TaskRunner:
     progress: ProgressCallback | None
     cancel: threading.Event | None
     cached: int = 0
+    finished: dict[str, tuple[str, Mapping[Range, Frontier]]] = field(default_factory=dict)
+    """Task on meshes -> its pass, and what it has found: also of a pass that is cancelled before all tasks are done."""
 
     def solve(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
         """The frontier of every task."""
@@ -72,6 +74,7 @@ class TaskRunner:
             if known is not None and key in known:
                 frontiers = {r: added(known[key][r], frontier) for r, frontier in frontiers.items()}
             done[key] = frontiers
+            self.finished[key] = jobs[key].name, frontiers
             self._keep(entry_name(key, jobs[key].name), cache_entries.dump(frontiers))
         return done
 

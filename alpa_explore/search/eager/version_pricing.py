@@ -78,10 +78,16 @@ class VersionPricing:
 
     def costs(self) -> StageCosts:
         """The candidates of all versions, each with the number of its version."""
+        return self._together([version.costs() for version in self.versions])
+
+    def known_costs(self) -> StageCosts:
+        """Those that are known when the search is cancelled."""
+        return self._together([version.known_costs() for version in self.versions])
+
+    def _together(self, parts: Sequence[StageCosts]) -> StageCosts:
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
         bounds: dict[RangeKey, dict[int, float]] = {}
         screened: dict[RangeKey, Screened] = {}
-        parts = [version.costs() for version in self.versions]
         for number, costs in enumerate(parts):
             for cell, of_version in costs.candidates.items():
                 named = (replace(c, version=number, solution_key=f"{number}:{c.solution_key}") for c in of_version)
@@ -93,6 +99,11 @@ class VersionPricing:
                 screened[cell] = screened.get(cell, bound).or_better(bound)
         recomputations = tuple(version.layered.recomputation for version in self.versions)
         return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations, screened=screened)
+
+    def begin(self) -> None:
+        """Candidates of all stages that are not screened, in every version."""
+        for version in self.versions:
+            version.begin()
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Price these stages in every version in which they are open."""

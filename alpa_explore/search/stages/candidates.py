@@ -31,10 +31,12 @@ class Candidates:
         self._made: dict[tuple[str, LogicalMesh], tuple[tuple[Frontier, ...], list[StageCandidate]]] = {}
         """(frontiers used, candidates) of every problem on a mesh."""
 
-    def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
-        """From all frontiers so far."""
+    def __call__(self, *, known_alone: bool = False) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        """From all frontiers so far; `known_alone`: where some problems have none yet."""
         candidates: dict[RangeKey, list[StageCandidate]] = {}
         for stage in self.wanted:
+            if known_alone and stage.key not in self.frontiers:
+                continue
             frontiers = self.frontiers[stage.key]
             made = self._made.get((stage.key, stage.mesh))
             if made is None or not same_frontiers(made[0], frontiers):

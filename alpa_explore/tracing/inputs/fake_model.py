@@ -122,12 +122,13 @@ _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 """Attributes that hold parameters, buffers, modules and hooks."""
 
 
-def is_replaced(model_tensor: ModelTensor, tensor: torch.Tensor) -> bool:
-    """Whether a slot of the model no longer holds the `tensor` that was installed there."""
-    return any(
-        (module._parameters if is_parameter else module._buffers).get(name) is not tensor
+def replacements(model_tensor: ModelTensor, tensor: torch.Tensor) -> list[torch.Tensor | None]:
+    """What slots of the model hold in place of the `tensor` that was installed there."""
+    now = [
+        (module._parameters if is_parameter else module._buffers).get(name)
         for module, name, is_parameter in model_tensor.slots
-    )
+    ]
+    return [value for value in now if value is not tensor]
 
 
 @contextmanager

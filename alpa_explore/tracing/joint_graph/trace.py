@@ -11,7 +11,7 @@ heads can be sharded.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,8 +42,8 @@ from alpa_explore.tracing.joint_graph.input_checks import passed_checks
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 T = TypeVar("T")
-Run = Callable[[Sequence[torch.Tensor]], torch.Tensor]
-"""The function that is traced: flat tensors -> scalar loss."""
+Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor]]]
+"""The function that is traced: flat tensors -> scalar loss, and what the model puts in the place of some."""
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 """The exceptions of torch when a model reads the value of a traced tensor."""
 
@@ -74,24 +74,27 @@ class JointGraph:
     """The gradient of the loss with respect to itself: one."""
     loss: fx.Node
     gradients: tuple[fx.Node | None, ...]
-    written: frozenset[int]
-    """Numbers of the traced tensors that the forward pass writes."""
+    written: Mapping[int, fx.Node]
+    """Number of a traced tensor that the forward pass writes -> its new value."""
     accumulates: dict[fx.Node, int]
     """Node that adds gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
 
 
 class _Step(nn.Module):
-    """The function that is traced: flat tensors -> scalar loss. It has no parameters of its own."""
+    """The function that is traced: flat tensors -> scalar loss, what it replaces. It has no parameters of its own."""
 
     def __init__(self, run: Run, accumulates: dict[fx.Node, int]) -> None:
         super().__init__()
         self._run, self._accumulates = run, accumulates
+        self.replaced: tuple[int, ...] = ()
+        """Numbers of the tensors that the last run replaced; the outputs after the loss are their new values."""
 
-    def forward(self, tensors: list[torch.Tensor]) -> torch.Tensor:
-        loss = self._run(tensors)
+    def forward(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        loss, replaced = self._run(tensors)
         if get_proxy_mode() is not None:
             _record_accumulations(loss, self._accumulates)
-        return loss
+        self.replaced = tuple(replaced)
+        return (loss, *(tensor.detach().clone() for tensor in replaced.values()))
 
 
 def trace(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
@@ -137,15 +140,16 @@ def _trace_once(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
     accumulates: dict[fx.Node, int] = {}
     with ExitStack() as stack:
         stack.enter_context(as_traced())
+        step = _Step(run, accumulates)
         joint = aot_export_joint_with_descriptors(
             stack,
-            _Step(run, accumulates),
+            step,
             (list(tensors),),
             decompositions=get_decompositions(DECOMPOSED),  # type: ignore[arg-type]  # accepts packets of overloads too
             _disable_torch_fn_metadata_mode=True,
         )
         unmerge_batches(joint.graph_module)
-        return _read(joint.graph_module, len(tensors), accumulates)
+        return _read(joint.graph_module, len(tensors), accumulates, step.replaced)
 
 
 @contextmanager
@@ -172,7 +176,7 @@ def _plain_kernels() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -> JointGraph:
+def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], replaced: tuple[int, ...]) -> JointGraph:
     """Identify inputs, loss and gradients by the descriptors that AOTAutograd puts on placeholders and outputs."""
     inputs: dict[int, fx.Node] = {}
     tangent = None
@@ -186,16 +190,18 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -
     (output,) = module.graph.find_nodes(op="output")
     loss = None
     gradients: dict[int, fx.Node | None] = {}
-    # Updated buffers (running statistics) are outputs, too. No gradient depends on them; a run leaves them.
-    written = set()
+    written: dict[int, fx.Node] = {}
     for node, described in zip(output.args[0], output.meta["desc"], strict=True):
         kind = type(described).__name__
         if kind == "PlainAOTOutput":
-            loss = node
+            if described.idx:
+                written[replaced[described.idx - 1]] = node.args[0]  # of the clone
+            else:
+                loss = node
         elif kind == "GradAOTOutput":
             gradients[described.grad_of.idx] = node
         elif kind == "InputMutationAOTOutput":
-            written.add(described.mutated_input.idx)
+            written.setdefault(described.mutated_input.idx, node)
     assert loss is not None
     return JointGraph(
         module=module,
@@ -203,7 +209,7 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -
         tangent=tangent,
         loss=loss,
         gradients=tuple(gradients.get(i) for i in range(count)),
-        written=frozenset(written),
+        written=written,
         accumulates={n: s for n, s in accumulates.items() if n.meta.get("is_gradient_acc")},
     )
 

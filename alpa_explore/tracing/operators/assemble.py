@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -45,11 +45,11 @@ def assemble(
     recipe: str | None,
     attributes: dict[int, str],
     training: bool,
-    written: tuple[Written, ...],
+    written: Mapping[int, TracedTensor | None],
     state: tuple[str, ...],
 ) -> TrainingGraph:
     """The graph. `gradients[i]` is the gradient of the i-th traced tensor; those of `held` come first, then the
-    example's."""
+    example's. `written` are numbers of those that the forward pass writes, with their new values."""
     trained = [i for i, model_tensor in enumerate(held) if model_tensor.trainable and gradients[i] is not None]
     if not trained or not phases.forward:
         raise CaptureError(
@@ -67,7 +67,7 @@ def assemble(
         key = drafts.key(joint.inputs[i])
         if i in trained:
             builder.add_tensor(key, model_tensor.name, TensorKind.PARAMETER)
-        elif key in read or model_tensor.trainable:
+        elif key in read or model_tensor.trainable or written.get(i) is not None:
             kind = TensorKind.FROZEN if model_tensor.is_parameter else TensorKind.BUFFER
             builder.add_tensor(key, model_tensor.name, kind)
     for key, value in drafts.constants.items():
@@ -93,7 +93,14 @@ def assemble(
         optimizer=optimizer.name,
         rematerialization=rematerialization,
         recipe=recipe,
-        written=written,
+        written=tuple(
+            Written(name=held[i].name)
+            if value is None
+            else Written(
+                name=held[i].name, tensor=builder.number[drafts.key(joint.inputs[i])], value=builder.number[value]
+            )
+            for i, value in written.items()
+        ),
         warnings=(*_warnings(held, gradients, training), *state, *unrolled_loops_warnings(builder.operators)),
     )
 

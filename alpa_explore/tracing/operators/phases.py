@@ -29,9 +29,30 @@ class Phases:
     """Name of a backward draft -> the forward draft that it belongs to."""
 
 
-def assign_phases(joint: JointGraph, drafts: Drafts, loss: TracedTensor, gradients: Sequence[TracedTensor]) -> Phases:
-    """Drop the drafts on which neither the loss nor a gradient depends, and divide the rest into phases."""
-    live = _live(drafts, (loss, *gradients))
+def new_values(joint: JointGraph, drafts: Drafts, written: Sequence[int]) -> dict[int, TracedTensor | None]:
+    """Number of a traced tensor that is written -> its new value; None where no forward operator makes one of the same
+    form: a cache that grows, a copy of an input, what the backward pass writes."""
+
+    def new_value(number: int) -> TracedTensor | None:
+        value = drafts.values.get(joint.written[number]) if number in joint.written else None
+        if not isinstance(value, TracedTensor) or value not in drafts.producer or drafts.producer[value].backward:
+            return None
+        old, new = drafts.tensors[drafts.key(joint.inputs[number])], drafts.tensors[value]
+        return value if (old.shape, old.dtype) == (new.shape, new.dtype) else None
+
+    return {number: new_value(number) for number in written}
+
+
+def assign_phases(
+    joint: JointGraph,
+    drafts: Drafts,
+    loss: TracedTensor,
+    gradients: Sequence[TracedTensor],
+    written: Sequence[TracedTensor],
+) -> Phases:
+    """Drop the drafts on which neither the loss nor a gradient nor what is `written` depends, and divide the rest into
+    phases."""
+    live = _live(drafts, (loss, *gradients, *written))
     sums = _parameter_sums(joint, drafts, live, gradients)
     forward = tuple(d for d in live if not d.backward)
     backward = tuple(d for d in live if d.backward and d.name not in sums)

@@ -1,7 +1,7 @@
 """The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them (or 3 and 5).
 
 A graph is written as rows, in parts: weights; other tensors without a producer; forward, backward and update operators,
-each with its output tensors; parameters; names of what the forward pass writes. A row is a form (all its fields) with
+each with its output tensors; parameters; what the forward pass writes. A row is a form (all its fields) with
 holes for numbers: tensor and operator numbers, and numbers inside names. With n periods the rows of each part are
 
     head, period + s, period + 2·s, …, period + (n − 2)·s, tail        x(n) = x(2) + (x(4) − x(2)) / 2 · (n − 2)
@@ -29,7 +29,9 @@ _Part: TypeAlias = Tensor | Operator | Parameter | Written | TrainingGraph
 
 _NUMBERED = (TensorKind.VALUE, TensorKind.ROUTED, TensorKind.GRADIENT)
 """Kinds of the tensors that are named after operators."""
-_INDICES = frozenset({"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss"})
+_INDICES = frozenset(
+    {"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss", "value"}
+)
 """Fields that hold tensor or operator numbers."""
 _TEXTS = frozenset({"name", "module"})
 """Fields that may contain the number of a block, or of a traced node."""

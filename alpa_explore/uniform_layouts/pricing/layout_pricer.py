@@ -47,19 +47,23 @@ class LayoutPricer:
         return CapturedModel(graph, key)
 
     def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
-        """Times are those of the first recomputation that the run may have had; it fits if one of them does."""
-        prices = [
-            price_layout(work_of(model, run), run.cluster, layout_of(model.key.dtype, run, r)) for r in run.recompute
-        ]
-        room = run.cluster.device.memory_bytes
-        price = next((p for p in prices if p.bytes <= room), prices[0])
+        """Seconds and bytes of one recomputation: of those that the run may have had the first that fits, else the one
+        that needs least."""
+        prices = tuple(self._price(model, run, recompute) for recompute in run.recompute)
+        chosen = next((p for p in prices if p.fits), min(prices, key=lambda p: p.bytes))
+        return replace(chosen, ends=prices) if len(prices) > 1 else chosen
+
+    def _price(self, model: CapturedModel, run: RunRequest, recompute: str) -> RunPrice:
+        layout, room = layout_of(model.key.dtype, run, recompute), run.cluster.device.memory_bytes
+        price = price_layout(work_of(model, run), run.cluster, layout)
         fits = price.bytes <= room
         reserve = 0.0 if run.counts_reserve else dict(price.parts_bytes)["reserve"]
         return RunPrice(
-            seconds=prices[0].seconds,
+            seconds=price.seconds,
             bytes=price.bytes - reserve,
             fits=fits,
             reason="" if fits else overflow(price, room),
+            recompute=recompute,
         )
 
 

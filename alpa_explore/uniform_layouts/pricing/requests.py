@@ -58,8 +58,7 @@ class RunRequest:
     """Of one replica in an iteration."""
     zero_stage: int
     recompute: tuple[str, ...]
-    """'none', 'selective' or 'full'. Several where the source does not say: times are those of the first, and it fits
-    if it does with one of them."""
+    """'none', 'selective' or 'full'; where the source does not say, the two ends between which the run lies."""
     low_precision: str | None
     """In which linear layers of blocks run, of `cluster.precisions.RECIPES`; None for the dtype of tensors."""
     counts_reserve: bool
@@ -80,6 +79,10 @@ class RunPrice:
     fits: bool
     reason: str = ""
     """Why it does not fit: stage, part, bytes; empty where it does."""
+    recompute: str = "none"
+    """That was priced: where the run may have had several, the first that fits, else the one that needs least."""
+    ends: tuple[RunPrice, ...] = ()
+    """The prices of all that it may have had, where they are several."""
 
 
 class Pricer(Protocol[Answer]):

@@ -6,5 +6,6 @@ columns        cells of a file -> values, for the common columns and for those o
 refusals       what is wrong with a run: missing, contradictory, impossible, or not modelled yet
 rows           a file -> MeasuredRow or RefusedRow, line by line
 machines, precisions   device, software and dtypes by the names that sources use
+nearest        names that are not known, by the nearest that is, with a note
 stages         the blocks of each part of a pipeline, as each framework divides them
 """

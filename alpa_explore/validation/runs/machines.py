@@ -15,6 +15,7 @@ from alpa_explore.cluster.files import is_file_name
 from alpa_explore.cluster.presets import load_preset, preset_names, rack_of
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import UnknownNameError, nearest_names
+from alpa_explore.validation.runs.nearest import Near, near_device, near_software
 
 _FRAMEWORKS = (
     ("megatron-deepspeed (vtrain)", "megatron-v2"),  # without DeepSpeed's own optimizer, and in fp16
@@ -67,6 +68,8 @@ class Machine:
     """Name of the preset."""
     software: str
     """Name of the profile."""
+    notes: tuple[str, ...] = ()
+    """Names of the source in whose place the nearest is priced."""
 
 
 def machine(
@@ -85,9 +88,15 @@ def machine(
     UnknownNameError, with the nearest names, for a device or software that is not known; ClusterError for more devices
     than a cluster may have.
     """
-    name = device_name(gpu_type) if device is None else device
-    profile = software_name(framework, note) if software is None else load_software(software).name
+    on = device_name(gpu_type) if device is None else Near(device, "")
+    runs = software_name(framework, note) if software is None else Near(load_software(software).name, "")
+    name, profile = on.name, runs.name
     cluster = Cluster.parse(f"1x1:{name}", software=profile)
+    if on.memory_bytes is not None:
+        cluster = cluster.with_changes(memory_bytes=on.memory_bytes)
+    if on.inside_share != 1.0:
+        inside = cluster.inside_node
+        cluster = cluster.with_changes(inside_node=replace(inside, bandwidth=inside.bandwidth * on.inside_share))
     rack = None if is_file_name(name) else rack_of(name)
     if rack is not None:
         size = rack.devices if devices % rack.devices == 0 else RACK_AS
@@ -102,30 +111,37 @@ def machine(
     for part, family, bandwidth in NETWORKS:
         if device is None and part in source.lower() and cluster.device.name.startswith(family):
             cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
-    return Machine(cluster=cluster, device=cluster.device.name, software=profile)
+    notes = tuple(near.note for near in (on, runs) if near.note)
+    return Machine(cluster=cluster, device=cluster.device.name, software=profile, notes=notes)
 
 
-def device_name(gpu_type: str) -> str:
-    """The preset of a source's gpu_type: 'H100-80GB' -> 'h100'."""
+def device_name(gpu_type: str) -> Near:
+    """The preset of a source's gpu_type: 'H100-80GB' -> 'h100'; where none has the name the nearest, with a note.
+    UnknownNameError where none is near."""
     name = gpu_type.strip().lower().replace(" ", "-").removeprefix("nvidia-")
     for tried in (name, name.removesuffix("-sxm"), name.removesuffix("gb")):
         if tried in preset_names():
-            return load_preset(tried)[0].name
+            return Near(load_preset(tried)[0].name, "")
+    if (near := near_device(gpu_type)) is not None:
+        return near
     raise UnknownNameError("Unknown gpu_type", found=repr(gpu_type), remedy=nearest_names(name, preset_names()))
 
 
-def software_name(framework: str, note: str = "") -> str:
+def software_name(framework: str, note: str = "") -> Near:
     """The software profile of a source's framework: 'NeMo 24.07' -> 'megatron', and of a release that its note names:
-    'container 25.11' -> 'megatron-2025'."""
+    'container 25.11' -> 'megatron-2025'; of one that is not known the nearest, with a note. UnknownNameError where none
+    is near."""
     name = framework.strip().lower()
     if name in software_names():
-        return name
+        return Near(name, "")
     for part, profile in _FRAMEWORKS:
         if part in name:
             release = _RELEASE.search(note)
             if profile == "megatron" and release and (int(release[1]), int(release[2])) < _NEW_RELEASE:
-                return "megatron-2025"
-            return profile
+                return Near("megatron-2025", "")
+            return Near(profile, "")
+    if (near := near_software(framework)) is not None:
+        return near
     known = {*software_names(), *(part for part, _ in _FRAMEWORKS)}
     raise UnknownNameError("Unknown framework", found=repr(framework), remedy=nearest_names(name, known))
 

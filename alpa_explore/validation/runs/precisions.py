@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.errors import UnknownNameError, nearest_names
+from alpa_explore.validation.runs.nearest import near_precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,8 @@ class Precision:
 
     tensors: str
     """Of weights and activations."""
+    note: str = ""
+    """That this is the nearest to a name that is not known."""
     recipe: str | None = None
     """In which linear layers of blocks run, of `precisions.RECIPES`; attention and everything else keep `tensors`."""
 
@@ -39,8 +42,11 @@ _KNOWN = {
 
 
 def precision_of(name: str) -> Precision:
-    """The precision of a source's name, in any case. UnknownNameError offers the nearest names."""
+    """The precision of a source's name, in any case; of one that is not known the nearest, with a note.
+    UnknownNameError where none is near."""
     known = _KNOWN.get(name.strip().lower())
+    if known is None and (near := near_precision(name)) is not None:
+        return replace(_KNOWN[near.name], note=near.note)
     if known is None:
         raise UnknownNameError("Unknown precision", found=repr(name), remedy=nearest_names(name, _KNOWN))
     return known

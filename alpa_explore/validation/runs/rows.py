@@ -22,6 +22,7 @@ from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 from alpa_explore.validation.runs.architecture import decoder_of, kind_of
 from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
 from alpa_explore.validation.runs.known_models import known_model
+from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
 if TYPE_CHECKING:
@@ -102,8 +103,10 @@ class MeasuredRow:
 
     @property
     def scored(self) -> bool:
-        """Whether its time counts: it ran, was measured, and neither the source nor a known fault casts doubt on it."""
-        return self.status == "ok" and self.measured_seconds is not None and not self.faulty
+        """Whether its time counts: it ran, was measured, its precision is known, and neither the source nor a known
+        fault casts doubt on it."""
+        known = self.measured_seconds is not None and not is_silent(self.precision)
+        return self.status == "ok" and known and not self.faulty
 
     @property
     def tokens(self) -> int:

@@ -139,9 +139,10 @@ def test_the_nearest_b_is_found_by_problems_that_are_alike_and_no_other(graph, t
     layered, cluster = _layered(graph), ax.Cluster.parse(CLUSTER)
     solving = Solving(solver="auto", executor=Executor("serial"), store=SolveCache(tmp_path))
     for b in (8, 64):
-        EagerPricing(layered, _query(cluster, b), solving, ())
+        EagerPricing(layered, _query(cluster, b), solving, ()).begin()
     known = KnownMeshes(solving.store)
     pricing = EagerPricing(layered, _query(cluster, 50), solving, ())
+    pricing.begin()
     assert pricing.deferred.keys() | pricing.composed == pricing.tasks.keys()
     assert pricing.deferred.keys().isdisjoint(pricing.composed)
     task, _ = next(iter(pricing.mesh_tasks.values()))

@@ -8,6 +8,7 @@ from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError
 from alpa_explore.uniform_layouts.pricing.architecture import padded_vocabulary
 from alpa_explore.validation.runs.architecture import kind_of
 from alpa_explore.validation.runs.machines import check_overrides, device_name, machine, software_name
+from alpa_explore.validation.runs.nearest import recomputed
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ from alpa_explore.validation.runs.machines import check_overrides, device_name, 
     ],
 )
 def test_devices_of_the_measured_files_are_known(gpu_type: str, preset: str) -> None:
-    assert device_name(gpu_type) == preset
+    assert device_name(gpu_type) == (preset, "", None, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_devices_of_the_measured_files_are_known(gpu_type: str, preset: str) -> 
     ],
 )
 def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str) -> None:
-    assert software_name(framework) == profile
+    assert software_name(framework)[:2] == (profile, "")
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,72 @@ def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str
     ],
 )
 def test_a_release_that_the_note_names_has_its_own_profile(note: str, profile: str) -> None:
-    assert software_name("Megatron-Bridge/NeMo (Megatron-Core)", note) == profile
-    assert software_name("nanotron", note) == "nanotron"
+    assert software_name("Megatron-Bridge/NeMo (Megatron-Core)", note).name == profile
+    assert software_name("nanotron", note).name == "nanotron"
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "preset", "memory", "share"),
+    [
+        ("A800-80GB", "a100-80gb", None, 2 / 3),
+        ("A800-SXM4-40GB", "a100-40gb", None, 2 / 3),
+        ("H100-96GB-HBM2e-500W", "h100", 96, 1.0),
+        ("h100_2nd", "h100", None, 1.0),
+        ("GH200", "h100", None, 1.0),
+        ("GH200-480GB", "h100", None, 1.0),
+        ("GH200 144GB", "h200", None, 1.0),
+        ("Tesla V100-SXM2-32GB", "v100", 32, 1.0),
+        ("A100-PCIE-40GB", "a100-40gb", None, 1.0),
+        ("MI300A", "mi300x", None, 1.0),
+    ],
+)
+def test_a_device_near_a_known_one_is_priced_as_that_with_a_note(gpu_type, preset, memory, share) -> None:
+    on = machine(gpu_type, "megatron", 16, 8)
+    known = machine(preset, "megatron", 16, 8)
+    assert (on.device, known.notes) == (preset, ())
+    (note,) = on.notes
+    assert note.startswith(f"{gpu_type} is priced as {preset}, the nearest device that is known")
+    assert on.cluster.device.memory_bytes == (memory * 10**9 if memory else known.cluster.device.memory_bytes)
+    assert on.cluster.inside_node.bandwidth == pytest.approx(share * known.cluster.inside_node.bandwidth)
+
+
+@pytest.mark.parametrize("gpu_type", ["NVIDIA H100 80GB HBM3", "H100-SXM5-80GB", "DGX B200", "NVIDIA A100-SXM4-40GB"])
+def test_longer_names_of_a_known_device_need_no_note(gpu_type: str) -> None:
+    assert device_name(gpu_type).note == ""
+
+
+@pytest.mark.parametrize(
+    ("framework", "profile"),
+    [("InternEvo (hybrid ZeRO)", "deepspeed"), ("Hugging Face Trainer", "fsdp"), ("GPT-NeoX", "megatron-deepspeed")],
+)
+def test_software_near_a_known_one_is_priced_as_that_with_a_note(framework: str, profile: str) -> None:
+    on = machine("H100", framework, 8, 8)
+    assert (on.software, on.notes) == (
+        profile,
+        (f"{framework} is priced as {profile}, the nearest software that is known",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "priced", "noted"),
+    [
+        ("none", ("none",), False),
+        ("False", ("none",), False),
+        ("Full (uniform)", ("full",), False),
+        ("gradient checkpointing", ("full",), False),
+        ("core_attn", ("selective",), False),
+        ("selective: core_attn", ("selective",), False),
+        ("selective activation recomputation", ("selective",), False),
+        ("not stated", ("none", "full"), True),
+        ("selective-op", ("none", "full"), True),
+        ("selective: moe_act", ("none", "full"), True),
+        ("selective: core_attn, mlp", ("selective", "full"), True),
+        ("full, block 5", ("none", "full"), True),
+    ],
+)
+def test_recomputation_is_what_the_words_say_or_lies_between_two_ends(words, priced, noted) -> None:
+    assert recomputed(words)[0] == priced
+    assert bool(recomputed(words)[1]) == noted
 
 
 def test_unknown_names_are_errors_with_the_nearest() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from alpa_explore.errors import OptionError
+from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, read_rows
 
@@ -198,3 +200,9 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
     rows = read_rows([path])
     assert [row.line for row in rows.measured] == [3, 6]
     assert [(row.line, row.kind) for row in rows.refused] == [(7, Kind.CELL)]
+
+
+def test_a_run_whose_precision_is_not_known_is_priced_and_not_scored() -> None:
+    row = next(row for row in read_rows([DATA / "nanotron_playbook_h100.csv"]).measured if row.scored)
+    assert not replace(row, precision="not stated").scored
+    assert precision_of("not stated") == replace(precision_of("bf16"), note="precision 'not stated' is priced as bf16")
