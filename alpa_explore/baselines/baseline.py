@@ -33,6 +33,7 @@ from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.planner.request import in_its_mode
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
@@ -62,6 +63,7 @@ def baseline(
     delta: float = 0.5,
     rematerialization: bool | str | None = None,
     precision: str | None = None,
+    paper: bool | None = None,
     cancel: threading.Event | None = None,
 ) -> Plan:
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
@@ -71,7 +73,8 @@ def baseline(
     a sequence, 1 where it is not given; `exchange` says how their attention does, by a name of `kinds.EXCHANGES`
     (default: by a ring, in zig-zag order where that is faster). Values of another degree that is not given are tried,
     and the fastest plan that fits is returned. `rematerialization` is that of `ax.plan` but for 'auto': Megatron-LM's
-    selective recomputation repeats what 'attention' does, its full one what 'full' does. InfeasiblePlanError where none
+    selective recomputation repeats what 'attention' does, its full one what 'full' does. `paper` is that of
+    `PipelineOptions`. InfeasiblePlanError where none
     fits in memory, OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
     """
     cluster = (cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)).in_precision(precision)
@@ -86,6 +89,7 @@ def baseline(
         whole = rematerialization if isinstance(rematerialization, bool) else None
         graph = microbatch_graph(model, num_microbatches, rematerialization=whole, precision=precision)
     rematerialization = asked_for(rematerialization, graph)
+    mode = PipelineOptions(paper=paper)
     layering = (
         cluster_operators(graph, num_layers, delta=delta) if num_layers is not None else default_layering(graph, delta)
     )
@@ -102,6 +106,7 @@ def baseline(
             cancel=cancel,
             num_layers=None if cuts else 1,
             rematerialization=rematerialization,
+            pipeline=mode,
         )
         return _named(plan, f"{kind} (layers of its own)")
     if num_microbatches < 1:
@@ -120,6 +125,7 @@ def baseline(
         delta=delta,
         num_layers=count,
         solver="auto",
+        pipeline=in_its_mode(mode, graph.recipe, cluster),
         rematerialization=recomputation.name if recomputation is not None else "",
     )
     if kind in WITH_ROLES:
@@ -130,7 +136,7 @@ def baseline(
         graph,
         cluster,
         kind,
-        pipelines,
+        [(text, replace(pipeline, paper=paper, communication=None, tied_weights=None)) for text, pipeline in pipelines],
         cancel,
         num_microbatches=num_microbatches,
         delta=delta,

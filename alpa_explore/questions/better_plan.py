@@ -1,9 +1,8 @@
 """Is there a better plan, now that a cluster's figures were measured: the present plan and the best one, both priced.
 
 The present plan is repriced for the measured cluster (`reprice`), and the planner runs for it, with the same layers, B
-and constraints; for a baseline, without what makes it one. With ideal software T leaves out the sends between stages
-unless the plan has the option `communication`: the planner runs with it, too. Where the software has figures for sends,
-T always counts them. All are compared by their simulated iteration, sends included.
+and constraints; for a baseline, without what makes it one. In the paper's mode T leaves out the sends between stages:
+the planner runs without it, too. All are compared by their simulated iteration, sends included.
 """
 
 from __future__ import annotations
@@ -73,8 +72,11 @@ def better_plan(
     present = reprice(plan, cluster, graph, allow_import=allow_import)
     best, seconds = present, present_seconds = present, simulated_seconds(present)
     options = plan.options
-    pipeline = PipelineOptions(schedule=options.pipeline.schedule) if options.baseline else options.pipeline
-    for communication in sorted({pipeline.communication, True}):
+    pipeline = options.pipeline
+    if options.baseline:
+        pipeline = PipelineOptions(schedule=pipeline.schedule, paper=pipeline.paper)
+    whole = replace(pipeline, paper=False, communication=None, tied_weights=None)
+    for asked in dict.fromkeys((pipeline, whole)) if pipeline.mode else (pipeline,):
         try:
             other = plan_anew(
                 graph,
@@ -85,7 +87,7 @@ def better_plan(
                 solver=options.solver,
                 boundaries=options.boundaries,
                 rematerialization=options.rematerialization or None,
-                pipeline=replace(pipeline, communication=communication),
+                pipeline=asked,
                 scheduler=scheduler,
                 cache=cache,
                 progress=progress,

@@ -34,7 +34,10 @@ def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, all
         boundaries=options.boundaries,
         rematerialization=options.rematerialization or None,
         pipeline=PipelineOptions(
-            communication=pipeline.communication, schedule=pipeline.schedule, tied_weights=pipeline.tied_weights
+            paper=pipeline.paper,
+            communication=pipeline.communication,
+            schedule=pipeline.schedule,
+            tied_weights=pipeline.tied_weights,
         ),
         spec_constraints=options.spec_constraints,
     )
