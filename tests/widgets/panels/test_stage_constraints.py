@@ -56,7 +56,7 @@ def test_planning_again_keeps_them_until_they_are_removed(planned: Plan, drawn: 
     for text in list(buttons)[:3]:
         buttons[text].click()
     after = explorer.settings
-    assert (after.cuts, after.num_stages, after.stage_submeshes, after.tied_weights) == ((), None, (), True)
+    assert (after.cuts, after.num_stages, after.stage_submeshes, after.tied_weights) == ((), None, (), False)
     assert changed_settings(settings_of(explorer.plan), after) != []
     assert len(explorer.spec_constraints.widget.children) == 3
     explorer.close()
