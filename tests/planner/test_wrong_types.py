@@ -29,7 +29,9 @@ def test_a_pipeline_option_of_the_wrong_type_is_named_with_what_it_must_be(field
 
 
 def test_lists_and_the_numbers_of_numpy_are_what_python_has_for_them():
-    plain = ax.PipelineOptions(cuts=(1, 2), num_stages=3, stage_submeshes=((0, 1, 2),), imbalance_tolerance=0.5, communication=False)
+    plain = ax.PipelineOptions(
+        cuts=(1, 2), num_stages=3, stage_submeshes=((0, 1, 2),), imbalance_tolerance=0.5, communication=False
+    )
     given = ax.PipelineOptions(
         cuts=np.array([1, 2]),
         num_stages=np.int64(3),
