@@ -6,11 +6,11 @@ t is the latency of the fastest candidate that fits in memory with the microbatc
 from the end (`StageCosts.latency_table`).
 
 receive is added when `communication` is on: the bytes that arrive from other stages (activations from earlier stages,
-gradients from later ones, each counted where it is received) divided by the bandwidth of the stage's share of the links. The devices of a node share its network card, so a stage of
-n × m devices has n·m/M cards; in a cluster of one node every device has a link. Whether two neighbouring stages will
-share a node is unknown before they are placed: with several nodes the network is assumed. Each direction pays one link
-latency; a stage of real software also waits for what it sends. Where a microbatch passes through a submesh v times, its
-inputs are received v times.
+gradients from later ones, each counted where it is received) divided by the bandwidth of the stage's share of the
+links. The devices of a node share its network card, so a stage of n × m devices has n·m/M cards; in a cluster of one
+node every device has a link. Whether two neighbouring stages will share a node is unknown before they are placed: with
+several nodes the network is assumed. Each direction pays one link latency; a stage of real software also waits for what
+it sends. Where a microbatch passes through a submesh v times, its inputs are received v times.
 
 Where the bubble or the microbatches held depend on the number of stages P, or a schedule exists only for some P, there
 is a table and a DP for each P, and the best result is taken; of equal ones that with the fewest stages. DualPipe, which
@@ -54,8 +54,8 @@ def best_pipeline(
     """The best pipeline under the options; with `bound` by lower bounds on latencies in place of the candidates.
 
     Where sends are counted, what would be best without them is `near`: the sum that is minimised counts a send as if
-    nothing ran beside it, and the latter as if all did. OptionError for options that contradict each other, or that need figures which `costs`
-    does not have.
+    nothing ran beside it, and the latter as if all did. OptionError for options that contradict each other, or that
+    need figures which `costs` does not have.
     """
     layers = costs.num_layers
     check_options(options, cluster, layers)

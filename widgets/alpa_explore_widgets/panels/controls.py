@@ -344,8 +344,8 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control
         ),
         "paper": choice(
             "Iteration time",
-            "What T is: what an iteration takes, sends included, or Eq. 2 of the paper, without sends. Default: Eq. 2 for "
-            "the paper's own models on V100 with idealised software. The plan follows at once.",
+            "What T is: what an iteration takes, sends included, or Eq. 2 of the paper, without sends. Default: Eq. 2 "
+            "for the paper's own models on V100 with idealised software. The plan follows at once.",
             [[_DEFAULT, "default", ""], [_OFF, "what it takes", ""], [_ON, "ideal, as in the paper", ""]],
             _DEFAULT,
             lambda value: _DEFAULT if value is None else _ON if value else _OFF,
