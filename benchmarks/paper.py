@@ -72,7 +72,7 @@ def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tu
     cluster = f"1x{model_entry.gpus}:v100" if model_entry.gpus <= 8 else f"{model_entry.gpus // 8}x8:v100"
     b = model_entry.num_microbatches
     start = time.perf_counter()
-    pipeline = PipelineOptions(submesh_space=submeshes)
+    pipeline = PipelineOptions(submesh_space=submeshes, paper=True)
     model = trained_by(OPTIMIZER[name], model_entry) if name in OPTIMIZER else name
     plan = interface.plan(model, cluster, num_microbatches=b, num_layers=layers, pipeline=pipeline)
     total = plan.predicted.iteration_seconds

@@ -35,6 +35,7 @@ from alpa_explore.layering import Layering, cluster_operators, manual_layers
 from alpa_explore.planner import interface
 from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.planner.request import in_its_mode
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
@@ -66,6 +67,7 @@ def baseline(
     delta: float = 0.5,
     rematerialization: bool | str | None = None,
     precision: str | None = None,
+    paper: bool | None = None,
     cancel: threading.Event | None = None,
 ) -> Plan:
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
@@ -78,8 +80,8 @@ def baseline(
     attention does, by a name of `kinds.EXCHANGES` (default: by a ring, in zig-zag order where that is faster). Values
     of another degree that is not given are tried, and the fastest plan that fits is returned. `rematerialization` is
     that of `ax.plan` but for 'auto': Megatron-LM's selective recomputation repeats what 'attention' does, its full
-    one what 'full' does. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not divide;
-    otherwise raises as `ax.plan` does.
+    one what 'full' does. `paper` is that of `PipelineOptions`. InfeasiblePlanError where none fits in memory,
+    OptionError for degrees that do not divide; otherwise raises as `ax.plan` does.
     """
     cluster = (cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)).in_precision(precision)
     given = Degrees(tp=tp, dp=dp, pp=pp, replicas=replicas, cp=cp, ep=ep, zero=zero, chunks=chunks)
@@ -104,6 +106,9 @@ def baseline(
         layering = cluster_operators(graph, num_layers, delta=delta)
     else:
         layering = default_layering(graph, delta)
+    mode = PipelineOptions(paper=paper)
+    if degrees.chunks is not None and degrees.chunks > 1:
+        mode = replace(mode, schedule=INTERLEAVED, stages_per_submesh=degrees.chunks)
     count = len(layering.layers)
     if kind == "equal-operators":
         operators = len(graph.forward_operators)
@@ -117,6 +122,7 @@ def baseline(
             cancel=cancel,
             num_layers=None if cuts else 1,
             rematerialization=rematerialization,
+            pipeline=mode,
         )
         return _named(plan, f"{kind} (layers of its own)")
     if num_microbatches < 1:
@@ -135,10 +141,8 @@ def baseline(
         delta=delta,
         num_layers=count,
         solver="auto",
+        pipeline=in_its_mode(mode, graph.recipe, cluster),
         rematerialization=recomputation.name if recomputation is not None else "",
-        pipeline=PipelineOptions(schedule=INTERLEAVED, stages_per_submesh=degrees.chunks)
-        if degrees.chunks is not None and degrees.chunks > 1
-        else PipelineOptions(),
     )
     if kind in WITH_ROLES:
         chunks = degrees.chunks or 1
@@ -150,7 +154,7 @@ def baseline(
         graph,
         cluster,
         kind,
-        pipelines,
+        [(text, replace(pipeline, paper=paper, communication=None, tied_weights=None)) for text, pipeline in pipelines],
         cancel,
         num_microbatches=num_microbatches,
         delta=delta,

@@ -17,7 +17,10 @@ In the order to read them:
 `pipeline_dp` knows nothing of models, options or memory: all of that is in its table. Two inputs generalise the paper
 and keep the search exact: a schedule whose bubble is of another size, and seconds that a stage adds once an iteration.
 
-To add an option: a field of `PipelineOptions` whose default is the paper, with its form, check and phrase in `options`;
+Eq. 2 is the objective. T is what an iteration takes (`plans.iteration_time`): the partitions near the best by Eq. 2 are
+compared by it (`plans.assemble`); in the paper's mode T is Eq. 2.
+
+To add an option: a field of `PipelineOptions`, with its form, check and phrase in `options`;
 its lines in `stage_table` (for a schedule, in `schedule_terms`); the schema of the plan file; a command-line flag; a
 case against brute force in tests/inter_op/test_options.py.
 

@@ -1,11 +1,13 @@
-"""The pipeline options that go beyond the paper; every default gives the planner of the paper.
+"""The pipeline options. With `paper` they give the planner of the paper; else sends and tied weights count, too.
+
+    paper                               T is Eq. 2 of the paper, without sends and sums of tied weights
 
     cuts, num_stages, stage_submeshes   which stages there may be
     schedule, stages_per_submesh        how many microbatches a stage holds, how large the bubble is (`schedule_terms`)
-    communication                       add the time to receive inputs from other stages to a stage's latency
+    communication                       the objective counts the time to receive inputs from other stages
     submesh_space                       which submeshes a stage may have
     imbalance_tolerance                 how far a stage's share of the FLOPs may be from its share of the devices
-    tied_weights                        add the time to sum a tied weight's gradients over the stages that use it
+    tied_weights                        count the time to sum a tied weight's gradients over the stages that use it
 
 `stage_table` writes each of them into the latency table, so that the DP itself stays the paper's.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -24,6 +26,8 @@ from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
 from alpa_explore.schedules.catalog import DUAL_PIPE
 
+IDEAL = "ideal, as in the paper"
+"""Stands beside every T that is Eq. 2 without sends."""
 CONSTRAINTS = frozenset({"cuts", "num_stages", "stage_submeshes", "imbalance_tolerance"})
 """Fields that exclude partitions."""
 
@@ -37,14 +41,19 @@ class PipelineOptions:
     num_stages: int | None = None
     stage_submeshes: tuple[tuple[int, int, int], ...] = ()
     """(stage, nodes, devices per node). Stages are numbered from 0, or backwards from −1, which is the last."""
-    communication: bool = False
+    paper: bool | None = None
+    """Whether T is Eq. 2, ideal, as in the paper, and not what an iteration takes (`plans.iteration_time`). None turns
+    True for the paper's own models on V100 with idealised software; elsewhere it means False."""
+    communication: bool | None = None
+    """Whether the objective counts sends between stages. None becomes True, in the paper's mode False."""
     schedule: str = "1f1b"
     stages_per_submesh: int = 2
     """v; read by the schedule interleaved-1f1b only."""
     submesh_space: str = "all"
     imbalance_tolerance: float | None = None
     """A stage with a share x of the devices does between x / (1 + tolerance) and x · (1 + tolerance) of the FLOPs."""
-    tied_weights: bool = False
+    tied_weights: bool | None = None
+    """As `communication`, for the gradient sums of weights that several stages read."""
 
     def __post_init__(self) -> None:
         """Lists become tuples and numpy's numbers Python's; OptionError for a value that a field cannot take."""
@@ -58,6 +67,20 @@ class PipelineOptions:
                     found=f"{given!r}"[:200],
                     remedy=f"Give {form}, or leave it out.",
                 ) from error
+        for field in ("communication", "tied_weights"):
+            if getattr(self, field) is None:
+                object.__setattr__(self, field, not self.paper)
+
+    def for_papers_setting(self) -> PipelineOptions:
+        """These options for a model, a cluster and software of the paper: in its mode, unless they say otherwise."""
+        return self if self.paper is not None else replace(self, paper=True, communication=None, tied_weights=None)
+
+    @property
+    def mode(self) -> str:
+        """What stands beside a T that is Eq. 2: 'ideal, as in the paper', unless sends are counted; else ''."""
+        if not self.paper:
+            return ""
+        return "Eq. 2 of the paper, sends counted" if self.communication else IDEAL
 
     @property
     def constrained(self) -> bool:
@@ -105,18 +128,19 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda given: tuple((_whole(s), _whole(n), _whole(m)) for s, n, m in given),
         "a tuple of (stage, nodes, devices per node), as in ((0, 1, 4), (-1, 1, 2))",
     ),
-    "communication": (_switch, "True or False"),
+    "paper": (lambda given: None if given is None else _switch(given), "True or False"),
+    "communication": (lambda given: None if given is None else _switch(given), "True or False"),
     "schedule": (_name, f"one of {', '.join(SCHEDULES)}"),
     "stages_per_submesh": (_whole, "a whole number"),
     "submesh_space": (_name, f"one of {', '.join(SUBMESH_SPACES)}"),
     "imbalance_tolerance": (lambda given: None if given is None else _share(given), "a number, as 0.5"),
-    "tied_weights": (_switch, "True or False"),
+    "tied_weights": (lambda given: None if given is None else _switch(given), "True or False"),
 }
 """Field -> the function that converts a given value (TypeError, ValueError where it cannot), and its form in words."""
 
 
 def phrases(options: PipelineOptions) -> dict[str, str]:
-    """Field -> its setting in words, for the screen; only fields that differ from the paper's."""
+    """Field -> its setting in words, for the screen; only fields that differ from their defaults."""
     cuts, tolerance = ", ".join(map(str, options.cuts)), options.imbalance_tolerance
     interleaved = options.schedule == "interleaved-1f1b"
     words = {
@@ -126,11 +150,19 @@ def phrases(options: PipelineOptions) -> dict[str, str]:
         "imbalance_tolerance": "" if tolerance is None else f"FLOP imbalance of at most {tolerance:g}",
         "schedule": "" if options.schedule == "1f1b" else f"schedule {options.schedule}",
         "stages_per_submesh": f"{options.stages_per_submesh} stages per submesh" if interleaved else "",
-        "communication": "sends between stages counted" if options.communication else "",
-        "tied_weights": "gradient sums of tied weights counted" if options.tied_weights else "",
+        "paper": IDEAL if options.paper else "",
+        "communication": _counted("sends between stages", options, options.communication),
+        "tied_weights": _counted("gradient sums of tied weights", options, options.tied_weights),
         "submesh_space": "" if options.submesh_space == "all" else f"submeshes {options.submesh_space}",
     }
     return {field: phrase for field, phrase in words.items() if phrase}
+
+
+def _counted(what: str, options: PipelineOptions, counted: bool | None) -> str:
+    """In words, where it is not as the mode has it."""
+    if options.paper:
+        return f"{what} counted" if counted else ""
+    return "" if counted else f"{what} not in the objective"
 
 
 def check_options(

@@ -28,6 +28,10 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 __all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
 
+NEAR = 0.05
+"""Partitions whose Eq. 2 is within this share of the best are worth an evaluation of what an iteration takes. Set by
+hand."""
+
 
 def pipeline_dp(
     latency: Floats,
@@ -94,6 +98,11 @@ def pipeline_dp(
         sum_latency_seconds=sum_latency,
         once_seconds=once_of_stages,
         stages=stages,
+        near=tuple(
+            found
+            for seconds, found in sorted(sweep.found, key=lambda partition: partition[0])
+            if seconds <= (1.0 + NEAR) * sweep.best_seconds and found != stages
+        ),
         evaluations=sweep.evaluations,
         candidates=candidates,
         runs=sweep.finished_runs(),

@@ -24,6 +24,8 @@ class SweepPoint:
     """Whether the candidate was ruled out without being evaluated."""
     reason: str
     """The outcome in words: the parts of T, or the bound that ruled the candidate out."""
+    objective_seconds: float | None = None
+    """Eq. 2, where `iteration_seconds` is what an iteration of the partition takes; None where the two are one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class PipelineResult:
     """Number of DP evaluations (the pseudocode makes one for every candidate up to where it stops)."""
     candidates: Floats = field(repr=False)
     """Every distinct finite latency, ascending, read-only: the values that t_max can take."""
+    near: tuple[tuple[Stage, ...], ...] = field(default=(), repr=False)
+    """Other partitions that the search met and whose T is near, the nearest first."""
     runs: tuple[SweepRun, ...] = field(repr=False)
     """The sweep in runs of candidates with the same outcome; together they cover `candidates`."""
 

@@ -5,13 +5,12 @@
 t is the latency of the fastest candidate that fits in memory with the microbatches that the schedule holds at place s
 from the end (`StageCosts.latency_table`).
 
-receive is added when `communication` is on, and for software that has figures for sends (`cost.sends`): the bytes that
-arrive from other stages (activations from earlier stages, gradients from later ones, each counted where it is received)
-divided by the bandwidth of the stage's share of the links. The devices of a node share its network card, so a stage of
-n × m devices has n·m/M cards; in a cluster of one node every device has a link. Whether two neighbouring stages will
-share a node is unknown before they are placed: with several nodes the network is assumed. Each direction pays one link
-latency; a stage of real software also waits for what it sends. Where a microbatch passes through a submesh v times, its
-inputs are received v times.
+receive is added when `communication` is on: the bytes that arrive from other stages (activations from earlier stages,
+gradients from later ones, each counted where it is received) divided by the bandwidth of the stage's share of the
+links. The devices of a node share its network card, so a stage of n × m devices has n·m/M cards; in a cluster of one
+node every device has a link. Whether two neighbouring stages will share a node is unknown before they are placed: with
+several nodes the network is assumed. Each direction pays one link latency; a stage of real software also waits for what
+it sends. Where a microbatch passes through a submesh v times, its inputs are received v times.
 
 Where the bubble or the microbatches held depend on the number of stages P, or a schedule exists only for some P, there
 is a table and a DP for each P, and the best result is taken; of equal ones that with the fewest stages. DualPipe, which
@@ -30,7 +29,7 @@ tolerance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,7 +40,7 @@ from alpa_explore.cost.sends import send_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.device_kinds import encoded
 from alpa_explore.inter_op.options import PipelineOptions, check_options
-from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.pipeline_dp import NEAR, pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.numerics.arrays import Floats
@@ -54,10 +53,24 @@ def best_pipeline(
 ) -> PipelineResult:
     """The best pipeline under the options; with `bound` by lower bounds on latencies in place of the candidates.
 
-    OptionError for options that contradict each other, or that need figures which `costs` does not have.
+    Where sends are counted, what would be best without them is `near`: the sum that is minimised counts a send as if
+    nothing ran beside it, and the latter as if all did. OptionError for options that contradict each other, or that
+    need figures which `costs` does not have.
     """
     layers = costs.num_layers
     check_options(options, cluster, layers)
+    found = _best_pipeline(costs, cluster, options, num_microbatches, bound=bound)
+    if bound or options.paper or not options.communication or not costs.received_bytes or len(found.stages) == 0:
+        return found
+    free = _best_pipeline(costs, cluster, replace(options, communication=False), num_microbatches, bound=False)
+    others = dict.fromkeys((free.stages, *found.near, *free.near))
+    return replace(found, near=tuple(stages for stages in others if stages != found.stages))
+
+
+def _best_pipeline(
+    costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool
+) -> PipelineResult:
+    layers = costs.num_layers
     terms = schedule_terms(costs, options, num_microbatches)
     if terms.copies != costs.copies:
         raise OptionError(
@@ -95,11 +108,19 @@ def best_pipeline(
         even = terms.depths(layers) if options.num_stages is None else (options.num_stages,)
         equal = [(p, m) for p in even for m, shape in enumerate(costs.submeshes) if p * shape.devices == total]
         results = [best(replace(options, num_stages=depth), shape) for depth, shape in equal or [(2, 0)]]
-        return min(results, key=lambda result: result.total_seconds)
+        return _best_of(results)
     if options.num_stages is not None or not terms.depends_on_depth:
         return best(options)
     depths = [depth for depth in terms.depths(layers) if layers >= depth * terms.least_layers(depth)]
-    return min((best(replace(options, num_stages=depth)) for depth in depths), key=lambda result: result.total_seconds)
+    return _best_of([best(replace(options, num_stages=depth)) for depth in depths])
+
+
+def _best_of(results: Sequence[PipelineResult]) -> PipelineResult:
+    """The best of them, and which partitions of the others are near it."""
+    best = min(results, key=lambda result: result.total_seconds)
+    others = sorted((r for r in results if r is not best and r.feasible), key=lambda result: result.total_seconds)
+    near = [r for r in others if r.total_seconds <= (1.0 + NEAR) * best.total_seconds]
+    return replace(best, near=(*(r.stages for r in near), *best.near)) if near else best
 
 
 def schedule_terms(costs: StageCosts, options: PipelineOptions, num_microbatches: int) -> ScheduleTerms:
@@ -117,7 +138,7 @@ def stage_table(
     possible = options.num_stages is None or depth in terms.depths(depth)
     held = [terms.held(s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
-    if sends_counted(options, cluster):
+    if options.communication:
         for first, last in _ranges(layers):
             for shape in range(len(costs.submeshes)):
                 if np.isfinite(table[first, last + 1, shape]).any():
@@ -145,18 +166,11 @@ def once_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) 
 
 
 def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions, key: RangeKey) -> float:
-    """Seconds that a stage waits in each microbatch for inputs from other stages; 0 where that is not counted."""
-    if not sends_counted(options, cluster):
-        return 0.0
+    """Seconds that a stage waits in each microbatch for inputs from other stages; 0 where that is not counted, or not
+    recorded, as in an early plan file: `plans.iteration_time` has them all the same."""
     first, last, shape = key
-    if (first, last) not in costs.received_bytes:
-        if not options.communication:
-            return 0.0  # nobody asked for what an early plan file does not have
-        raise OptionError(
-            "The plan does not record the bytes that pass between its stages",
-            found="a plan from an earlier version",
-            remedy="Plan again with communication on: its solves are kept, so that is quick.",
-        )
+    if not options.communication or (first, last) not in costs.received_bytes:
+        return 0.0
     received = costs.received_bytes[first, last]
     directions = (first > 0) + (last < costs.num_layers - 1)
     if not directions:
@@ -164,14 +178,16 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOption
     devices = costs.submeshes[shape].devices
     one = send_seconds(cluster, 0.0, crosses_nodes=cluster.nodes > 1)
     moved = send_seconds(cluster, received / devices, crosses_nodes=cluster.nodes > 1) - one
-    # A stage of real software waits for what it sends, too.
-    return options.terms(1).turns * (directions * one + moved) * (1 if cluster.software.ideal_sends else 2)
+    turns = options.terms(1).turns
+    return turns * (directions * one + moved) * send_waits(cluster, turns)
 
 
-def sends_counted(options: PipelineOptions, cluster: Cluster) -> bool:
-    """Whether the latency of a stage contains the sends between stages: always where the software says what they cost,
-    on request in the paper's setting."""
-    return options.communication or not cluster.software.ideal_sends
+def send_waits(cluster: Cluster, turns: int) -> float:
+    """How often a stage waits for each send that it receives. Real software waits for what it sends, too, apart from
+    what it hides where a microbatch passes through a submesh in several turns."""
+    if cluster.software.ideal_sends:
+        return 1.0
+    return 2.0 * (1.0 - cluster.software.send_overlap if turns > 1 else 1.0)
 
 
 def chosen_candidate(

@@ -26,7 +26,7 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.inter_op.recurrence import Partition, Recurrence
-from alpa_explore.inter_op.result import SweepRun
+from alpa_explore.inter_op.result import Stage, SweepRun
 from alpa_explore.numerics.arrays import Floats
 
 
@@ -49,6 +49,8 @@ class Sweep:
     """Index of the incumbent; -1 while no candidate is feasible."""
     evaluations: int = 0
     runs: list[SweepRun] = field(default_factory=list)
+    found: list[tuple[float, tuple[Stage, ...]]] = field(default_factory=list)
+    """(q·T, stages) of every partition that was found, at the latency of its slowest stage."""
     queue: list[tuple[float, int, int, float]] = field(default_factory=list)
     """(lower bound on q·T, first, end, lower bound on F) of each interval of open candidates."""
 
@@ -130,6 +132,8 @@ class Sweep:
 
     def _record_feasible(self, first: int, at: int, partition: Partition) -> None:
         """Record T at `at` and at the latency of the partition's slowest stage; between the two T only increases."""
+        at_best = partition.sum_latency_seconds + self.rounds * partition.bottleneck_seconds
+        self.found.append((at_best, partition.stages))
         slowest = max(first, int(np.searchsorted(self.candidates, partition.bottleneck_seconds, side="left")))
         for index in dict.fromkeys((slowest, at)):
             total = partition.sum_latency_seconds + self._waiting(index)

@@ -20,7 +20,14 @@ from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import planned
 from alpa_explore.planner.microbatches.tried import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
-from alpa_explore.planner.request import Count, PlanRequest, flop_tolerance, microbatch_count, pipeline_options
+from alpa_explore.planner.request import (
+    Count,
+    PlanRequest,
+    flop_tolerance,
+    in_its_mode,
+    microbatch_count,
+    pipeline_options,
+)
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
@@ -70,7 +77,10 @@ def replan(
     the whole planner runs. Raises what `ax.plan` raises.
     """
     anew = _PlanAnew(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
-    options = replace(plan.options, pipeline=plan.options.pipeline if pipeline is None else pipeline_options(pipeline))
+    options = plan.options
+    if pipeline is not None:
+        asked = in_its_mode(pipeline_options(pipeline), plan.model.recipe, plan.cluster)
+        options = replace(options, pipeline=asked)
     b = microbatch_count(options.num_microbatches if num_microbatches is None else num_microbatches)
     delta = options.delta if delta is None else flop_tolerance(delta)
     if delta != options.delta:

@@ -8,13 +8,13 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
 from alpa_explore.arguments import plain_name
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, Software
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.intra_op.stage.recomputation import FULL, NONE
-from alpa_explore.models.catalog import entry
+from alpa_explore.models.catalog import entry, names
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.search.eager.version_pricing import kinds_of
 from alpa_explore.sharding.spec_constraint import SpecConstraint
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
 
 Count = int | Literal["auto"]
+
+
+def in_its_mode(pipeline: PipelineOptions, recipe: str | None, cluster: Cluster) -> PipelineOptions:
+    """`pipeline` in the paper's mode, where it does not say otherwise, and the model (by its recipe), the cluster and
+    its software are those of the paper's tables."""
+    of_paper = recipe in names() and entry(recipe or "").gpus is not None
+    software = cluster.software
+    ideal = software.name == Software().name and not software.low_precision
+    its_own = of_paper and ideal and cluster.device.name == "v100" and not cluster.others
+    return pipeline.for_papers_setting() if its_own else pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +90,8 @@ class PlanRequest:
                 remedy="Capture the model with inputs of that length, or give the name of a model.",
             )
         object.__setattr__(self, "cluster", self.cluster.in_precision(self.precision))
+        recipe = self.model if isinstance(self.model, str) else getattr(self.model, "recipe", None)
+        object.__setattr__(self, "pipeline", in_its_mode(self.pipeline, recipe, self.cluster))
         check_solver(self.solver)
         check_options(self.pipeline, self.cluster)
         kinds_of(self.rematerialization, 1)

@@ -9,7 +9,7 @@ Modules and rooms, lowest first; each imports only what stands above it in this 
 - `value`: `PlanValue`, a plan as a frozen value, with the figures that follow from its fields.
 - `planned_stage`: the record of a stage, from its candidate (`describe` adds the operators).
 - `schedule_stages`, `timeline`: the stages that a schedule runs, and one iteration simulated.
-- `iteration_time`: the one iteration time, T, and the share of the sends beside it.
+- `iteration_time`: what an iteration takes, T, and its parts; Eq. 2 in the paper's mode.
 - `report/`: a plan as tables and sentences, and two plans compared.
 - `file/` and `export/`: the plan file; the plan as PyTorch code. They do not import each other.
 - `plan`: `Plan`, the value that users hold, whose methods forward to the modules above; and `load_plan`.

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from alpa_explore import units
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.errors import ScheduleError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.spelled_out import spelled_out_warnings
 from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
 from alpa_explore.graph.written import written_warnings
-from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.result import PipelineResult, Stage, SweepPoint
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
+from alpa_explore.plans.iteration_time import iteration, iteration_time, objective_seconds
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.planned_stage import planned_stage, stage_descriptions
+from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
+from alpa_explore.plans.timeline import layer_shares
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
+
+_MOST_NEAR = 8
+"""Partitions near the best by Eq. 2 of which an iteration is simulated. Set by hand."""
+_CLOSE = 2e-3
+"""How much longer an iteration may take with the shares of other stages, for it to be simulated with its own. Set by
+hand: the two differ by less than 1e-3."""
+NOTHING_PREDICTED = Predicted(
+    iteration_seconds=0.0,
+    t_max_seconds=0.0,
+    sum_latency_seconds=0.0,
+    bubble_fraction=0.0,
+    peak_bytes_per_device=0.0,
+)
 
 
 def assemble(
@@ -42,13 +59,7 @@ def assemble(
         options=options,
         layers=_layers(graph, layering),
         stages=(),
-        predicted=Predicted(
-            iteration_seconds=0.0,
-            t_max_seconds=0.0,
-            sum_latency_seconds=0.0,
-            bubble_fraction=0.0,
-            peak_bytes_per_device=0.0,
-        ),
+        predicted=NOTHING_PREDICTED,
         t_max_sweep=(),
         costs=profile.costs,
         warnings=(
@@ -74,32 +85,103 @@ def assemble(
 
 
 def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
-    """`plan` with the stages of `pipeline`, evaluated at its number of microbatches."""
-    b, costs, options = plan.options.num_microbatches, plan.costs, plan.options.pipeline
+    """`plan` with the stages of `pipeline`, or of another partition near it of which an iteration takes less, at its
+    number of microbatches."""
     descriptions = stage_descriptions(plan)
-    submeshes = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
+    best = _with_stages(plan, pipeline.stages, descriptions)
+    by_objective = Predicted(
+        iteration_seconds=pipeline.total_seconds,
+        t_max_seconds=pipeline.t_max_seconds,
+        sum_latency_seconds=pipeline.sum_latency_seconds,
+        bubble_fraction=0.0,
+        peak_bytes_per_device=0.0,
+    )
+    best = with_predicted(replace(best, predicted=by_objective))
+    if plan.options.pipeline.paper or iteration_time(best) is None:
+        return replace(best, t_max_sweep=pipeline.sweep)
+    return _fastest(best, pipeline, descriptions)
+
+
+def _fastest(best: Plan, pipeline: PipelineResult, descriptions: Descriptions) -> Plan:
+    """Of `best` and the partitions near it the one of which an iteration takes least; what each takes is in the sweep.
+
+    Another partition is first simulated with the shares of forward and backward pass that the layers have in `best`:
+    to describe its operators would take longer than all else. What may be the fastest is simulated with its own.
+    """
+    evaluated, shares = [best], None
+    for stages in pipeline.near[:_MOST_NEAR]:
+        shares = layer_shares(best) if shares is None else shares
+        other = _with_stages(best, stages, descriptions)
+        with suppress(ScheduleError):
+            seconds = iteration(other, shares).planned_seconds
+            least = min(plan.predicted.iteration_seconds for plan in evaluated)
+            if seconds < (1.0 + _CLOSE) * least:
+                other = with_predicted(other)
+            else:
+                predicted = replace(other.predicted, iteration_seconds=seconds, t_max_seconds=_slowest(other))
+                other = replace(other, predicted=predicted)
+            evaluated.append(other)
+    chosen = min(evaluated, key=lambda plan: plan.predicted.iteration_seconds)
+    sweep = list(pipeline.sweep)
+    for other in sorted(evaluated, key=lambda plan: -plan.predicted.iteration_seconds):
+        index = min(bisect_left(pipeline.candidates, _slowest(other) * (1 - 1e-12)), len(sweep) - 1)
+        total, objective = other.predicted.iteration_seconds, objective_seconds(other)
+        sweep[index] = SweepPoint(
+            t_max_seconds=sweep[index].t_max_seconds,
+            iteration_seconds=total,
+            pruned=False,
+            reason=("the best: " if other is chosen else "")
+            + f"an iteration takes {units.seconds(total)}, the objective is {units.seconds(objective)}",
+            objective_seconds=objective,
+        )
+    memo = chosen.memo
+    chosen = replace(chosen, t_max_sweep=tuple(sweep))
+    chosen.memo.update(memo)
+    return chosen
+
+
+def _slowest(plan: Plan) -> float:
+    return max(stage.latency_seconds for stage in plan.stages)
+
+
+def with_predicted(plan: Plan) -> Plan:
+    """`plan` with the predicted figures of its stages: T and the bubble of the simulated iteration, or by Eq. 2 in the
+    paper's mode, and where the schedule cannot be simulated. Figures of Eq. 2 that it has already are kept."""
+    latencies, b = [s.latency_seconds for s in plan.stages], plan.options.num_microbatches
+    known = plan.predicted if plan.predicted.iteration_seconds else None
+    objective = known.iteration_seconds if known else objective_seconds(plan)
+    busy = sum(b * seconds for seconds in latencies)
+    eq_2 = Predicted(
+        iteration_seconds=objective,
+        t_max_seconds=known.t_max_seconds if known else max(latencies),
+        sum_latency_seconds=known.sum_latency_seconds if known else sum(latencies),
+        bubble_fraction=max(0.0, 1.0 - busy / (len(latencies) * (objective - plan.overhead_seconds))),
+        peak_bytes_per_device=fullest(plan).peak_bytes,
+    )
+    plan = replace(plan, predicted=eq_2)
+    time = None if plan.options.pipeline.paper else iteration_time(plan)
+    if time is None:
+        return plan
+    memo = plan.memo
+    plan = replace(
+        plan,
+        predicted=replace(eq_2, iteration_seconds=time.planned_seconds, bubble_fraction=time.bubble_fraction),
+    )
+    plan.memo.update(memo)  # the timeline does not depend on what is predicted from it
+    return plan
+
+
+def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions) -> Plan:
+    """`plan` with these stages; nothing is predicted yet."""
+    b, costs, options = plan.options.num_microbatches, plan.costs, plan.options.pipeline
+    submeshes = [costs.submeshes[shape] for _, _, shape in chosen]
     tied, stages = once_seconds(costs, plan.cluster, options), []
-    for index, ((first, end, shape), devices) in enumerate(
-        zip(pipeline.stages, place(plan.cluster, submeshes), strict=True)
-    ):
+    for index, ((first, end, shape), devices) in enumerate(zip(chosen, place(plan.cluster, submeshes), strict=True)):
         key = (first, end - 1, shape)
         candidate, held = chosen_candidate(costs, options, key, len(submeshes) - index, len(submeshes), b)
         once = float(tied[first, end])
         stages.append(planned_stage(plan, descriptions, index, key, devices, candidate, held=held, tied_seconds=once))
-    total = pipeline.total_seconds
-    busy = sum(b * s.latency_seconds for s in stages)
-    plan = replace(plan, stages=tuple(stages), interleaved=())
-    plan = replace(
-        plan,
-        predicted=Predicted(
-            iteration_seconds=total,
-            t_max_seconds=pipeline.t_max_seconds,
-            sum_latency_seconds=pipeline.sum_latency_seconds,
-            bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * (total - plan.overhead_seconds))),
-            peak_bytes_per_device=fullest(plan).peak_bytes,
-        ),
-        t_max_sweep=pipeline.sweep,
-    )
+    plan = replace(plan, stages=tuple(stages), interleaved=(), predicted=NOTHING_PREDICTED, t_max_sweep=())
     with suppress(ScheduleError):  # stage costs of an earlier version lack layer ranges; `timeline` raises the error
         plan = replace(plan, interleaved=interleaved_stages(plan, descriptions))
     return plan

@@ -166,7 +166,7 @@ class PlanStage:
     recomputation: str = ""
     """The name of what its blocks recompute (`intra_op.stage.recomputation`); empty where layers do, or nothing."""
     receive_seconds: float = 0.0
-    """Waiting time of a microbatch for inputs from other stages; 0 unless communication is counted."""
+    """What the objective counts for a microbatch's inputs from other stages; 0 where sends are not counted."""
     tensors: Sequence[PlanTensor] = ()
     """Sources, weights and accumulators; empty in a file of an earlier version."""
     tied_seconds: float = 0.0
@@ -190,10 +190,12 @@ class Predicted:
     """The figures at the top of the screen."""
 
     iteration_seconds: float
+    """T: what an iteration takes (`plans.iteration_time`); Eq. 2 in the paper's mode."""
     t_max_seconds: float
     sum_latency_seconds: float
     bubble_fraction: float
-    """Share of the iteration that the average stage idles: 1 − Σ_i B·t_i / (S·T)."""
+    """Share of the simulated iteration in which the average submesh runs no task; in the paper's mode of that of Eq. 2,
+    1 − Σ_i B·t_i / (S·T)."""
     peak_bytes_per_device: float
     """Of the device whose memory is fullest."""
 

@@ -5,13 +5,15 @@ the backward pass includes rematerialisation. Where the operators are not known 
 another B), the shares are those of a matrix product: forward, input gradient and weight gradient a third each.
 
 A send carries the bytes that cross the cut between two layers once. Its bandwidth is that of the links of the smaller
-side, or of the network between nodes. Sends between the same groups of nodes share the network.
+side, or of the network between nodes. Sends between the same groups of nodes share the network. With ideal software it
+runs beside computation. Real software waits for what it sends and receives: sends make its tasks longer, apart from
+the share that it hides where a submesh runs several stages in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -19,6 +21,7 @@ import numpy as np
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.sends import send_seconds
+from alpa_explore.inter_op.stage_table import send_waits
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
@@ -31,14 +34,21 @@ _KEY = "timeline"
 
 
 def plan_timeline(
-    plan: PlanValue, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
+    plan: PlanValue,
+    schedule: str | Schedule | None = None,
+    *,
+    stages_per_submesh: int | None = None,
+    shares: Mapping[int, Shares] | None = None,
 ) -> Timeline:
     """One iteration of `plan` under a schedule, by name or as a table; by default under the plan's own, which is
-    simulated once per plan value.
+    simulated once per plan value. `shares` of each layer, where they are known well enough from another plan of the
+    same layers, save describing operators.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan, does not
     fit it, or cannot run; OptionError for options that do not go together.
     """
+    if shares is not None:
+        return _simulated(plan, schedule_table(plan), shares)
     if schedule not in (None, planned_schedule(plan)) or stages_per_submesh is not None:
         return _simulated(plan, schedule_table(plan, schedule, stages_per_submesh=stages_per_submesh))
     if _KEY not in plan.memo:
@@ -47,25 +57,61 @@ def plan_timeline(
     return own
 
 
-def _simulated(plan: PlanValue, table: Schedule) -> Timeline:
+def layer_shares(plan: PlanValue) -> dict[int, Shares]:
+    """How the seconds of each layer are divided, by the operators of the plan's stages."""
+    return _layer_shares(plan.stages, plan.described_by())
+
+
+def _simulated(plan: PlanValue, table: Schedule, known: Mapping[int, Shares] | None = None) -> Timeline:
     stages = schedule_stages(plan, table)
-    described_by = plan.described_by()
-    shares = _layer_shares(plan.stages, described_by)
+    described_by: Sequence[PlanStage | None] = [None] * len(plan.stages) if known is not None else plan.described_by()
+    shares = layer_shares(plan) if known is None else known
     links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])
     # A submesh that runs several stages updates once: each of them has its part of what that adds.
     overhead = plan.overhead_seconds * table.num_submeshes / table.num_stages
     times = [
-        _times(stage, plan.stages[submesh], described_by[submesh], shares, sends[index], overhead, plan.costs.copies)
-        for index, (submesh, stage) in enumerate(zip(table.submesh_of_stage, stages, strict=True))
+        _times(stage, plan.stages[submesh], described_by[submesh], shares, overhead, plan.costs.copies)
+        for submesh, stage in zip(table.submesh_of_stage, stages, strict=True)
     ]
-    return simulate(table, times, links)
+    turns = table.num_stages // table.num_submeshes // table.copies
+    waits = send_waits(plan.cluster, turns) / 2 if not plan.cluster.software.ideal_sends else 0.0
+    return simulate(table, _with_sends(times, sends, waits, plan.cluster.software.ideal_sends or turns > 1), links)
+
+
+def _with_sends(
+    times: Sequence[StageTimes], sends: Sequence[tuple[float, float]], waits: float, beside: bool
+) -> list[StageTimes]:
+    """`times` with the seconds of sends (output forward, gradient backward): a stage waits for the share `waits` of
+    what it sends and receives; with `beside` the rest runs on the links, beside computation."""
+    made = []
+    for index, t in enumerate(times):
+        ahead, back = sends[index]
+        each = waits * (ahead + back)  # forward it receives what `back` answers, and sends `ahead`; then the reverse
+        of_seconds = (t.forward_seconds, t.backward_input_seconds, t.backward_weight_seconds)
+        longer = (t.forward_seconds + each, t.backward_input_seconds + each, t.backward_weight_seconds)
+        fractions = tuple(
+            share * short / long if long else share
+            for share, short, long in zip(t.collective_fraction, of_seconds, longer, strict=True)
+        )
+        made.append(
+            replace(
+                t,
+                forward_seconds=longer[0],
+                backward_input_seconds=longer[1],
+                collective_fraction=(fractions[0], fractions[1], fractions[2]),
+                send_wait_seconds=(each, each),
+                send_forward_seconds=(1.0 - waits) * ahead if beside else 0.0,
+                send_backward_seconds=(1.0 - waits) * back if beside else 0.0,
+            )
+        )
+    return made
 
 
 _Seconds: TypeAlias = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shares:
+class Shares:
     """Seconds that the operators of some layers spend in each part of a microbatch, as (compute, collectives, and of
     stored weights and their gradients those exposed and those hidden)."""
 
@@ -74,21 +120,23 @@ class _Shares:
     of_weight: _Seconds
 
     @staticmethod
-    def of(layers: Sequence[_Shares]) -> _Shares:
+    def of(layers: Sequence[Shares]) -> Shares:
+        """Those of several layers together."""
+
         def total(part: str) -> _Seconds:
             a, b, c, d = np.sum([getattr(layer, part) for layer in layers], axis=0).tolist()
             return a, b, c, d
 
-        return _Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
+        return Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
 
 
-def _layer_shares(stages: Sequence[PlanStage], described_by: Sequence[PlanStage]) -> dict[int, _Shares]:
+def _layer_shares(stages: Sequence[PlanStage], described_by: Sequence[PlanStage]) -> dict[int, Shares]:
     """The shares of each layer of these stages, whose operators are as those of the stages in `described_by`.
 
     What is recomputed counts in the half whose operators first need it.
     """
-    shares: dict[int, _Shares] = {}
-    of_described: dict[int, dict[int, _Shares]] = {}
+    shares: dict[int, Shares] = {}
+    of_described: dict[int, dict[int, Shares]] = {}
     for stage, described in zip(stages, described_by, strict=True):
         if id(described) not in of_described:
             of_described[id(described)] = _shares_of(described)
@@ -97,7 +145,7 @@ def _layer_shares(stages: Sequence[PlanStage], described_by: Sequence[PlanStage]
     return shares
 
 
-def _shares_of(stage: PlanStage) -> dict[int, _Shares]:
+def _shares_of(stage: PlanStage) -> dict[int, Shares]:
     """The shares of each layer of a stage."""
     layers = range(stage.layers[0], stage.layers[1] + 1)
     sums = {(layer, part): [0.0, 0.0, 0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
@@ -116,30 +164,28 @@ def _shares_of(stage: PlanStage) -> dict[int, _Shares]:
                 seconds[3] += hidden
     parts = {key: (seconds[0], seconds[1], seconds[2], seconds[3]) for key, seconds in sums.items()}
     return {
-        i: _Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"])
-        for i in layers
+        i: Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"]) for i in layers
     }
 
 
 def _times(
     stage: PlanStage,
     planned: PlanStage,
-    described_by: PlanStage,
-    of_plan: Mapping[int, _Shares],
-    sends: tuple[float, float],
+    described_by: PlanStage | None,
+    of_plan: Mapping[int, Shares],
     overhead_seconds: float,
     copies: int,
 ) -> StageTimes:
     """The times of `stage`, which the schedule runs on the submesh of the plan's stage `planned`, whose operators are
-    as those of `described_by`.
+    as those of `described_by`; None: its layers divide its seconds as those of `of_plan`.
 
-    `sends` are the seconds of its sends, forward and backward; the software's overhead is part of its update.
+    The software's overhead is part of its update.
     Where its operators are not known, its seconds are divided as those of its layers in the plan.
     """
     source = described_by if stage is planned else stage
-    described = len(source.operators) > 0
+    described = described_by is not None and source is not None and len(source.operators) > 0
     of_layer = of_plan if stage is planned or not described else _shares_of(stage)
-    shares = _Shares.of([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)])
+    shares = Shares.of([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)])
     halves = (shares.forward, shares.of_input, shares.of_weight)
     forward, of_input, of_weight = (computed + moved for computed, moved, _, _ in halves)
     in_operators = forward + of_input + of_weight
@@ -147,7 +193,9 @@ def _times(
     rest = max(stage.microbatch_seconds - in_operators, 0.0) if described else 0.0
     total = in_operators + rest
     parts = [forward / total, of_input / total, (of_weight + rest) / total] if in_operators else [1 / 3] * 3
-    gradients, optimizer = _resident_shares(source if described else planned, copies if described else 1)
+    gradients, optimizer = 0.0, 0.0
+    if described_by is not None and source is not None:
+        gradients, optimizer = _resident_shares(source if described else planned, copies if described else 1)
     in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved, _, _ in halves)
     seconds = stage.microbatch_seconds
     pace = seconds / total if in_operators else 0.0
@@ -158,8 +206,6 @@ def _times(
         update_seconds=stage.iteration_seconds + stage.tied_seconds + overhead_seconds,
         collective_fraction=(in_collectives[0], in_collectives[1], in_collectives[2]),
         stored_seconds=tuple((pace * exposed, pace * hidden) for _, _, exposed, hidden in halves),
-        send_forward_seconds=sends[0],
-        send_backward_seconds=sends[1],
         weight_bytes=stage.weight_bytes * (1 - gradients - optimizer),
         gradient_bytes=stage.weight_bytes * gradients,
         optimizer_bytes=stage.weight_bytes * optimizer,

@@ -66,7 +66,7 @@ class PlanValue:
 
     @property
     def once_seconds(self) -> float:
-        """Seconds of T beside the latencies of the stages."""
+        """Seconds of Eq. 2 beside the latencies of the stages."""
         return self.tied_seconds + self.overhead_seconds
 
     @property

@@ -1,9 +1,8 @@
 """Is there a better plan, now that a cluster's figures were measured: the present plan and the best one, both priced.
 
 The present plan is repriced for the measured cluster (`reprice`), and the planner runs for it, with the same layers, B
-and constraints; for a baseline, without what makes it one. With ideal software T leaves out the sends between stages
-unless the plan has the option `communication`: the planner runs with it, too. Where the software has figures for sends,
-T always counts them. All are compared by their simulated iteration, sends included.
+and constraints; for a baseline, without what makes it one. In the paper's mode T leaves out the sends between stages:
+the planner runs without it, too. All are compared by their simulated iteration, sends included.
 """
 
 from __future__ import annotations
@@ -75,12 +74,14 @@ def better_plan(
     # In the order of sequences that the plan has; of a plan in natural order the other one is tried, too.
     request = PlanRequest.again(plan.options, graph, cluster, plan.model.zigzag if plan.model.zigzag > 1 else None)
     if plan.options.baseline:
-        pipeline = PipelineOptions(schedule=request.pipeline.schedule)
-        request = replace(request, pipeline=pipeline, spec_constraints=())
-    for communication in sorted({request.pipeline.communication, True}):
-        asked = replace(request, pipeline=replace(request.pipeline, communication=communication))
+        own = PipelineOptions(schedule=request.pipeline.schedule, paper=request.pipeline.paper)
+        request = replace(request, pipeline=own, spec_constraints=())
+    pipeline = request.pipeline
+    whole = replace(pipeline, paper=False, communication=None, tied_weights=None)
+    for asked in dict.fromkeys((pipeline, whole)) if pipeline.mode else (pipeline,):
+        again = replace(request, pipeline=asked)
         try:
-            other = planned(asked, scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+            other = planned(again, scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
         except InfeasiblePlanError:
             continue
         if (takes := simulated_seconds(other)) < (1.0 - tuning.BETTER) * seconds:

@@ -2,11 +2,12 @@
 
 Every device is occupied for the whole iteration T, so T of stage i splits exactly into (`time_parts`)
 
-    T = B · compute_i + Σ_axis B · collectives_i,axis + B · receive_i + (sync and update)_i + tied_i + overhead + wait_i
+    T = B · compute_i + Σ_axis B · collectives_i,axis + sends + (sync and update)_i + tied_i + overhead + wait_i
 
-where tied_i is the summing of tied weights' gradients, where that is counted, overhead is what the software adds to
-every iteration, and wait_i is the remainder. `limits` evaluates Eq. 2 again with one part removed or evened out: an
-upper bound on what removing that limit could gain while the plan's choices stay. `changes` makes no estimate: each
+where sends are how much shorter T would be without them (in the paper's mode those that it counts, B · receive_i),
+tied_i is the summing of tied weights' gradients, overhead is what the software adds to every iteration, and wait_i is
+the remainder. `limits` takes from T what Eq. 2 loses with one part removed or evened out: about an upper bound on what
+removing that limit could gain while the plan's choices stay. `changes` makes no estimate: each
 neighbouring plan is planned again from the stage costs that the plan keeps, or is one of the plans that the user has
 made (`tried`).
 """
@@ -23,6 +24,7 @@ from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.planner.replan import replan
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.differences import differences
@@ -80,14 +82,15 @@ class Change:
 def time_parts(plan: PlanValue) -> tuple[StageTime, ...]:
     """The parts of T for each stage (see the module's docstring)."""
     b, total = plan.options.num_microbatches, plan.predicted.iteration_seconds
-    times = []
+    sends, times = _simulated_sends(plan), []
     for stage in plan.stages:
         axes = collective_seconds(plan, stage)
         computing = stage.microbatch_seconds - sum(s for _, s in axes or ())
         parts = [(UNKNOWN if axes is None else COMPUTE, b * computing)]
         parts += [(name, b * seconds) for name, seconds in axes or ()]
-        parts += [(SEND, b * stage.receive_seconds), (SYNC, stage.iteration_seconds)]
-        parts += [(TIED, stage.tied_seconds), (OVERHEAD, plan.overhead_seconds)]
+        parts += [(SYNC, stage.iteration_seconds), (TIED, stage.tied_seconds), (OVERHEAD, plan.overhead_seconds)]
+        left = max(0.0, total - sum(seconds for _, seconds in parts))
+        parts += [(SEND, b * stage.receive_seconds if sends is None else min(sends, left))]
         parts += [(WAIT, max(0.0, total - sum(seconds for _, seconds in parts)))]
         merged: dict[str, float] = {}
         for name, seconds in parts:
@@ -95,6 +98,12 @@ def time_parts(plan: PlanValue) -> tuple[StageTime, ...]:
         present = tuple((name, seconds) for name, seconds in merged.items() if seconds > 0 or name == WAIT)
         times.append(StageTime(stage=stage.index, devices=len(stage.devices), parts=present))
     return tuple(times)
+
+
+def _simulated_sends(plan: PlanValue) -> float | None:
+    """Seconds of T that sends take; None where T is Eq. 2."""
+    time = None if plan.options.pipeline.mode else iteration_time(plan)
+    return None if time is None else time.sends_seconds
 
 
 def mean_parts(times: Sequence[StageTime]) -> dict[str, float]:
@@ -140,17 +149,24 @@ def limits(plan: Plan) -> tuple[Limit, ...]:
 def _limits(plan: Plan) -> tuple[Limit, ...]:
     b, total = plan.options.num_microbatches, plan.predicted.iteration_seconds
     parts = [dict(time.parts) for time in time_parts(plan)]
-    latencies = [stage.latency_seconds for stage in plan.stages]
+    sends = _simulated_sends(plan)
+    latencies = [s.latency_seconds - (0.0 if sends is None else s.receive_seconds) for s in plan.stages]
+    more = 0.0 if sends is None else total - plan.terms.iteration_seconds(latencies, plan.once_seconds)
     without: list[tuple[str, float, str]] = []
-    for name in sorted({_resource(name) for of_stage in parts for name in of_stage} - {WAIT, TIED, OVERHEAD}):
+    apart = {WAIT, TIED, OVERHEAD} | ({SEND} if sends is not None else set())
+    if sends:
+        without.append((SEND, total - sends, "simulated, with sends that take no time"))
+    for name in sorted({_resource(name) for of_stage in parts for name in of_stage} - apart):
         spent = [sum(s for part, s in of_stage.items() if _resource(part) == name) / b for of_stage in parts]
         left = [latency - seconds for latency, seconds in zip(latencies, spent, strict=True)]
-        seconds = plan.terms.iteration_seconds(left, plan.once_seconds)
+        seconds = more + plan.terms.iteration_seconds(left, plan.once_seconds)
         without.append((name, seconds, "T of the same stages if this took no time"))
     if len(latencies) > 1:
-        even = plan.terms.iteration_seconds([sum(latencies) / len(latencies)] * len(latencies), plan.once_seconds)
+        even = more + plan.terms.iteration_seconds(
+            [sum(latencies) / len(latencies)] * len(latencies), plan.once_seconds
+        )
         without.append(("imbalance of the stages", even, "T if all stages had the mean latency"))
-        filled = b * max(latencies) + plan.once_seconds
+        filled = more + b * max(latencies) + plan.once_seconds
         without.append(("filling and draining the pipeline", filled, "B · t_max: T if the pipeline were always full"))
     unlimited = _with_memory(plan, tuning.UNLIMITED_BYTES)
     if unlimited is not None:
@@ -207,8 +223,8 @@ def _single_settings(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"B {b:,} → {count:,}", {"num_microbatches": count}
     defaults, phrase_of = PipelineOptions(), phrases(options)
     for field in fields(PipelineOptions):
-        # Whether communication is counted changes what is predicted, not the plan.
-        if field.name in phrase_of and field.name != "communication":
+        # What is counted changes what is predicted, not the plan.
+        if field.name in phrase_of and field.name not in ("paper", "communication", "tied_weights"):
             freed: dict[str, Any] = {field.name: getattr(defaults, field.name)}
             yield f"without: {phrase_of[field.name]}", {"pipeline": replace(options, **freed)}
 

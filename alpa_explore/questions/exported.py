@@ -52,6 +52,7 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
             num_microbatches=degrees.microbatches,
             num_layers=plan.options.num_layers,
             delta=plan.options.delta,
+            paper=bool(plan.options.pipeline.paper),
             rematerialization=False if degrees.recomputation == NONE else degrees.recomputation,
             **arguments,
         )
@@ -72,7 +73,6 @@ def _as_baseline(plan: Plan, degrees: PlanDegrees) -> tuple[str, dict[str, Any]]
         f"the schedule {degrees.schedule}": degrees.schedule != "1f1b",
         "another tensor parallelism of experts": degrees.expert > 1 and degrees.expert_tensor != degrees.tensor,
         f"ZeRO-{degrees.zero_stage} with other parallelism": not alone and degrees.zero_stage not in (default, 3),
-        "sends as part of T": plan.options.pipeline.communication,
     }
     if reasons := [reason for reason, holds in unlike.items() if holds]:
         raise OptionError("No baseline is this layout", found=reasons[0], remedy="Compare it by a measured run.")

@@ -8,7 +8,7 @@ from alpa_explore import units
 from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
-from alpa_explore.plans.report.error_bands import time_with_band
+from alpa_explore.plans.report.error_bands import iteration_with_band
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import render_table
 
@@ -45,7 +45,7 @@ def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None 
     words = f"B = {b:,} microbatches of {samples}"
     if planned.iteration_seconds is not None:
         rate = units.number(planned.samples_per_second, 4)
-        words += f": T {time_with_band(plan, planned.iteration_seconds)}, {rate} samples/s"
+        words += f": T {iteration_with_band(plan)}, {rate} samples/s"
     if same_global_batch(lines):
         words += f", the most of the {len(lines)} B that divide a global batch of {plan.global_batch:,}"
     elif best is planned:

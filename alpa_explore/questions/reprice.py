@@ -13,6 +13,7 @@ from alpa_explore.cluster import Cluster, logical_mesh
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.stage_table import once_seconds
+from alpa_explore.plans.assemble import NOTHING_PREDICTED, with_predicted
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import planned_stage
 from alpa_explore.plans.rebuild import rebuild
@@ -68,20 +69,13 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
         )
 
     stages = tuple(priced_stage(stage, 1) for stage in plan.stages)
-    latencies, b = [s.latency_seconds for s in stages], plan.options.num_microbatches
-    pipeline = plan.terms.iteration_seconds(latencies, sum(s.tied_seconds for s in stages))
-    return replace(
-        rebuilt,
-        stages=stages,
-        interleaved=tuple(priced_stage(stage, len(plan.interleaved) // len(stages)) for stage in plan.interleaved),
-        predicted=replace(
-            plan.predicted,
-            iteration_seconds=pipeline + rebuilt.overhead_seconds,
-            t_max_seconds=max(latencies),
-            sum_latency_seconds=sum(latencies),
-            bubble_fraction=max(0.0, 1.0 - b * sum(latencies) / (len(stages) * pipeline)),
-            peak_bytes_per_device=max(stage.peak_bytes for stage in stages),
-        ),
+    return with_predicted(
+        replace(
+            rebuilt,
+            stages=stages,
+            interleaved=tuple(priced_stage(stage, len(plan.interleaved) // len(stages)) for stage in plan.interleaved),
+            predicted=NOTHING_PREDICTED,
+        )
     )
 
 

@@ -168,6 +168,7 @@ def _compute_seconds(plan: Plan, timeline: Timeline, num_microbatches: int) -> I
     for number, t in enumerate(times):
         parts = (t.forward_seconds, t.backward_input_seconds, t.backward_weight_seconds)
         computed = sum(part * (1 - moved) for part, moved in zip(parts, t.collective_fraction, strict=True))
+        computed -= sum(t.send_wait_seconds)
         sums = sum(o.communication_seconds for o in stages[number].operators if o.phase == "update") if known else 0.0
         sums /= copies  # the operators of a plan for DualPipe count what both copies take
         yield num_microbatches * computed + max(t.update_seconds - sums, 0.0)

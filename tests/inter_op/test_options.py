@@ -6,6 +6,7 @@ more than 500 lines because every option is checked against the one brute force 
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.times import StageTimes
 
+paper = partial(PipelineOptions, paper=True)
+"""Options in the paper's mode: what counts beside a stage's own time is asked for."""
 CLUSTERS = ("1x4:v100", "2x2:v100", "4x1:v100", "3x2:v100")
 
 
@@ -111,33 +114,35 @@ def check(options_of, brute_options, seeds=range(60), changed_at_least=10):
         found = best_pipeline(costs, cluster, options, b)
         expected = brute_force(costs, cluster, b, **brute_options(options, costs, cluster, b))
         assert found.total_seconds == pytest.approx(expected, rel=1e-12), (seed, options)
-        paper = best_pipeline(costs, cluster, PipelineOptions(), b)
-        changed += found.stages != paper.stages or found.total_seconds != paper.total_seconds
+        of_paper = best_pipeline(costs, cluster, paper(), b)
+        changed += found.stages != of_paper.stages or found.total_seconds != of_paper.total_seconds
         feasible += found.feasible
     assert changed >= changed_at_least
     assert feasible >= changed_at_least
 
 
-def test_the_defaults_are_the_paper():
+def test_the_papers_mode_is_the_paper_and_elsewhere_sends_and_tied_weights_count():
+    assert (paper().communication, paper().tied_weights) == (False, False)
+    assert (PipelineOptions().communication, PipelineOptions().tied_weights) == (True, True)
     for seed in range(20):
         costs, cluster = random_costs(seed)
         devices = [m.devices for m in costs.submeshes]
         plain = pipeline_dp(costs.latency_table(4), devices, cluster.devices, 4)
-        found = best_pipeline(costs, cluster, PipelineOptions(), 4)
+        found = best_pipeline(costs, cluster, paper(), 4)
         assert (found.total_seconds, found.stages) == (plain.total_seconds, plain.stages)
-        assert np.array_equal(stage_table(costs, cluster, PipelineOptions(), 4), costs.latency_table(4))
+        assert np.array_equal(stage_table(costs, cluster, paper(), 4), costs.latency_table(4))
 
 
 def test_a_cut_begins_a_stage():
     check(
-        lambda costs, _cluster, rng: PipelineOptions(cuts=(int(rng.integers(1, costs.num_layers)),)),
+        lambda costs, _cluster, rng: paper(cuts=(int(rng.integers(1, costs.num_layers)),)),
         lambda options, *_: {"allowed": lambda stages: set(options.cuts) <= {first for first, _, _ in stages}},
     )
 
 
 def test_there_are_as_many_stages_as_are_asked_for():
     check(
-        lambda costs, _cluster, rng: PipelineOptions(num_stages=int(rng.integers(1, costs.num_layers + 1))),
+        lambda costs, _cluster, rng: paper(num_stages=int(rng.integers(1, costs.num_layers + 1))),
         lambda options, *_: {"allowed": lambda stages: len(stages) == options.num_stages},
     )
 
@@ -148,10 +153,10 @@ def test_a_stage_has_the_submesh_that_was_pinned(numbered):
         piece = costs.submeshes[int(rng.integers(len(costs.submeshes)))]
         if not numbered:
             stage = int(rng.choice([0, -1, -2]))
-            return PipelineOptions(stage_submeshes=((stage, piece.nodes, piece.devices_per_node),))
+            return paper(stage_submeshes=((stage, piece.nodes, piece.devices_per_node),))
         count = int(rng.integers(1, costs.num_layers + 1))
         stage = int(rng.integers(-count, count))
-        return PipelineOptions(num_stages=count, stage_submeshes=((stage, piece.nodes, piece.devices_per_node),))
+        return paper(num_stages=count, stage_submeshes=((stage, piece.nodes, piece.devices_per_node),))
 
     def allowed(options, costs, stages):
         ((stage, nodes, devices),) = options.stage_submeshes
@@ -175,7 +180,7 @@ def test_a_schedule_decides_how_many_microbatches_a_stage_holds(schedule):
         return b if schedule == "gpipe" else min(b, place + (place - 1))
 
     check(
-        lambda *_: PipelineOptions(schedule=schedule),
+        lambda *_: paper(schedule=schedule),
         lambda _options, _costs, _cluster, b: {"held": lambda place, _depth: held(place, b)},
         seeds=range(200),
         changed_at_least=5,
@@ -204,7 +209,7 @@ def interleaved(turns, b):
 @pytest.mark.parametrize("turns", [2, 3])
 def test_an_interleaved_schedule_has_a_smaller_bubble_and_holds_runs_of_its_stages(turns):
     check(
-        lambda *_: PipelineOptions(schedule="interleaved-1f1b", stages_per_submesh=turns),
+        lambda *_: paper(schedule="interleaved-1f1b", stages_per_submesh=turns),
         lambda _options, _costs, _cluster, b: interleaved(turns, b),
         seeds=range(120),
     )
@@ -217,7 +222,7 @@ def test_a_zero_bubble_schedule_has_a_smaller_bubble_and_holds_as_many_as_there_
         costs, cluster = random_costs(seed)
         b = (2, 4, 30)[seed % 3]
         costs = replace(costs, versions=(Recomputation.of_layers(range(costs.num_layers) if recomputes else ()),))
-        found = best_pipeline(costs, cluster, PipelineOptions(schedule="zb-h1"), b)
+        found = best_pipeline(costs, cluster, paper(schedule="zb-h1"), b)
         expected = brute_force(
             costs,
             cluster,
@@ -227,7 +232,7 @@ def test_a_zero_bubble_schedule_has_a_smaller_bubble_and_holds_as_many_as_there_
             allowed=lambda stages, b=b: len(stages) <= b,
         )
         assert found.total_seconds == pytest.approx(expected, rel=1e-12)
-        changed += found.stages != best_pipeline(costs, cluster, PipelineOptions(), b).stages
+        changed += found.stages != best_pipeline(costs, cluster, paper(), b).stages
     assert changed > 5
 
 
@@ -265,10 +270,10 @@ def test_a_v_shape_has_its_bubble_and_its_memory_in_the_plan(schedule):
     for seed in range(60):
         costs, cluster = random_costs(seed)
         b = (8, 12, 30)[seed % 3]
-        found = best_pipeline(costs, cluster, PipelineOptions(schedule=schedule), b)
+        found = best_pipeline(costs, cluster, paper(schedule=schedule), b)
         expected = brute_force(costs, cluster, b, **v_shape(schedule, b))
         assert found.total_seconds == pytest.approx(expected, rel=1e-12)
-        changed += found.stages != best_pipeline(costs, cluster, PipelineOptions(), b).stages
+        changed += found.stages != best_pipeline(costs, cluster, paper(), b).stages
     assert changed > 5
 
 
@@ -281,9 +286,9 @@ def test_dual_pipe_has_equal_submeshes_and_the_bubble_of_the_report_in_the_plan(
         costs = replace(costs, copies=2)
         if str(cluster).startswith("3x2") and costs.num_layers < 6:
             with pytest.raises(OptionError, match="with 6 layers or more"):
-                best_pipeline(costs, cluster, PipelineOptions(schedule="dualpipe"), b)
+                best_pipeline(costs, cluster, paper(schedule="dualpipe"), b)
             continue
-        found = best_pipeline(costs, cluster, PipelineOptions(schedule="dualpipe"), b)
+        found = best_pipeline(costs, cluster, paper(schedule="dualpipe"), b)
         expected = brute_force(
             costs,
             cluster,
@@ -297,7 +302,7 @@ def test_dual_pipe_has_equal_submeshes_and_the_bubble_of_the_report_in_the_plan(
         )
         assert found.total_seconds == pytest.approx(expected, rel=1e-12), seed
         feasible += found.feasible
-        one_copy = best_pipeline(replace(costs, copies=1), cluster, PipelineOptions(), b)
+        one_copy = best_pipeline(replace(costs, copies=1), cluster, paper(), b)
         changed += found.stages != one_copy.stages
     assert feasible > 20
     assert changed > 20
@@ -306,7 +311,7 @@ def test_dual_pipe_has_equal_submeshes_and_the_bubble_of_the_report_in_the_plan(
 def test_dual_pipe_on_what_it_cannot_run_on_says_what_to_ask_for_instead():
     costs, _ = random_costs(0)
     with pytest.raises(OptionError, match="another number of copies"):
-        best_pipeline(costs, Cluster.parse("1x4:v100"), PipelineOptions(schedule="dualpipe"), 8)
+        best_pipeline(costs, Cluster.parse("1x4:v100"), paper(schedule="dualpipe"), 8)
     for cluster, options, b, remedy in (
         ("1x3:v100", {}, 8, "dualpipe-v"),
         ("1x4:v100", {"num_stages": 3}, 8, "2 or 4 stages"),
@@ -315,7 +320,7 @@ def test_dual_pipe_on_what_it_cannot_run_on_says_what_to_ask_for_instead():
         ("1x4:v100+1x4:a100", {}, 8, "nodes of one kind"),
     ):
         with pytest.raises(OptionError) as raised:
-            check_options(PipelineOptions(schedule="dualpipe", **options), Cluster.parse(cluster), 8, b)
+            check_options(paper(schedule="dualpipe", **options), Cluster.parse(cluster), 8, b)
         assert remedy in raised.value.remedy, raised.value
 
 
@@ -388,8 +393,8 @@ def uniform(depth, seconds):
 def test_a_schedule_that_does_not_exist_for_the_stages_is_refused_with_a_way_out():
     costs, cluster = random_costs(0)
     for options, b in (
-        (PipelineOptions(schedule="interleaved-1f1b", num_stages=2), 3),
-        (PipelineOptions(schedule="zb-h1", num_stages=2), 1),
+        (paper(schedule="interleaved-1f1b", num_stages=2), 3),
+        (paper(schedule="zb-h1", num_stages=2), 1),
     ):
         with pytest.raises(OptionError, match="Ask for 1 stages"):
             check_options(options, cluster, costs.num_layers, b)
@@ -422,7 +427,7 @@ def test_each_stage_that_reads_a_tied_weight_but_the_first_pays_one_sum_an_itera
                 for group, (_, size) in zip(groups, costs.tied_weights, strict=True)
             )
 
-        options = PipelineOptions(tied_weights=True, schedule=("1f1b", "zb-h1")[seed % 4 // 3])
+        options = paper(tied_weights=True, schedule=("1f1b", "zb-h1")[seed % 4 // 3])
         bubble = 3 if options.schedule == "zb-h1" else 1
         found = best_pipeline(costs, cluster, options, b)
         expected = brute_force(
@@ -460,7 +465,7 @@ def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links_ea
         return turns * (directions * wait + costs.received_bytes[first, last] / rate)
 
     check(
-        lambda *_: PipelineOptions(communication=True, schedule="interleaved-1f1b" if turns > 1 else "1f1b"),
+        lambda *_: paper(communication=True, schedule="interleaved-1f1b" if turns > 1 else "1f1b"),
         lambda _options, costs, cluster, b: (
             {"extra": lambda stage: extra(costs, cluster, stage)} | (interleaved(turns, b) if turns > 1 else {})
         ),
@@ -473,7 +478,7 @@ def test_the_space_of_submeshes_leaves_out_other_numbers_of_nodes():
     for seed in range(3, 240, 4):  # 3 nodes
         costs, cluster = random_costs(seed)
         assert cluster.nodes == 3
-        found = best_pipeline(costs, cluster, PipelineOptions(submesh_space="power-of-two"), 4)
+        found = best_pipeline(costs, cluster, paper(submesh_space="power-of-two"), 4)
         expected = brute_force(
             costs,
             cluster,
@@ -481,7 +486,7 @@ def test_the_space_of_submeshes_leaves_out_other_numbers_of_nodes():
             allowed=lambda stages, costs=costs: all(costs.submeshes[m].nodes != 3 for _, _, m in stages),
         )
         assert found.total_seconds == pytest.approx(expected, rel=1e-12)
-        changed += found.total_seconds != best_pipeline(costs, cluster, PipelineOptions(), 4).total_seconds
+        changed += found.total_seconds != best_pipeline(costs, cluster, paper(), 4).total_seconds
     assert changed > 5
     assert [p.nodes for p in submeshes(Cluster.parse("8x2:v100"), "power-of-two")] == [1, 1, 2, 4, 8]
 
@@ -497,7 +502,7 @@ def test_stages_keep_within_the_imbalance_that_is_tolerated():
         return True
 
     check(
-        lambda _costs, _cluster, rng: PipelineOptions(imbalance_tolerance=float(rng.choice([0.0, 0.05, 0.2, 0.5]))),
+        lambda _costs, _cluster, rng: paper(imbalance_tolerance=float(rng.choice([0.0, 0.05, 0.2, 0.5]))),
         lambda options, costs, cluster, _b: {"allowed": lambda stages: allowed(options, costs, cluster, stages)},
         seeds=range(240),
     )
@@ -505,7 +510,7 @@ def test_stages_keep_within_the_imbalance_that_is_tolerated():
 
 def test_options_together_are_those_of_brute_force():
     def options_of(costs, _cluster, rng):
-        return PipelineOptions(
+        return paper(
             cuts=(int(rng.integers(1, costs.num_layers)),),
             num_stages=int(rng.integers(2, costs.num_layers + 1)),
             schedule="gpipe",
@@ -549,7 +554,7 @@ def test_options_together_are_those_of_brute_force():
 )
 def test_options_that_nothing_satisfies_are_named_with_a_remedy(options, found):
     with pytest.raises(OptionError, match=found):
-        check_options(PipelineOptions(**options), Cluster.parse("1x4:v100"), 4)
+        check_options(paper(**options), Cluster.parse("1x4:v100"), 4)
 
 
 def test_what_a_plan_does_not_know_is_asked_for_again():
@@ -561,6 +566,26 @@ def test_what_a_plan_does_not_know_is_asked_for_again():
         candidates={k: v for k, v in costs.candidates.items() if k[2] < len(costs.submeshes) - 1},
     )
     with pytest.raises(OptionError, match="Plan again"):
-        best_pipeline(unknown, cluster, PipelineOptions(communication=True), 4)
-    with pytest.raises(OptionError, match="Plan again"):
-        best_pipeline(unknown, cluster, PipelineOptions(), 4)
+        best_pipeline(unknown, cluster, paper(), 4)
+
+
+def test_the_objective_has_no_sends_of_a_file_that_does_not_record_them():
+    costs, cluster = random_costs(3)
+    unknown = replace(costs, received_bytes={})
+    with_sends = best_pipeline(unknown, cluster, PipelineOptions(), 4)
+    assert with_sends.stages == best_pipeline(costs, cluster, paper(), 4).stages
+
+
+def test_partitions_near_the_best_are_named_among_them_what_is_best_without_sends():
+    others = 0
+    for seed in range(40):
+        costs, cluster = random_costs(seed)
+        costs = replace(costs, received_bytes={key: 3 * size for key, size in costs.received_bytes.items()})
+        found = best_pipeline(costs, cluster, PipelineOptions(num_stages=2), 30)
+        free = best_pipeline(costs, cluster, paper(num_stages=2), 30)
+        assert found.stages not in found.near
+        assert len(set(found.near)) == len(found.near)
+        if free.stages and free.stages != found.stages:
+            assert free.stages in found.near
+            others += 1
+    assert others > 3

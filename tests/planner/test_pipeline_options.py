@@ -9,9 +9,12 @@ import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import Phase
+from alpa_explore.inter_op.options import IDEAL
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import received_bytes
 from alpa_explore.layering import cluster_operators
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.report.summary import plan_report
 
 
@@ -81,8 +84,31 @@ def test_communication_is_part_of_a_stage_and_its_latency_still_adds_up(plan):
     for s in counted.stages:
         assert s.latency_seconds == s.microbatch_seconds + s.iteration_seconds / 8 + s.receive_seconds
     t = [s.latency_seconds for s in counted.stages]
-    assert counted.predicted.iteration_seconds == pytest.approx(sum(t) + 7 * max(t), rel=1e-12)
-    assert all(s.receive_seconds == 0 for s in plan.stages)
+    assert objective_seconds(counted) == pytest.approx(sum(t) + 7 * max(t) + counted.tied_seconds, rel=1e-12)
+    of_paper = ax.replan(plan, pipeline=ax.PipelineOptions(paper=True, num_stages=4))
+    assert all(s.receive_seconds == 0 for s in of_paper.stages)
+    t = [s.latency_seconds for s in of_paper.stages]
+    assert of_paper.predicted.iteration_seconds == pytest.approx(sum(t) + 7 * max(t), rel=1e-12)
+
+
+def test_the_papers_models_on_its_devices_are_planned_in_its_mode():
+    """Nothing is captured: a request knows its mode."""
+
+    def mode(model, cluster, **options):
+        request = PlanRequest(
+            model=model,
+            cluster=ax.Cluster.parse(cluster),
+            num_microbatches=4,
+            pipeline=ax.PipelineOptions(**options),
+        )
+        return request.pipeline.mode
+
+    for model in ("gpt-1.3b", "moe-2.4b", "wide-resnet-2b"):
+        assert mode(model, "1x8:v100") == mode(model, "1x8:v100", schedule="gpipe") == IDEAL
+        assert mode(model, "1x8:v100", paper=False) == mode(model, "1x8:a100") == mode(model, "1x8:h100") == ""
+        assert mode(model, "1x8:a100", paper=True) == IDEAL
+    assert mode("gpt-tiny", "1x8:v100") == mode("llama-3-8b", "1x8:v100") == ""
+    assert mode("gpt-1.3b", "1x8:a100", paper=True, communication=True) == "Eq. 2 of the paper, sends counted"
 
 
 def test_a_schedule_that_exists_for_some_b_alone_takes_the_best_of_those(plan):
@@ -118,7 +144,7 @@ def test_the_sum_of_a_tied_weight_is_paid_by_its_second_stage_once_an_iteration(
     paid = 2 * link.latency_seconds + size / link.bandwidth
     assert [s.tied_seconds for s in counted.stages] == [0.0, 0.0, pytest.approx(paid, rel=1e-12)]
     t = [s.latency_seconds for s in counted.stages]
-    assert counted.predicted.iteration_seconds == pytest.approx(sum(t) + 7 * max(t) + paid, rel=1e-12)
+    assert objective_seconds(counted) == pytest.approx(sum(t) + 7 * max(t) + paid, rel=1e-12)
     update = counted.stages[-1].iteration_seconds + counted.stages[-1].tied_seconds
     assert counted.timeline().times[-1].update_seconds == update
     assert "Stages 0, 2 share a weight" in plan_report(counted)

@@ -25,6 +25,7 @@ from alpa_explore.errors import (
 )
 from alpa_explore.execution import available_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.plans.iteration_time import objective_seconds
 from tests.waiting import until
 
 
@@ -62,10 +63,12 @@ def test_a_plan_covers_model_and_cluster_and_keeps_its_own_arithmetic(name):
     predicted = plan.predicted
     assert predicted.t_max_seconds == max(latencies)
     assert predicted.sum_latency_seconds == pytest.approx(sum(latencies), rel=1e-12)
-    assert predicted.iteration_seconds == pytest.approx(sum(latencies) + (b - 1) * max(latencies), rel=1e-12)
+    assert objective_seconds(plan) == pytest.approx(sum(latencies) + (b - 1) * max(latencies), rel=1e-12)
+    assert predicted.iteration_seconds == plan.timeline().makespan_seconds
+    assert predicted.bubble_fraction == plan.timeline().bubble_fraction
     assert predicted.peak_bytes_per_device == max(s.peak_bytes for s in stages) <= plan.cluster.device.memory_bytes
     assert 0 <= predicted.bubble_fraction < 1
-    best = [p for p in plan.t_max_sweep if p.iteration_seconds is not None]
+    best = [p for p in plan.t_max_sweep if p.objective_seconds is not None]
     assert min(p.iteration_seconds for p in best) == predicted.iteration_seconds
     named = [o.name for s in stages for o in s.operators if o.phase != "update"]
     assert len(named) == len(set(named)), "an operator stands in two stages"

@@ -32,7 +32,7 @@ OPTIONS = {"num_microbatches": 2, "num_layers": 3, "delta": 1.0, "global_batch":
 
 @pytest.fixture(scope="module")
 def plan() -> ax.Plan:
-    return ax.plan("mlp-tiny", "1x2:a100+1x2:v100", **OPTIONS)
+    return ax.plan("mlp-tiny", "1x2:a100+1x2:v100", **OPTIONS, pipeline=ax.PipelineOptions(paper=True))
 
 
 def test_the_plan_is_the_best_of_all_assignments_of_layers_to_submeshes_of_both_kinds(plan: ax.Plan) -> None:

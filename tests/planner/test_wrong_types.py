@@ -17,7 +17,7 @@ from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError
         *(("cuts", wrong) for wrong in (3, "48", (1.5,), None, (True,))),
         *((field, wrong) for field in ("num_stages", "stages_per_submesh") for wrong in ("2", 2.0, True, (2,))),
         *(("stage_submeshes", wrong) for wrong in (3, (0, 1, 2), ((0, 1),), (("a", 1, 2),), None)),
-        *((field, wrong) for field in ("communication", "tied_weights") for wrong in ("yes", None, 2, np.zeros(2))),
+        *((field, wrong) for field in ("paper", "communication", "tied_weights") for wrong in ("yes", 2, np.zeros(2))),
         *((field, wrong) for field in ("schedule", "submesh_space") for wrong in (None, 3, ["1f1b"])),
         *(("imbalance_tolerance", wrong) for wrong in ("0.5", True, (1,))),
     ],
@@ -29,7 +29,9 @@ def test_a_pipeline_option_of_the_wrong_type_is_named_with_what_it_must_be(field
 
 
 def test_lists_and_the_numbers_of_numpy_are_what_python_has_for_them():
-    plain = ax.PipelineOptions(cuts=(1, 2), num_stages=3, stage_submeshes=((0, 1, 2),), imbalance_tolerance=0.5)
+    plain = ax.PipelineOptions(
+        cuts=(1, 2), num_stages=3, stage_submeshes=((0, 1, 2),), imbalance_tolerance=0.5, communication=False
+    )
     given = ax.PipelineOptions(
         cuts=np.array([1, 2]),
         num_stages=np.int64(3),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_meshes, submeshes
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.assemble import choose_stages
@@ -52,8 +53,10 @@ def example_plan(
     name: str = "gpt-example",
     mark: str = "",
     blocks: int = BLOCKS,
+    paper: bool = True,
 ) -> Plan:
-    """Several stages and hundreds of operators; `mark` is put into every name (to see what a hostile name does)."""
+    """Several stages and hundreds of operators; `mark` is put into every name (to see what a hostile name does). With
+    `paper` its T is Eq. 2, and its sends stand beside it."""
     parsed = Cluster.parse(cluster)
     layers = _layers(num_layers, mark, blocks)
     costs = _costs(parsed, layers)
@@ -76,7 +79,13 @@ def example_plan(
             warnings=(),
         ),
         cluster=parsed,
-        options=PlanOptions(num_microbatches=num_microbatches, delta=0.6, num_layers=num_layers, solver="auto"),
+        options=PlanOptions(
+            num_microbatches=num_microbatches,
+            delta=0.6,
+            num_layers=num_layers,
+            solver="auto",
+            pipeline=PipelineOptions(paper=paper),
+        ),
         layers=layers,
         stages=(),
         predicted=Predicted(

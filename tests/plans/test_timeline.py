@@ -50,7 +50,7 @@ def test_the_parts_of_a_stage_add_up_to_its_seconds_and_bytes(plan: Plan, real_p
     for each in (plan, real_plan):
         for stage, times in zip(each.stages, each.timeline().times, strict=True):
             assert times.microbatch_seconds == pytest.approx(stage.microbatch_seconds)
-            assert times.update_seconds == stage.iteration_seconds
+            assert times.update_seconds == stage.iteration_seconds + stage.tied_seconds
             assert times.resident_bytes == pytest.approx(stage.weight_bytes)
             forward = sum(o.compute_seconds + o.communication_seconds for o in stage.operators if o.phase == "forward")
             if each is real_plan:

@@ -13,12 +13,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
-from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.iteration_time import iteration_time, objective_seconds
 from alpa_explore.plans.phrases import stage_phrase, submesh_phrase
 from alpa_explore.plans.report.error_bands import band_of
-from alpa_explore.plans.report.iteration import iteration_phrase
+from alpa_explore.plans.report.iteration import eq_2_sum, iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
-from alpa_explore.plans.report.text import fullest, iteration_sum, pace_setter
+from alpa_explore.plans.report.text import fullest, pace_setter
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:
@@ -255,16 +255,23 @@ def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
     share = plan.terms.share  # of a schedule with a smaller bubble
     rounds = plan.terms.rounds_symbols.replace("−", " − ")
     return Lesson(
-        shows="T for each candidate t_max, as the sum of its two parts; the star is the plan.",
+        shows="The objective for each candidate t_max, as the sum of its two parts; the star is the plan.",
         formula=f"Eq. 2: T = Σ t_i{share} + {rounds} · max t_i.   Eq. 3: F(s, k, d) = min over i, n, m of "
         "t(k … i, n × m) + F(s−1, i+1, d − n·m), with t ≤ t_max",
-        numbers=f"{iteration_sum(plan)} = {duration(plan.predicted.iteration_seconds)}; "
+        numbers=f"{eq_2_sum(plan)} = {duration(objective_seconds(plan))}; {_beside_objective(plan)}"
         f"{len(plan.t_max_sweep):,} candidates.",
         why="The latency of the slowest stage counts for every microbatch, that of the others only once. For a fixed "
         "t_max it remains to minimise Σt, which a dynamic program does.",
         experiment="Increase B from 1: at B = 1 only Σt counts, at a large B almost only t_max.",
         question="From which B on does the plan no longer change?",
     )
+
+
+def _beside_objective(plan: Plan) -> str:
+    """What an iteration takes, where it is not Eq. 2."""
+    if plan.options.pipeline.mode:
+        return f"{plan.options.pipeline.mode}; "
+    return f"simulated, an iteration takes {duration(plan.predicted.iteration_seconds)}; "
 
 
 def _memory(plan: Plan, stage: PlanStage) -> Lesson:
@@ -287,11 +294,16 @@ def _memory(plan: Plan, stage: PlanStage) -> Lesson:
 def _microbatches(plan: Plan, _stage: PlanStage) -> Lesson:
     b, p, count = plan.options.num_microbatches, plan.predicted, len(plan.stages)
     busy = b * p.sum_latency_seconds
+    numbers = f"{units.percent(p.bubble_fraction)} of the simulated {duration(p.iteration_seconds)}."
+    if plan.options.pipeline.mode:
+        numbers = (
+            f"1 − {b:,} · {duration(p.sum_latency_seconds)} / ({count} · {duration(p.iteration_seconds)}) = 1 − "
+            f"{duration(busy)} / {duration(count * p.iteration_seconds)} = {units.percent(p.bubble_fraction)}."
+        )
     return Lesson(
         shows="T, throughput and memory as functions of B.",
         formula="bubble = 1 − B · Σ t_i / (S · T), the share of T that the average stage waits",
-        numbers=f"1 − {b:,} · {duration(p.sum_latency_seconds)} / ({count} · {duration(p.iteration_seconds)}) = 1 − "
-        f"{duration(busy)} / {duration(count * p.iteration_seconds)} = {units.percent(p.bubble_fraction)}.",
+        numbers=numbers,
         why="A pipeline fills and drains once per iteration; with more microbatches this is a smaller part. For a "
         "given number of samples per iteration, however, microbatches are then smaller, and small kernels are slow.",
         experiment="Halve B: with equal stages the bubble about doubles.",

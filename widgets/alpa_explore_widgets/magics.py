@@ -68,7 +68,7 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--precision")
     parser.add_argument("--sequence", type=int)
     parser.add_argument("--schedule", default="1f1b")
-    parser.add_argument("--communication", action="store_true")
+    parser.add_argument("--paper", action=argparse.BooleanOptionalAction)
     for option in ("--pin", "--forbid"):
         parser.add_argument(option, action="append", default=[], metavar="NAME=SPEC")
     try:
@@ -88,7 +88,7 @@ def explorer_of(options: argparse.Namespace, assigned: dict[str, Any] | None = N
         "num_layers": options.layers,
         "solver": options.solver,
         "schedule": options.schedule,
-        "communication": options.communication,
+        "paper": options.paper,
         "precision": options.precision,
         "sequence": options.sequence,
         **mappings(parse_constraints(options.pin, options.forbid)),

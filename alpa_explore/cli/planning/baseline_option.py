@@ -57,7 +57,7 @@ def chosen_baseline(
             )
     resolve(kind, Degrees(**degrees), exchange)
     planned = {
-        "a pipeline option": pipeline != PipelineOptions(),
+        "a pipeline option": pipeline != PipelineOptions(paper=pipeline.paper),
         "--pin or --forbid": any(spec_constraints.values()),
         "--solver": options.solver != "auto",
         "--zigzag": options.zigzag is not None,
@@ -70,7 +70,7 @@ def chosen_baseline(
             found=f"{given[0]} with --baseline {kind}",
             remedy="Leave one of them out.",
         )
-    return partial(_by_hand, kind=kind, exchange=exchange, degrees=degrees)
+    return partial(_by_hand, kind=kind, exchange=exchange, degrees=degrees, paper=pipeline.paper)
 
 
 def _by_hand(
@@ -84,6 +84,7 @@ def _by_hand(
     kind: str,
     exchange: str | None,
     degrees: Mapping[str, Any],
+    paper: bool | None,
     **options: Any,
 ) -> Plan:
     from alpa_explore.baselines.baseline import baseline
@@ -100,6 +101,7 @@ def _by_hand(
         num_microbatches=num_microbatches,
         exchange=exchange,
         rematerialization=rematerialization,
+        paper=paper,
         **degrees,
         **options,
     )

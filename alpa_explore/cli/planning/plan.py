@@ -148,11 +148,19 @@ def _add_beyond_the_paper(group: Any) -> None:
         help="for interleaved-1f1b: number of stages on each submesh (default: 2)",
     )
     beyond(
-        "--tied-weights",
-        action="store_true",
-        help="count the gradient sums of weights that several stages share, once per iteration",
+        "--paper",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="T is Eq. 2, ideal, as in the paper: without sends between stages and gradient sums of shared weights "
+        "(default: for the paper's own models on v100; elsewhere T is what an iteration takes)",
     )
-    beyond("--communication", action="store_true", help="count the sends between stages in the latency of a stage")
+    for name, what in (("tied-weights", "gradient sums of weights that stages share"), ("communication", "sends")):
+        beyond(
+            f"--{name}",
+            action=argparse.BooleanOptionalAction,
+            default=None,
+            help=f"count {what} in the objective of the pipeline (default: yes, but not with --paper)",
+        )
     beyond(
         "--submeshes",
         default="all",
@@ -443,6 +451,7 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
         cuts=tuple(options.cut),
         num_stages=options.stages,
         stage_submeshes=tuple(pinned),
+        paper=options.paper,
         communication=options.communication,
         schedule=options.schedule,
         submesh_space=options.submeshes,

@@ -12,8 +12,9 @@ from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, ink, 
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import bytes_with_band
+from alpa_explore.plans.report.iteration import iteration_sum
 from alpa_explore.plans.report.tables import Row, comparison_table
-from alpa_explore.plans.report.text import fullest, iteration_sum
+from alpa_explore.plans.report.text import fullest
 
 __all__ = ["baselines_figure", "baselines_html", "baselines_sentence", "comparison_table"]
 
@@ -50,6 +51,10 @@ def _iterations(figure: go.Figure, rows: Sequence[Row], hover: Sequence[str]) ->
     for name, column, color, shape in (
         ("Σt: one microbatch through all stages", "sum_latency_seconds", OKABE_ITO[1], "/"),
         ("(B−1)·t_max: the other microbatches", "waiting_seconds", OKABE_ITO[0], ""),
+        ("forward and backward passes", "passes_seconds", OKABE_ITO[0], ""),
+        ("waits (bubble)", "bubble_seconds", OKABE_ITO[1], "/"),
+        ("sends between stages", "sends_seconds", OKABE_ITO[4], "|"),
+        ("gradient sync and update", "update_seconds", OKABE_ITO[7], "-"),
         ("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x"),
         ("overhead of the software", "overhead_seconds", OKABE_ITO[6], "."),
     ):

@@ -1,4 +1,7 @@
-"""The t_max sweep: T = Σt + (B−1)·t_max (Alpa, §5.1, Eq. 2) for every evaluated candidate, and why others were not."""
+"""The t_max sweep: Σt + (B−1)·t_max (Alpa, §5.1, Eq. 2) for every evaluated candidate, and why others were not.
+
+This is the objective. T of the plan is what an iteration takes, and equal to it in the paper's mode alone.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ from alpa_explore.figures.style import (
     safe,
     unchecked,
 )
+from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.error_bands import time_with_band
+from alpa_explore.plans.report.error_bands import iteration_with_band
 from alpa_explore.plans.report.tables import chosen_t_max, outcome, t_max_table
 
 __all__ = ["t_max_figure", "t_max_sentence", "t_max_table"]
@@ -54,8 +58,11 @@ class _Point:
 
     t_max: float
     total: float
+    """The objective."""
+    seconds: float
+    """T."""
     first: float
-    """Σt: its part of T."""
+    """Σt: its part of the objective."""
     text: str
     """On hover."""
     link: str
@@ -141,14 +148,14 @@ def t_max_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     p, terms = plan.predicted, plan.terms
     if chosen_t_max(plan) is None:
-        return f"T = {time_with_band(plan, p.iteration_seconds)}; the candidates for t_max were not recorded."
+        return f"T = {iteration_with_band(plan)}; the candidates for t_max were not recorded."
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
-    sums = (
+    sums = ("" if p.iteration_seconds == objective_seconds(plan) else "objective ") + (
         f"Σt{terms.share} {units.seconds(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × "
         f"{units.seconds(p.t_max_seconds)}{_once_text(plan)}"
     )
     return (
-        f"T is least, {time_with_band(plan, p.iteration_seconds)}, where no stage takes longer than "
+        f"T is least, {iteration_with_band(plan)}, where no stage takes longer than "
         f"{units.seconds(p.t_max_seconds)}: {sums}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be "
         "evaluated."
     )
@@ -170,14 +177,16 @@ def _evaluated(plan: Plan) -> list[_Point]:
     rounds, share = plan.terms.rounds, plan.terms.share
     best, points = chosen_t_max(plan), []
     for index, candidate in enumerate(plan.t_max_sweep):
-        t, total = candidate.t_max_seconds, candidate.iteration_seconds
-        if total is None:
+        t, seconds = candidate.t_max_seconds, candidate.iteration_seconds
+        if seconds is None:
             continue
+        total = seconds if candidate.objective_seconds is None else candidate.objective_seconds
         first = total - rounds * t - plan.once_seconds
         waiting = f"{plan.terms.rounds_text} × {units.seconds(t)} = {units.seconds(rounds * t)}"
         text = lines(
             f"<b>t_max {units.seconds(t)}</b>",
-            f"T {units.seconds(total)}",
+            f"T {units.seconds(seconds)}",
+            f"objective {units.seconds(total)}" if candidate.objective_seconds is not None else "",
             f"Σt{share} {units.seconds(first)}",
             f"{plan.terms.rounds_symbols}·t_max = {waiting}",
             *(f"{what} {units.seconds(seconds)}" for what, seconds in _once(plan)),
@@ -185,7 +194,7 @@ def _evaluated(plan: Plan) -> list[_Point]:
             f"click: selects stage {_slowest(plan)}, the slowest of the plan" if index == best else "",
         )
         target = link(stage=_slowest(plan)) if index == best else ""
-        points.append(_Point(t_max=t, total=total, first=first, text=text, link=target))
+        points.append(_Point(t_max=t, total=total, seconds=seconds, first=first, text=text, link=target))
     return points
 
 
@@ -270,10 +279,11 @@ def _totals(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[d
         line={"color": warm, "dash": "dot", "width": 2},
         name=f"{waiting}, the others",
     )
+    name = "T" if plan.options.pipeline.mode else "objective"
     total = line(
         path,
         line={"color": ink(theme), "width": 2.5},
-        name=f"T = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}",
+        name=f"{name} = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}",
     )
     place = (view.right - 0.01 * (view.right - view.left)) / view.scale, (low + 0.03 * (high - low)) / scale
     cost = f"<b>larger</b>: each {view.unit} of t_max costs {units.seconds(rounds * view.scale)}"
@@ -298,15 +308,18 @@ def _marks(values: list[float], points: list[_Point], view: _View, color: str) -
 
 def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: str) -> dict[str, Any]:
     """The plan, with its numbers; a click selects its slowest stage."""
-    best, terms = min(points, key=lambda p: (p.total, p.t_max)), plan.terms
+    chosen, terms = chosen_t_max(plan), plan.terms
+    t_max = plan.t_max_sweep[chosen or 0].t_max_seconds
+    best = next(point for point in points if point.t_max == t_max)
     # In lines of their own: on a narrow page the right edge is near.
     once = _once_text(plan, "<br>   ")
     waiting = f"{terms.rounds_text} × {units.seconds(best.t_max)}"
-    sums = f"= {units.seconds(best.first)}{' ' if once else '<br>   '}+ {waiting}{once}"
+    equal = "=" if best.total == best.seconds else f"objective {units.seconds(best.total)} ="
+    sums = f"{equal} {units.seconds(best.first)}{' ' if once else '<br>   '}+ {waiting}{once}"
     return _marks([best.total / scale], [best], view, ink(theme)) | {
         "name": "the plan",
         "mode": "markers+text",
-        "text": [f"   <b>the plan, T {units.seconds(best.total)}</b><br>   {sums}"],
+        "text": [f"   <b>the plan, T {units.seconds(best.seconds)}</b><br>   {sums}"],
         "marker": {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink(theme), "width": 1}},
         "textposition": "bottom right",
         "textfont": {"size": 13, "color": ink(theme), "shadow": halo(theme)},

@@ -13,7 +13,7 @@ from alpa_explore.cluster.topology import Kind
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE, Recomputation
-from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.iteration_time import iteration_time, objective_seconds
 from alpa_explore.plans.records import (
     ModelSummary,
     PlanLayer,
@@ -79,7 +79,9 @@ def to_document(plan: PlanValue) -> Document:
         "layers": [_record_document(layer) for layer in plan.layers],
         "stages": [_stage_document(stage) for stage in plan.stages],
         "interleaved": [_stage_document(stage) for stage in plan.interleaved],
-        "predicted": asdict(plan.predicted) | ({} if time is None else {"sends_seconds": time.sends_seconds}),
+        "predicted": asdict(plan.predicted)
+        | {"objective_seconds": objective_seconds(plan)}
+        | ({} if time is None else {"sends_seconds": time.sends_seconds}),
         "t_max_sweep": [_record_document(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": [warning for warning in plan.warnings if not warning.startswith(OF_ONE_RUN)],
@@ -95,7 +97,7 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
     return kind(
         model=_record(ModelSummary, document["model"]),
         cluster=cluster,
-        options=_options(document["options"]),
+        options=_options(document["options"], cluster),
         layers=tuple(_record(PlanLayer, layer) for layer in document["layers"]),
         stages=tuple(_stage(stage, costs, cluster) for stage in document["stages"]),
         interleaved=tuple(_stage(stage, costs, cluster) for stage in document.get("interleaved", ())),
@@ -179,13 +181,19 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _options(body: Mapping[str, Any]) -> PlanOptions:
-    pipeline, spec_constraints = _pipeline(body.get("pipeline", {})), read_constraints(body.get("spec_constraints", ()))
+def _options(body: Mapping[str, Any], cluster: Cluster) -> PlanOptions:
+    pipeline = _pipeline(body.get("pipeline", {}), cluster)
+    spec_constraints = read_constraints(body.get("spec_constraints", ()))
     options: PlanOptions = _record(PlanOptions, body, pipeline=pipeline, spec_constraints=spec_constraints)
     return options
 
 
-def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:
+def _pipeline(body: Mapping[str, Any], cluster: Cluster) -> PipelineOptions:
+    """In a file of a version without the option `paper`, T is Eq. 2, with the sends that it always had for software
+    that says what they cost."""
+    if "paper" not in body:
+        counted = body.get("communication", False) or not cluster.software.ideal_sends
+        body = {"tied_weights": False, **body, "paper": True, "communication": counted}
     pinned = tuple((stage, nodes, devices) for stage, nodes, devices in body.get("stage_submeshes", ()))
     options: PipelineOptions = _record(PipelineOptions, body, stage_submeshes=pinned)
     return options

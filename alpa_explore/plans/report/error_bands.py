@@ -51,6 +51,12 @@ def time_with_band(plan: PlanValue, seconds: float) -> str:
     return with_band(units.seconds(seconds), band_of(plan, "seconds"))
 
 
+def iteration_with_band(plan: PlanValue) -> str:
+    """T: '26.2 s ± 9 %', in the paper's mode '26.2 s (ideal, as in the paper)'."""
+    time, mode = time_with_band(plan, plan.predicted.iteration_seconds), plan.options.pipeline.mode
+    return f"{time} ({mode})" if mode else time
+
+
 def bytes_with_band(plan: PlanValue, size: float) -> str:
     """Predicted bytes of a device: '15 GiB ± 5 %', or '15 GiB' where the band is not known."""
     return with_band(units.bytes_(size), band_of(plan, "bytes"))

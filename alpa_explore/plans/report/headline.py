@@ -12,8 +12,8 @@ from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
-from alpa_explore.plans.report.iteration import counted_phrase, sends_phrase, sends_share, sends_sum
-from alpa_explore.plans.report.text import fullest, iteration_sum, peak_words
+from alpa_explore.plans.report.iteration import iteration_sum, sends_meaning, sends_share
+from alpa_explore.plans.report.text import fullest, peak_words
 from alpa_explore.plans.value import PlanValue
 
 _PREDICTED: Mapping[str, Quantity] = {
@@ -97,7 +97,9 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             text=units.percent(p.bubble_fraction),
             good=-1,
             share=p.bubble_fraction,
-            why="share of device time spent waiting: 1 − Σ B·t / (S·T)",
+            why="share of device time spent waiting: 1 − Σ B·t / (S·T)"
+            if plan.options.pipeline.mode
+            else "share of the simulated iteration in which the average submesh runs no task",
         ),
         HeadlineFigure(
             name="peak memory",
@@ -145,14 +147,11 @@ def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
 
 
 def _iteration(plan: PlanValue) -> HeadlineFigure:
-    """T, and beside it the sends that it does not contain."""
+    """T, and beside it the sends, which in the paper's mode are no part of it."""
     time = iteration_time(plan)
     share, why = sends_share(time), iteration_sum(plan)
-    if time is not None and share:
-        if time.counted_seconds:
-            why += f"; in T: {counted_phrase(time)}"
-        else:
-            why += f"; not in T: {sends_phrase(time)} = {sends_sum(time)}"
+    if time is not None and "sends" in share:
+        why += f"; {sends_meaning(time)}"
     seconds = plan.predicted.iteration_seconds
     return HeadlineFigure(name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why)
 

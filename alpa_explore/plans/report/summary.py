@@ -10,7 +10,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.floors import broken_floors
 from alpa_explore.plans.report.headline import headline
-from alpa_explore.plans.report.iteration import counted_phrase, iteration_phrase, sends_share
+from alpa_explore.plans.report.iteration import iteration_phrase, objective_words, sends_meaning, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import (
@@ -44,7 +44,7 @@ def plan_report(plan: PlanValue) -> str:
         + (f"; sequences in zig-zag order for {model.zigzag} devices" if model.zigzag > 1 else "")
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
-        f"{sentence(plan)} {plan_bands_sentence(plan)}",
+        f"{sentence(plan)} {plan_bands_sentence(plan)}" + _objective_sentence(plan),
         *([run_sentence(plan)] if plan.cluster.software.low_precision else []),
         *(["\n".join(lines)] if (lines := parallelism_lines(plan)) else []),
         *([recomputed_sentence(plan)] if options.rematerialization else []),
@@ -62,14 +62,19 @@ def plan_report(plan: PlanValue) -> str:
     return "\n\n".join(parts)
 
 
+def _objective_sentence(plan: PlanValue) -> str:
+    """Where what the pipeline DP minimised is not near T."""
+    if not (words := objective_words(plan)):
+        return ""
+    return f" What the search minimises is not quite T: {words}."
+
+
 def _sends_rows(plan: PlanValue) -> list[dict[str, str]]:
-    """The sends between stages as a figure; none where T is all there is."""
+    """The sends between stages as a figure; none where there are none, or hardly any."""
     time = iteration_time(plan)
-    if time is None or not sends_share(time):
+    if time is None or "sends" not in sends_share(time):
         return []
-    if time.counted_seconds:
-        share = units.percent(time.counted_seconds / max(time.planned_seconds, 1e-300))
-        value = f"{units.seconds(time.counted_seconds)} {share} of T"
-        return [{"figure": "sends", "value": value, "error": "", "from": f"in T: {counted_phrase(time)}"}]
-    value = f"{units.seconds(time.sends_seconds)} {units.percent(time.sends_fraction)} of T"
-    return [{"figure": "sends", "value": value, "error": "", "from": iteration_phrase(time)}]
+    seconds = time.counted_seconds if time.mode and time.counted_seconds else time.sends_seconds
+    value = f"{units.seconds(seconds)} {units.percent(seconds / max(time.planned_seconds, 1e-300))} of T"
+    meaning = iteration_phrase(time) if time.mode and not time.counted_seconds else sends_meaning(time)
+    return [{"figure": "sends", "value": value, "error": "", "from": meaning}]

@@ -13,7 +13,16 @@ from typing import Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.iteration_time import (
+    OVERHEAD,
+    PASSES,
+    SENDS,
+    TIED,
+    UPDATE,
+    WAITS,
+    iteration_time,
+    objective_seconds,
+)
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import bands_summary
 from alpa_explore.plans.value import PlanValue
@@ -62,7 +71,10 @@ def layers_table(plan: PlanValue) -> list[Row]:
 
 
 def t_max_table(plan: PlanValue) -> list[Row]:
-    """One row per evaluated candidate, and one per run of adjacent candidates that were ruled out for one reason."""
+    """One row per evaluated candidate, and one per run of adjacent candidates that were ruled out for one reason.
+
+    The objective is Eq. 2, the sum of the columns behind it; T is what an iteration takes where that was evaluated.
+    """
     rounds, once, best = plan.terms.rounds, plan.once_seconds, chosen_t_max(plan)
     rows: list[Row] = []
     numbered = list(enumerate(plan.t_max_sweep))
@@ -70,6 +82,7 @@ def t_max_table(plan: PlanValue) -> list[Row]:
         run = list(group)
         (first, low), (_, high) = run[0], run[-1]
         total = low.iteration_seconds
+        objective = total if low.objective_seconds is None else low.objective_seconds
         waiting = rounds * low.t_max_seconds
         rows.append(
             {
@@ -78,7 +91,8 @@ def t_max_table(plan: PlanValue) -> list[Row]:
                 "candidates": len(run),
                 "outcome": "chosen" if first == best else outcome(low),
                 "iteration_seconds": total,
-                "sum_latency_seconds": None if total is None else total - waiting - once,
+                "objective_seconds": objective,
+                "sum_latency_seconds": None if objective is None else objective - waiting - once,
                 "waiting_seconds": None if total is None else waiting,
                 "once_seconds": None if total is None else once,
                 "reason": low.reason,
@@ -155,22 +169,47 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
 
 def comparison_table(plans: Sequence[PlanValue]) -> list[Row]:
     """One row per plan: its iteration time and its parts, its memory, and its time relative to the first plan."""
-    tied, overhead = any(plan.tied_seconds for plan in plans), any(plan.overhead_seconds for plan in plans)
+    parts_of = [_t_parts(plan) for plan in plans]
+    present = [name for name in _T_PARTS if any(parts.get(name) for parts in parts_of)]
     return [
         {
             "plan": plan.options.baseline or "automatic",
             "iteration_seconds": plan.predicted.iteration_seconds,
             "times_first": plan.predicted.iteration_seconds / plans[0].predicted.iteration_seconds,
-            "sum_latency_seconds": plan.predicted.sum_latency_seconds / plan.terms.bubble_divisor,
-            "waiting_seconds": plan.terms.rounds * plan.predicted.t_max_seconds,
-            **({"tied_seconds": plan.tied_seconds} if tied else {}),
-            **({"overhead_seconds": plan.overhead_seconds} if overhead else {}),
+            **{name: parts.get(name, 0.0) for name in present},
             "stages": len(plan.stages),
             "peak_bytes": plan.predicted.peak_bytes_per_device,
             "bubble_fraction": plan.predicted.bubble_fraction,
         }
-        for plan in plans
+        for plan, parts in zip(plans, parts_of, strict=True)
     ]
+
+
+_T_PARTS = {
+    "sum_latency_seconds": "",
+    "waiting_seconds": "",
+    "passes_seconds": PASSES,
+    "sends_seconds": SENDS,
+    "update_seconds": UPDATE,
+    "bubble_seconds": WAITS,
+    "tied_seconds": TIED,
+    "overhead_seconds": OVERHEAD,
+}
+"""Columns of the parts of T -> their names in `IterationTime.parts`; the first two are those of Eq. 2."""
+
+
+def _t_parts(plan: PlanValue) -> dict[str, float]:
+    """Column -> seconds; they add up to T."""
+    time = iteration_time(plan)
+    if time is not None and time.parts:
+        seconds = dict(time.parts)
+        return {column: seconds[name] for column, name in _T_PARTS.items() if name in seconds}
+    return {
+        "sum_latency_seconds": plan.predicted.sum_latency_seconds / plan.terms.bubble_divisor,
+        "waiting_seconds": plan.terms.rounds * plan.predicted.t_max_seconds,
+        "tied_seconds": plan.tied_seconds,
+        "overhead_seconds": plan.overhead_seconds,
+    }
 
 
 def stage_of_layer(plan: PlanValue) -> Sequence[int]:
@@ -198,9 +237,11 @@ def outcome(point: SweepPoint) -> str:
 
 
 def chosen_t_max(plan: PlanValue) -> int | None:
-    """Index in the sweep of the t_max that gave the plan: the least T, and of equal T the least t_max."""
+    """Index in the sweep of the t_max that gave the plan: the least T, and of equal T the least t_max. Where T is what
+    an iteration takes, among the candidates of which that was evaluated."""
     totals = [(p.iteration_seconds, i) for i, p in enumerate(plan.t_max_sweep) if p.iteration_seconds is not None]
-    return min(totals)[1] if totals else None
+    taken = [(total, i) for total, i in totals if plan.t_max_sweep[i].objective_seconds is not None]
+    return min(taken or totals)[1] if totals else None
 
 
 def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
@@ -228,6 +269,9 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
         },
         "predicted": {
             "iteration_seconds": p.iteration_seconds,
+            "mode": options.pipeline.mode,
+            "objective_seconds": objective_seconds(plan),
+            "parts_seconds": {} if time is None else dict(time.parts),
             "t_max_seconds": p.t_max_seconds,
             "sum_latency_seconds": p.sum_latency_seconds,
             "bubble_fraction": p.bubble_fraction,

@@ -13,7 +13,7 @@ from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.error_bands import time_with_band
+from alpa_explore.plans.report.error_bands import iteration_with_band
 from alpa_explore.plans.value import PlanValue
 
 _HEADINGS = {
@@ -26,6 +26,7 @@ _HEADINGS = {
     "from_seconds": "t_max from",
     "to_seconds": "to",
     "iteration_seconds": "T",
+    "objective_seconds": "objective",
     "sum_latency_seconds": "Σt",
     "waiting_seconds": "(B−1)·t_max",
     "once_seconds": "overhead",
@@ -110,9 +111,9 @@ def fullest(plan: PlanValue) -> PlanStage:
 
 def sentence(plan: PlanValue) -> str:
     """The plan in two sentences: stages, time, throughput, memory."""
-    p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
+    slow, full = pace_setter(plan), fullest(plan)
     rate = (
-        f"{time_with_band(plan, p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
+        f"{iteration_with_band(plan)} per iteration of {plan.global_batch:,} samples, "
         f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
         f"({units.percent(plan.flops_utilization)} of {peak_words(plan)})"
     )
@@ -196,20 +197,6 @@ def tied_sentences(plan: PlanValue) -> Sequence[str]:
                 f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once per iteration."
             )
     return sentences
-
-
-def iteration_sum(plan: PlanValue) -> str:
-    """Eq. 2 for this plan, in symbols and with its numbers."""
-    p, terms, second = plan.predicted, plan.terms, units.seconds
-    symbols = f"T = Σt{terms.share} + {terms.rounds_symbols}·t_max"
-    numbers = (
-        f"{second(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × {second(p.t_max_seconds)}"
-    )
-    if plan.tied_seconds:
-        symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(plan.tied_seconds)}"
-    if plan.overhead_seconds:
-        symbols, numbers = f"{symbols} + overhead", f"{numbers} + {second(plan.overhead_seconds)}"
-    return f"{symbols} = {numbers}"
 
 
 def overlaps(device: Device) -> Sequence[str]:

@@ -27,6 +27,7 @@ def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, all
     graph = capture_again(plan.model, allow_import=allow_import) if graph is None else graph
     before = plan.options.pipeline
     pipeline = PipelineOptions(
+        paper=before.paper,
         communication=before.communication,
         schedule=before.schedule,
         stages_per_submesh=before.stages_per_submesh,

@@ -32,7 +32,17 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
 
 def without_sends(timeline: Timeline) -> Timeline:
     """The same tasks in the same order, where sends take no time."""
-    free = [replace(t, send_forward_seconds=0.0, send_backward_seconds=0.0) for t in timeline.times]
+    free = [
+        replace(
+            t,
+            forward_seconds=t.forward_seconds - t.send_wait_seconds[0],
+            backward_input_seconds=t.backward_input_seconds - t.send_wait_seconds[1],
+            send_wait_seconds=(0.0, 0.0),
+            send_forward_seconds=0.0,
+            send_backward_seconds=0.0,
+        )
+        for t in timeline.times
+    ]
     return _run(timeline.schedule, free, timeline.links)
 
 

@@ -44,6 +44,13 @@ class Timeline:
         return float(self.end_seconds.max(initial=0.0))
 
     @property
+    def has_sends(self) -> bool:
+        """Whether sends take time."""
+        return any(
+            (t.send_forward_seconds, t.send_backward_seconds, *t.send_wait_seconds) != (0.0,) * 4 for t in self.times
+        )
+
+    @property
     def busy_seconds(self) -> Floats:
         """Seconds in which each submesh runs a task, shape [submeshes]."""
         seconds = self.end_seconds - self.start_seconds

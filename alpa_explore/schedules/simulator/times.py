@@ -29,6 +29,8 @@ class StageTimes:
     """Of its output to the next stage."""
     send_backward_seconds: float = 0.0
     """Of the gradient of its input to the previous stage."""
+    send_wait_seconds: tuple[float, float] = (0.0, 0.0)
+    """Of the forward and of the backward-input seconds: the stage itself waits for sends, and computes nothing."""
     weight_bytes: float = 0.0
     gradient_bytes: float = 0.0
     optimizer_bytes: float = 0.0

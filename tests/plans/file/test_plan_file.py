@@ -90,6 +90,7 @@ def test_the_keys_that_other_tools_rely_on_are_there(document: dict[str, Any]) -
         "bubble_fraction",
         "peak_bytes_per_device",
         "sends_seconds",
+        "objective_seconds",
     }
     assert document["t_max_sweep"][0].keys() >= {"t_max_seconds", "iteration_seconds", "pruned"}
     assert document["statistics"].keys() >= {"solves", "distinct_solves", "variables", "constraints", "seconds"}

@@ -100,16 +100,16 @@ def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeyp
     assert counts == [8, 9, 10]
 
 
-def test_schedule_and_communication_are_answered_at_once(session: Session, planner: Any) -> None:
+def test_schedule_and_mode_are_answered_at_once(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(LIMIT_SECONDS)
     session.set(schedule="gpipe")
     assert session.wait(LIMIT_SECONDS)
-    session.set(communication=True)
+    session.set(paper=False)
     assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.plan is not None
-    assert planner.replans == [(8, {"schedule": "gpipe"}), (8, {"communication": True})]
+    assert planner.replans == [(8, {"schedule": "gpipe"}), (8, {"paper": False})]
     assert (state.plan.options.pipeline.schedule, state.plan.options.pipeline.communication) == ("gpipe", True)
     assert not state.out_of_date
 

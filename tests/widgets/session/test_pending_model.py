@@ -45,9 +45,7 @@ def test_its_defaults_are_pending_and_the_old_plan_is_not_planned_for_them(
     assert "The figures show gpt-tiny" in text
 
 
-@pytest.mark.parametrize(
-    "change", [{"num_microbatches": 64}, {"delta": 0.3}, {"schedule": "gpipe"}, {"communication": True}]
-)
+@pytest.mark.parametrize("change", [{"num_microbatches": 64}, {"delta": 0.3}, {"schedule": "gpipe"}, {"paper": True}])
 def test_what_is_set_for_it_waits_as_well(
     session: Session, planner: Any, planned: Plan, change: dict[str, Any]
 ) -> None:

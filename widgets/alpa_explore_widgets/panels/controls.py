@@ -89,10 +89,10 @@ class ControlsPanel:
                 *fold("Planner", "How layers are made.", self["num_layers"]),
                 *fold(
                     "More options",
-                    "Solver, submeshes, sends between stages.",
+                    "Solver, submeshes, what the iteration time is.",
                     self["solver"],
                     self["submesh_space"],
-                    self["communication"],
+                    self["paper"],
                     expanded=False,
                 ),
             ]
@@ -342,12 +342,13 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control
             [["all", "all (the paper)", ""], ["power-of-two", "1, 2, 4, … nodes", ""]],
             settings.submesh_space,
         ),
-        "communication": choice(
-            "Sends between stages",
-            "Whether the latency of a stage includes the time to receive its inputs. The plan follows at once.",
-            [[_OFF, "not counted (the paper)", ""], [_ON, "counted", ""]],
-            _OFF,
-            lambda value: _ON if value else _OFF,
-            _SWITCH.__getitem__,
+        "paper": choice(
+            "Iteration time",
+            "What T is: what an iteration takes, sends included, or Eq. 2 of the paper, without sends. Default: Eq. 2 "
+            "for the paper's own models on V100 with idealised software. The plan follows at once.",
+            [[_DEFAULT, "default", ""], [_OFF, "what it takes", ""], [_ON, "ideal, as in the paper", ""]],
+            _DEFAULT,
+            lambda value: _DEFAULT if value is None else _ON if value else _OFF,
+            _SWITCH.get,
         ),
     }

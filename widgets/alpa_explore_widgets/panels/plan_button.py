@@ -24,6 +24,7 @@ _NAMES = {
     "device": "device",
     "num_microbatches": "B",
     "schedule": "schedule",
+    "paper": "mode",
     "communication": "sends",
     "delta": "δ",
     "num_layers": "layers",

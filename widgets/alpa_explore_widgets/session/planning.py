@@ -1,7 +1,7 @@
 """Planning in the background: runs of the whole planner, and replans, which answer from stage costs that are known.
 
 The whole planner runs for the settings of the controls (its plan is shown), or for a list of settings to be tried
-(their plans only enter the history). A replan follows a change of B, δ, schedule or sends at once. Each has a thread of
+(their plans only enter the history). A replan follows a change of B, δ, schedule or mode at once. Each has a thread of
 its own where the newest request wins, and reports in the state.
 """
 
@@ -185,6 +185,7 @@ class Planning:
                 num_layers=settings.num_layers,
                 delta=settings.delta,
                 cancel=cancel,
+                paper=settings.paper,
                 rematerialization=settings.rematerialization if settings.rematerialization != "auto" else None,
                 **degrees,
             )
@@ -230,8 +231,8 @@ class Planning:
         try:
             pipeline = {
                 name: getattr(requested, name)
-                for name in ("schedule", "communication")
-                if getattr(before.options.pipeline, name) != getattr(requested, name)
+                for name in ("schedule", "paper")
+                if getattr(plan_settings, name) != getattr(requested, name)
             }
             load = {requested.expert_imbalance, before.cluster.device.expert_imbalance}
             plan = self._backend.replan(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.cluster.precisions import precision_name
 from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.models import catalog
+from alpa_explore.planner.request import in_its_mode
 from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
 from alpa_explore_widgets.session import tuning
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
     from alpa_explore.plans.plan import Plan
 
-REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "communication", "expert_imbalance")
+REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "paper", "expert_imbalance")
 """Settings whose change is answered by `replan` or `reprice`, at once; a change of any other setting needs the whole
 planner."""
 MODEL_SETTINGS = (
@@ -75,7 +76,8 @@ class Settings:
     """Rows of the busiest device over the mean, where devices hold different experts."""
     solver: str = "auto"
     schedule: str = "1f1b"
-    communication: bool = False
+    paper: bool | None = None
+    communication: bool | None = None
     submesh_space: str = "all"
     stages_per_submesh: int = 2
     boundaries: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ class Settings:
     num_stages: int | None = None
     stage_submeshes: tuple[tuple[int, int, int], ...] = ()
     imbalance_tolerance: float | None = None
-    tied_weights: bool = False
+    tied_weights: bool | None = None
     """These and the four above are the fields of `PipelineOptions`."""
     spec_constraints: tuple[SpecConstraint, ...] = ()
     """Sharding specs that operators must have or must not have."""
@@ -116,7 +118,7 @@ class Settings:
 
     @property
     def pipeline(self) -> dict[str, Any]:
-        """The fields of PipelineOptions that differ from the paper's."""
+        """The fields of PipelineOptions that differ from their defaults."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(PipelineOptions)}
         return {name: value for name, (value, default) in values.items() if value != default}
 
@@ -155,9 +157,20 @@ def settings_of(plan: Plan) -> Settings:
         rematerialization=plan.options.rematerialization or (None if plan.model.rematerialization else False),
         solver=plan.options.solver,
         boundaries=plan.options.boundaries,
-        **{field.name: getattr(plan.options.pipeline, field.name) for field in fields(PipelineOptions)},
+        **_pipeline_settings(plan),
         spec_constraints=plan.options.spec_constraints,
     )
+
+
+def _pipeline_settings(plan: Plan) -> dict[str, Any]:
+    """The pipeline options of `plan`; None for those that follow from its mode, or from its model and cluster."""
+    options = plan.options.pipeline
+    values = {field.name: getattr(options, field.name) for field in fields(PipelineOptions)}
+    usual = in_its_mode(PipelineOptions(), plan.model.recipe, plan.cluster)
+    values["paper"] = None if bool(usual.paper) is bool(options.paper) else bool(options.paper)
+    for name in ("communication", "tied_weights"):
+        values[name] = None if values[name] is not bool(options.paper) else values[name]
+    return values
 
 
 def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:

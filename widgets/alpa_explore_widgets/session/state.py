@@ -47,7 +47,7 @@ class State:
     cancelling: bool = False
     """The planner was asked to stop and has not stopped yet."""
     replanning: bool = False
-    """A change of B, δ, schedule or sends is being evaluated."""
+    """A change of B, δ, schedule or mode is being evaluated."""
     activity: str = ""
     """What is under way, or the outcome of the last piece of work, in words."""
     progress: Progress | None = None

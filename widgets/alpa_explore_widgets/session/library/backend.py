@@ -51,7 +51,7 @@ def _plan(
     pipeline: dict[str, Any] | None = None,
     **options: Any,
 ) -> Plan:
-    """`pipeline`: the fields of PipelineOptions that differ from the paper's."""
+    """`pipeline`: the fields of PipelineOptions that differ from their defaults."""
     from alpa_explore.inter_op.options import PipelineOptions
     from alpa_explore.planner.interface import plan
 
@@ -84,6 +84,8 @@ def _replan(
     if plan.details is None and (delta != plan.options.delta or not plan.costs.complete):
         with cancelled_by(cancel):
             plan = rebuild(plan, graph())
+    if "paper" in pipeline:  # what is counted follows from it
+        pipeline = {"communication": None, "tied_weights": None, **pipeline}
     options = replace(plan.options.pipeline, **pipeline)
     now = plan.options
     if (num_microbatches, options, delta) != (now.num_microbatches, now.pipeline, now.delta):
