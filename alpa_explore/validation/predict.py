@@ -59,7 +59,8 @@ class Prediction:
     recompute: str = "none"
     """What is recomputed in this prediction: its seconds and its bytes are of one and the same run."""
     ends: tuple[RunPrice, ...] = ()
-    """Where the source does not say what is recomputed, the predictions of the two ends between which the run lies."""
+    """Where the source does not say what is recomputed, the predictions of the two ends between which the run lies:
+    seconds and bytes above are those of the first, and `fits` says whether one of them does."""
     notes: tuple[str, ...] = ()
     """What of the row is priced by the nearest that is known."""
 

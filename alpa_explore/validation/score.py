@@ -8,7 +8,8 @@ With e = predicted / measured − 1 over the runs that count (`MeasuredRow.score
                                                 devices, by seconds a token; mean over such sets, weighted by pairs
     regret                                      of the layout predicted fastest, among those that ran and are said to
                                                 fit: its measured seconds a token over the least measured ones, − 1
-    memory error                                mean |predicted / measured − 1| of bytes
+    memory error                                mean |predicted / measured − 1| of bytes, where the source says what is
+                                                recomputed
     confusion                                   said to fit or not × ran or failed
     repeat noise                                median of larger / smaller − 1 of the same configuration run twice: no
                                                 model can be closer on single rows
@@ -105,7 +106,9 @@ def score_group(source: str, group: str, predictions: Sequence[Prediction]) -> G
     """The score of any set of predictions."""
     errors = [p.error for p in predictions if p.error is not None]
     memory = [
-        abs(p.bytes / p.row.measured_bytes - 1) for p in predictions if p.row.measured_bytes and p.row.ran is not False
+        abs(p.bytes / p.row.measured_bytes - 1)
+        for p in predictions
+        if p.row.measured_bytes and p.row.ran is not False and not p.ends
     ]
     sets = layout_sets(predictions)
     pairs = [(s.kendall_tau, s.rows * (s.rows - 1) // 2) for s in sets]

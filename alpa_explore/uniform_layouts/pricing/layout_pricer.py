@@ -47,11 +47,12 @@ class LayoutPricer:
         return CapturedModel(graph, key)
 
     def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
-        """Seconds and bytes of one recomputation: of those that the run may have had the first that fits, else the one
-        that needs least."""
-        prices = tuple(self._price(model, run, recompute) for recompute in run.recompute)
-        chosen = next((p for p in prices if p.fits), min(prices, key=lambda p: p.bytes))
-        return replace(chosen, ends=prices) if len(prices) > 1 else chosen
+        """Seconds and bytes of the first recomputation that the run may have had; it fits if one of them does."""
+        first, *others = (self._price(model, run, recompute) for recompute in run.recompute)
+        if not others:
+            return first
+        fits = first.fits or any(other.fits for other in others)
+        return replace(first, fits=fits, reason="" if fits else first.reason, ends=(first, *others))
 
     def _price(self, model: CapturedModel, run: RunRequest, recompute: str) -> RunPrice:
         layout, room = layout_of(model.key.dtype, run, recompute), run.cluster.device.memory_bytes

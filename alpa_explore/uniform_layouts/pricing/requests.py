@@ -80,7 +80,7 @@ class RunPrice:
     reason: str = ""
     """Why it does not fit: stage, part, bytes; empty where it does."""
     recompute: str = "none"
-    """That was priced: where the run may have had several, the first that fits, else the one that needs least."""
+    """That was priced: where the run may have had several, the first; `fits` is whether one of them fits."""
     ends: tuple[RunPrice, ...] = ()
     """The prices of all that it may have had, where they are several."""
 
