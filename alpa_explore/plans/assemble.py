@@ -123,7 +123,8 @@ def _fastest(best: Plan, pipeline: PipelineResult, descriptions: Descriptions) -
             evaluated.append(other)
     chosen = min(evaluated, key=lambda plan: plan.predicted.iteration_seconds)
     sweep = list(pipeline.sweep)
-    for other in sorted(evaluated, key=lambda plan: -plan.predicted.iteration_seconds):
+    # A pipeline that no DP found has no sweep.
+    for other in sorted(evaluated, key=lambda plan: -plan.predicted.iteration_seconds) if sweep else ():
         index = min(bisect_left(pipeline.candidates, _slowest(other) * (1 - 1e-12)), len(sweep) - 1)
         total, objective = other.predicted.iteration_seconds, objective_seconds(other)
         sweep[index] = SweepPoint(

@@ -117,7 +117,7 @@ def test_changes_are_plans_of_their_own_with_the_best_first() -> None:
 
 def test_a_constraint_that_costs_time_is_a_change_to_drop() -> None:
     free = example_plan()
-    bound = replan(free, pipeline=PipelineOptions(num_stages=1, schedule="1f1b"))
+    bound = replan(free, pipeline=PipelineOptions(paper=True, num_stages=1, schedule="1f1b"))
     dropped = next(c for c in changes(bound) if c.name == "without: 1 stages")
     assert dropped.plan.predicted.iteration_seconds == pytest.approx(free.predicted.iteration_seconds)
     assert dropped.gain > 0
