@@ -27,7 +27,15 @@ def test_a_stage_is_described_from_one_sharding_problem(
         return build(stage, model)
 
     monkeypatch.setattr(stage_problems, "build_stage_problem", counted)
-    plan = ax.plan(model, cluster, num_microbatches=32, num_layers=layers, cache=False, scheduler="serial")
+    plan = ax.plan(
+        model,
+        cluster,
+        num_microbatches=32,
+        num_layers=layers,
+        cache=False,
+        scheduler="serial",
+        pipeline=PipelineOptions(paper=True),  # otherwise T has described its stages already
+    )
     builds.clear()
     for _ in range(2):
         for stage in plan.stages:
