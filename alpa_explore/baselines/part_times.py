@@ -113,7 +113,8 @@ def _adding(part: PartWork, software: Software) -> PassWork:
     # Without a figure of the software: two tensors of two bytes are read and one is written, as in plans.
     moved = (software.accumulate_bytes or 6.0) * parameters
     adding = Kernel(flops=1.0, bytes_accessed=moved, dtype="float32", matrix=False)
-    return PassWork(kernels=(adding,), launches=0 if software.accumulate_in_product else part.parameter_tensors)
+    launched = software.accumulate_bytes and not software.accumulate_in_product
+    return PassWork(kernels=(adding,), launches=part.parameter_tensors if launched else 0)
 
 
 def _in_attention(kernel: Kernel) -> bool:
