@@ -61,9 +61,10 @@ def test_the_iteration_time_of_the_tile_is_that_of_the_timeline(timeline: LabPag
     explorer = explorer_of(timeline)
     tile = explorer.locator(".alpa-tile", has_text="iteration").first
     seconds = " ".join(tile.locator("b").inner_text().split())
-    share = tile.locator("p i").inner_text().removeprefix("+ ").removesuffix(" sends")
+    mode, _, share = tile.locator("p i").inner_text().removesuffix(" sends").partition(", + ")
+    assert mode == "ideal, as in the paper"
     finding = explorer.locator(".alpa-finding:visible").inner_text()
-    assert finding.startswith(f"One iteration: {seconds} + ")
+    assert finding.startswith(f"One iteration: {seconds} ({mode}) + ")
     assert f" of sends between stages ({share}) = " in finding
     assert f" of sends between stages ({share}) = " in (tile.get_attribute("title") or "")
 
