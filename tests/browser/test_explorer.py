@@ -127,28 +127,23 @@ _MARKS = """() => {
 
 def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(looked_at: LabPage) -> None:
     lab, explorer = looked_at, first_explorer(looked_at)
-    lab.page.evaluate(
-        f"""globalThis.listening = new AbortController();
-        addEventListener('alpa-drawn', () => (globalThis.early = JSON.stringify(({_MARKS})())),
-                         {{ capture: true, signal: globalThis.listening.signal }})"""
-    )
-    stage = explorer.locator(".alpa-stages button").first
-    try:
-        for name in ("Why", "Layers"):
-            show_tab(explorer, name)
-            explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
+    note = f"() => (globalThis.early = JSON.stringify(({_MARKS})()))"
+    lab.page.evaluate("globalThis.listening = new AbortController()")  # the page is shared
+    lab.page.evaluate(f"addEventListener('alpa-drawn', {note}, {{ capture: true, signal: listening.signal }})")
+    for name in ("Why", "Layers"):
+        show_tab(explorer, name)
+        explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
+        lab.rest()
+        drawn = [json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":"))]
+        for _ in range(2):  # a stage is selected, then nothing is
+            lab.page.evaluate("globalThis.early = null")
+            explorer.locator(".alpa-stages button").first.press("Enter")
+            lab.wait_until(lambda: lab.page.evaluate("globalThis.early") is not None, "marks are faded")
             lab.rest()
-            drawn = [json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":"))]
-            for _ in range(2):  # a stage is selected, then nothing is
-                lab.page.evaluate("globalThis.early = null")
-                stage.press("Enter")
-                lab.wait_until(lambda: lab.page.evaluate("globalThis.early") is not None, "marks are faded")
-                lab.rest()
-                drawn.append(json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":")))
-                assert lab.page.evaluate("globalThis.early") == drawn[-1], name
-            assert drawn[0] == drawn[2] != drawn[1], name
-    finally:  # the page is shared
-        lab.page.evaluate("globalThis.listening.abort()")
+            drawn.append(json.dumps(lab.page.evaluate(_MARKS), separators=(",", ":")))
+            assert lab.page.evaluate("globalThis.early") == drawn[-1], name
+        assert drawn[0] == drawn[2] != drawn[1], name
+    lab.page.evaluate("listening.abort()")
 
 
 def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_does(lab: LabPage) -> None:
