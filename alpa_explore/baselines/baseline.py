@@ -99,6 +99,12 @@ def baseline(
     parts = (degrees.pp or 1) * (degrees.chunks or 1)
     starts = block_starts(graph) if "zero" in takes(kind) and num_layers is None and degrees.pp is not None else ()
     by_block = len(starts) >= max(parts, 2)
+    if blocks is not None and not by_block:
+        raise OptionError(
+            "Only a pipeline of megatron whose layers are blocks takes the blocks of its parts",
+            found=f"blocks={tuple(blocks)} for {kind}, pp={degrees.pp}, num_layers={num_layers}",
+            remedy="Give pp and no num_layers, of a model with numbered blocks, or leave blocks out.",
+        )
     if by_block:
         layering = manual_layers(graph, starts[1:])
         blocks = _checked_blocks(blocks or block_counts(len(starts), parts), len(starts), parts)
@@ -212,7 +218,8 @@ def _with_roles(
             offering = dividing_sequences(cluster, exchange)
             arranged = ordered(graph, cp, exchange)
             if arranged is not graph:
-                layers = clustered(arranged, count, options.delta)
+                by_block = block_starts(arranged)[1:]
+                layers = manual_layers(arranged, by_block) if of_stages else clustered(arranged, count, options.delta)
         (layered,) = layered_versions(
             arranged, layers.layer_of_forward, options.rematerialization or None, software=offering.software
         )

@@ -17,16 +17,14 @@ class AsBaseline:
     kind: str
     degrees: tuple[tuple[str, int], ...]
     """(argument, value)."""
-    blocks: tuple[int, ...]
-    """Of each part of the pipeline; empty where the baseline divides them."""
     num_microbatches: int
     samples: int
     """Of a microbatch of all replicas."""
     rematerialization: bool | str
 
 
-def as_baseline(layout: UniformLayout, blocks: tuple[int, ...] = ()) -> AsBaseline:
-    """The baseline that is this layout. `blocks` are those of each of its parts, where they are known."""
+def as_baseline(layout: UniformLayout) -> AsBaseline:
+    """The baseline that is this layout, whose parts are cut at blocks as most frameworks do (`block_counts`)."""
     degrees = {
         "tp": layout.tensor,
         "dp": layout.data,
@@ -39,7 +37,6 @@ def as_baseline(layout: UniformLayout, blocks: tuple[int, ...] = ()) -> AsBaseli
     return AsBaseline(
         kind="megatron",
         degrees=tuple(degrees.items()),
-        blocks=blocks,
         num_microbatches=layout.microbatches,
         samples=layout.microbatch * layout.data,
         rematerialization=_RECOMPUTES[layout.recompute],

@@ -260,3 +260,10 @@ def test_a_baseline_can_be_cancelled() -> None:
     cancel.set()
     with pytest.raises(CancelledError):
         ax.baseline(graph(), "1x4:v100", "intra-only", num_microbatches=B, num_layers=LAYERS, cancel=cancel)
+
+
+def test_blocks_of_parts_are_not_ignored_where_layers_are_no_blocks() -> None:
+    with pytest.raises(OptionError, match="takes the blocks of its parts"):
+        ax.baseline("llama-tiny", "1x4:h100", "megatron", num_microbatches=8, pp=2, blocks=(2, 2), num_layers=4)
+    with pytest.raises(OptionError, match="not those of the model"):
+        ax.baseline("llama-tiny", "1x4:h100", "megatron", num_microbatches=8, pp=2, blocks=(3, 2))
