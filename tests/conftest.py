@@ -139,7 +139,8 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     from alpa_explore.graph.document import dump_graph, load_graph
     from alpa_explore.store.cache import SolveCache
     from alpa_explore.tracing import catalogue
-    from alpa_explore.uniform_layouts.pricing.layout_pricer import CapturedModel, LayoutPricer
+    from alpa_explore.uniform_layouts import works
+    from alpa_explore.uniform_layouts.pricing import layout_pricer
 
     store = SolveCache(Path(os.environ["ALPA_EXPLORE_CACHE"]) / "captured")
     capture = catalogue.catalogue_graph
@@ -148,20 +149,21 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     def kept(*request: Any, **options: Any) -> Any:
         return capture(*request, **{**options, "store": options.get("store") or store})
 
-    model = LayoutPricer.model
+    of_layouts = layout_pricer.captured_graph
 
-    def model_kept(pricer: LayoutPricer, key: Any) -> CapturedModel:
-        name = f"model-{sha256(repr(key).encode()).hexdigest()}"
+    def graph_kept(*request: Any) -> Any:
+        name = f"graph-{sha256(repr(request).encode()).hexdigest()}"
         if (stored := store.get(name)) is not None:
-            return CapturedModel(load_graph(stored), key)
-        captured = model(pricer, key)
-        store.put(name, dump_graph(captured.graph))
-        return captured
+            return load_graph(stored)
+        graph = of_layouts(*request)
+        store.put(name, dump_graph(graph))
+        return graph
 
     with pytest.MonkeyPatch.context() as patch:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
             patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept)
-        patch.setattr(LayoutPricer, "model", model_kept)
+        for room in (layout_pricer, works):
+            patch.setattr(room, "captured_graph", graph_kept)
         yield
 
 

@@ -7,6 +7,8 @@ consists of copies of the second period.
 
 from __future__ import annotations
 
+import enum
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +25,6 @@ from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
-from alpa_explore.graph.linear_layers import LinearLayer, linear_layers
 from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
@@ -39,6 +40,16 @@ PARTS = ("embedding", "first block", "block", "head")
 _BLOCK = re.compile(r"(?:^|\.)(?:h|layers?|blocks?)\.(\d+)(?:\.|$)")
 
 
+class Counted(enum.Enum):
+    """Which operators of a graph are counted: layers of experts may be divided among devices in another way than the
+    rest, and then are read from a graph of their own."""
+
+    ALL = "all"
+    EXPERTS = "experts"
+    """Layers of routed experts with their routers, without shared experts."""
+    OTHERS = "others"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderWork:
     """The work of one microbatch of a decoder on one device."""
@@ -51,32 +62,35 @@ class DecoderWork:
     dtype: str
     """Of weights and activations."""
     boundary_bytes: float
-    """Of the activation between two blocks, whole."""
+    """Of the activation between two blocks: of `decoder_work` that of all samples of its graph, in a layout that of the
+    devices that share each product."""
 
 
 def decoder_work(
-    graph: TrainingGraph, device: Device, mesh: LogicalMesh, axes: Sequence[tuple[int, Role]], *, period: int = 1
+    graph: TrainingGraph,
+    device: Device,
+    mesh: LogicalMesh,
+    roles: Sequence[Role],
+    *,
+    period: int = 1,
+    counted: Counted = Counted.ALL,
 ) -> DecoderWork:
-    """The work of a decoder with two periods of blocks, of `period` blocks each, on one device of `mesh`.
-
-    For each axis of the mesh, `axes` say what it is in `cost.work` and its role. OptionError where the blocks of the
-    model are not found, or nothing is legal.
+    """The work of a decoder with two periods of blocks, of `period` blocks each, on one device of `mesh`, whose axes
+    have these roles. OptionError where the blocks of the model are not found, or nothing is legal.
     """
-    # What runs in a lower precision is said by the layout (`part_times.passes_of`).
-    device = replace(device, software=replace(device.software, low_precision=""))
     layered = assign_layers(graph, _parts_of(graph, period), Recomputation(), software=device.software)
-    model, used = CostModel(device, mesh.squeezed()), [axes[axis] for axis in mesh.axes]
+    model, used = CostModel(device, mesh.squeezed()), tuple(roles[axis] for axis in mesh.axes)
     problem = build_stage_problem(slice_stages(layered)(0, 3), model)
     # Among equally fast choices the leanest: a weight that is stored in shards costs no time.
     priced = problem.at(inverse_b=0.0, memory_price=TIE_SECONDS / device.memory_bytes, microbatches_held=1)
-    solution = solve(pinned(priced, strategies_for_roles(problem, tuple(role for _, role in used))))
+    solution = solve(pinned(priced, strategies_for_roles(problem, used)))
     if not solution.choices:
         raise OptionError(
             "The layout has no legal sharding",
             found=f"{graph.name} on a mesh of {mesh}",
             remedy="Give degrees that divide the heads and the width of the model.",
         )
-    parts = _Reader(problem, solution.choices, tuple(axis for axis, _ in used)).parts()
+    parts = _Reader(problem, solution.choices, counted).parts()
     embedding, _, block, head = parts
     uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
     return DecoderWork(
@@ -130,24 +144,37 @@ def _parts_of(graph: TrainingGraph, period: int) -> tuple[int, ...]:
     return tuple(0 if i < first else 1 if i < second else 2 if i <= last else 3 for i in range(len(numbers)))
 
 
+def _expert_operators(graph: TrainingGraph) -> frozenset[int]:
+    """The operators of layers of experts of a model of the catalogue."""
+    layers = {o.module for o in graph.forward_operators if packet(o.kind) in ROUTED}
+    inside = tuple(f"{layer}." for layer in layers)
+    shared = tuple(f"{layer}.shared." for layer in layers)
+    return frozenset(
+        o.index for o in graph.operators if f"{o.module}.".startswith(inside) and not f"{o.module}.".startswith(shared)
+    )
+
+
 _Calls: TypeAlias = list[tuple[CollectiveCall, int | None, int]]
 
 
 class _Reader:
     """Reads the work of each part from a stage problem and the choice of every node."""
 
-    def __init__(self, problem: StageProblem, choices: tuple[int, ...], axes: Sequence[int]) -> None:
-        """`axes`: for each axis of the mesh what it is in `cost.work`."""
-        self.problem, self.choices, self.axes = problem, choices, axes
+    def __init__(self, problem: StageProblem, choices: tuple[int, ...], counted: Counted) -> None:
+        self.problem, self.choices = problem, choices
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
-        count = len(PARTS)
-        parts = linear_layers(self.graph).items()
-        self._linear = {o for o, part in parts if part is not LinearLayer.ROUTER}
+        count, routed = len(PARTS), _expert_operators(self.graph) if counted is not Counted.ALL else frozenset()
+        self._left_out = frozenset(
+            o.index
+            for o in self.graph.operators
+            if counted is not Counted.ALL and (o.index in routed) is (counted is Counted.OTHERS)
+        )
         self._kernels: list[tuple[list[Kernel], list[Kernel]]] = [([], []) for _ in range(count)]
         self._collectives: list[tuple[_Calls, _Calls]] = [([], []) for _ in range(count)]
         """With the operators beside which they run, and those that they are for."""
         self._kernel_of: dict[int, int] = {}
-        """Operator -> its kernel in its pass."""
+        """Operator -> its kernel in its pass; casts for it follow."""
+        self._casting: set[int] = set()
         self._again = self._computed_again()
         self._launches = np.zeros((count, 2), dtype=np.int64)
         self._local: dict[int, float] = {}
@@ -162,7 +189,9 @@ class _Reader:
         """The work of the embedding, the two blocks and the head."""
         for node, choice in zip(self.problem.nodes, self.choices, strict=True):
             if node.kind is NodeKind.OPERATOR:
-                self._add_operator(node.subject, choice)
+                self._hold_outputs(node.subject, choice)
+                if node.subject not in self._left_out:
+                    self._add_operator(node.subject, choice)
             elif node.kind is NodeKind.SOURCE:
                 _, local = self.model.specs(self.graph.tensors[node.subject], partial=False)
                 self._local[node.subject] = float(local[choice])
@@ -180,14 +209,12 @@ class _Reader:
         operator, (part, phase) = self.graph.operators[index], self._place(index)
         strategy = self.model.operator(self.graph, index).strategies[choice]
         kernel = self.model.kernel(operator, self.graph.tensors, strategy)
-        if index not in self._linear and operator.forward not in self._linear:
-            kernel = replace(kernel, keeps_dtype=True)
-        priced = self.model.operator(self.graph, index)
-        for place, tensor in enumerate(operator.outputs):
-            self._local[tensor] = float(priced.output_bytes[place][choice])
         if not kernel.is_view:
             self._kernel_of[index] = len(self._kernels[part][phase])
             self._kernels[part][phase].append(kernel)
+            if operator.low is not None:
+                self._kernels[part][phase].append(self.model.casts(operator, self.graph.tensors, strategy))
+                self._casting.add(index)
             self._launches[part, phase] += operator.launches
         self._expert_layers[part, phase] += packet(operator.kind) in ROUTED
         for axis, exchanges in enumerate(strategy.exchanges):
@@ -195,14 +222,23 @@ class _Reader:
                 call = CollectiveCall(
                     kind=exchange.kind,
                     bytes=self.model.sent_bytes(exchange, strategy),
-                    axis=self.axes[axis],
+                    **self._group(axis),
                     copies=exchange.copies,
                 )
                 self._collectives[part][phase].append((call, index if exchange.beside else None, index))
 
+    def _hold_outputs(self, index: int, choice: int) -> None:
+        """The bytes of what an operator makes, 0 where it is not counted."""
+        sizes = self.model.operator(self.graph, index).output_bytes
+        for place, tensor in enumerate(self.graph.operators[index].outputs):
+            self._local[tensor] = 0.0 if index in self._left_out else float(sizes[place][choice])
+
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]
-        readers = {self.layered.layer_of[o] for o in self.graph.readers[tensor.index]} - {UPDATE_LAYER}
+        reading = [o for o in self.graph.readers[tensor.index] if self.layered.layer_of[o] != UPDATE_LAYER]
+        if self._left_out.issuperset(reading):
+            return
+        readers = {self.layered.layer_of[o] for o in reading}
         self._local[tensor.index] = local_bytes
         routed = any(packet(self.graph.operators[o].kind) in ROUTED for o in self.graph.readers[tensor.index])
         elements = self._of_experts if routed else self._elements
@@ -212,13 +248,13 @@ class _Reader:
     def _add_edge(self, number: int) -> None:
         edge = self.problem.edges[number]
         b = self.problem.nodes[edge.b]
-        if edge.each_iteration or b.kind is not NodeKind.OPERATOR:
+        producer = self.graph.tensors[edge.tensor].producer
+        if edge.each_iteration or b.kind is not NodeKind.OPERATOR or {b.subject, producer} & self._left_out:
             return
         part, phase = self._place(b.subject)
         table = self.model.reshard(self.graph.tensors[edge.tensor])
         source = table.specs[int(edge.source_specs[self.choices[edge.a]])]
         target = table.specs[int(edge.target_specs[self.choices[edge.b]])]
-        producer = self.graph.tensors[edge.tensor].producer
         made_by = None if producer is None else self.layered.products[producer][0]
         product = self.layered.products[b.subject][1] if made_by is None else made_by
         if product is not None and packet(self.graph.operators[product].kind) in ROUTED:
@@ -228,8 +264,13 @@ class _Reader:
             if step.kind is StepKind.SLICE:
                 continue
             held = max(table.shares[table.index[step.source]], table.shares[table.index[step.target]])
-            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=self.axes[step.axis])
+            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), **self._group(step.axis))
             self._collectives[part][phase].append((call, product, b.subject))
+
+    def _group(self, axis: int) -> dict[str, int]:
+        """The devices along an axis of the mesh."""
+        shape = self.model.mesh.shape
+        return {"ranks": shape[axis], "stride": math.prod(shape[axis + 1 :])}
 
     def _placed(self, call: CollectiveCall, product: int | None, place: tuple[int, int]) -> CollectiveCall:
         """A collective with the kernel beside which it runs, where that is in its own pass."""
@@ -271,10 +312,11 @@ class _Reader:
     def _part_again(self, part: int, forward: PassWork) -> PassWork:
         """Of the forward pass of a part what is computed again."""
         operators = [o for o in self._kernel_of if self._place(o) == (part, 0) and o in self._again]
-        place = {self._kernel_of[o]: number for number, o in enumerate(operators)}
+        kernels = [self._kernel_of[o] + i for o in operators for i in range(1 + (o in self._casting))]
+        place = {kernel: number for number, kernel in enumerate(kernels)}
         calls = zip(forward.collectives, self._collectives[part][0], strict=True)
         return PassWork(
-            kernels=tuple(forward.kernels[self._kernel_of[o]] for o in operators),
+            kernels=tuple(forward.kernels[kernel] for kernel in kernels),
             collectives=tuple(
                 replace(call, beside=place.get(call.beside, -1)) for call, (_, _, o) in calls if o in self._again
             ),

@@ -29,8 +29,6 @@ class ManualLayout:
     zero_stage: int = 0
     recompute: str = "none"
     """'none', 'selective' (attention) or 'full' (only the inputs of blocks are held)."""
-    low_precision: str | None = None
-    """In which the products of blocks run, of `cluster.precisions.RECIPES`; None for the dtype of the graph."""
 
     @property
     def devices(self) -> int:

@@ -19,8 +19,8 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import Group, device_group, straggler_factor
+from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.group_collectives import stored_seconds
-from alpa_explore.cost.sends import send_seconds
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
 from alpa_explore.sharding.reshard import StepKind
 

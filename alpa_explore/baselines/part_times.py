@@ -11,13 +11,12 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
 from alpa_explore.cluster.group import Group, call_seconds, device_group, expert_seconds
-from alpa_explore.cost.blocks.casts import in_low_precision
 from alpa_explore.cost.collectives import exposed_seconds, launched
 from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import CONTEXT, EXPERTS, TENSOR, PartWork, PassWork
+from alpa_explore.cost.work import PartWork, PassWork
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
@@ -62,25 +61,20 @@ class DecoderTime:
 
 def decoder_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> DecoderTime:
     """Seconds of the parts of a decoder under a layout."""
-    passes = passes_of(work, cluster.software, layout.low_precision, layout.recompute)
+    passes = passes_of(work, cluster.software, layout.recompute)
     return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
 
 
-def passes_of(work: DecoderWork, software: Software, low_precision: str | None, recompute: str) -> tuple[PassWork, ...]:
+def passes_of(work: DecoderWork, software: Software, recompute: str) -> tuple[PassWork, ...]:
     """Of embedding, block and head, in this order: forward, backward and recomputed pass, and the adding of
     gradients."""
     passes: list[PassWork] = []
     for part in (work.embedding, work.block, work.head):
-        forward, backward = part.forward, part.backward
-        lowers = part is work.block or (part is work.head and software.lowers_head)
         again = part.again
-        if low_precision is not None and lowers:
-            again, _ = in_low_precision(again, backward, low_precision)
-            forward, backward = in_low_precision(forward, backward, low_precision)
         if recompute == "selective":
-            kernels = tuple(k for k in forward.kernels if _in_attention(k))
+            kernels = tuple(k for k in part.forward.kernels if _in_attention(k))
             again = PassWork(kernels=kernels, launches=len(kernels))
-        passes += (forward, backward, again, _adding(part, software))
+        passes += (part.forward, part.backward, again, _adding(part, software))
     return tuple(passes)
 
 
@@ -89,11 +83,8 @@ def decoder_time_of(
 ) -> DecoderTime:
     """The times of a decoder from the seconds of each kernel of its passes (`passes_of`)."""
     software = cluster.software
-    groups = {
-        TENSOR: device_group(cluster, layout.tensor, 1),
-        CONTEXT: device_group(cluster, layout.context, layout.tensor),
-        EXPERTS: device_group(cluster, layout.expert, layout.expert_tensor),
-    }
+    calls = {(c.ranks, c.stride) for work in passes for c in work.collectives}
+    groups = {call: device_group(cluster, *call) for call in calls}
     call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
     experts = expert_seconds(cluster)
     forward, backward = software.forward_launch_seconds, software.backward_launch_seconds
@@ -125,14 +116,14 @@ def _pass_time(
     work: PassWork,
     kernels: Floats,
     software: Software,
-    groups: Mapping[int, Group],
+    groups: Mapping[tuple[int, int], Group],
     launch_seconds: tuple[float, float, float],
 ) -> PassTime:
     """`kernels` are the seconds of each; `launch_seconds` those of a kernel, a collective and a layer of
     experts."""
     calls, launched_calls = 0.0, 0
     for call in work.collectives:
-        group = groups[call.axis]
+        group = groups[call.ranks, call.stride]
         launched_calls += launched(call.kind, group.ranks)
         seconds = group_seconds(call.kind, call.bytes, group)
         if call.copies:

@@ -152,8 +152,11 @@ def strategies_for_roles(
 def _routed(node: Node, axis: int, role: Role) -> Flags:
     """For each strategy of routed experts, whether it divides along an axis what the role says."""
     assert node.priced is not None
-    divided = ("inner", "experts") if role in _TENSOR else ("exchange",) if role in _DATA_OF else ("tokens",)
-    return np.array([s.factors[axis] in divided for s in node.priced.strategies], dtype=bool)
+    factors = [s.factors[axis] for s in node.priced.strategies]
+    divided = "exchange" if role in _DATA_OF else "tokens"
+    if role in _TENSOR:  # the matrices of every expert, or the experts where gate and up are one matrix
+        divided = "inner" if "inner" in factors else "experts"
+    return np.array([factor == divided for factor in factors], dtype=bool)
 
 
 def _is_of_experts(graph: TrainingGraph, tensor: int) -> bool:

@@ -75,7 +75,7 @@ _KEYS = (
 """'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
 iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
-_RETIRED = ("sync_each_tensor",)
+_RETIRED = ("sync_each_tensor", "fuses_sinks")
 """Figures of software in files of earlier versions: it said what `bucket_bytes` of 0 says."""
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)

@@ -80,13 +80,13 @@ class Software:
     """The same where a rack is one NVLink domain: there it dispatches rows on the device and launches graphs."""
     gathers_rows: bool = False
     """Whether a row that goes to several experts of a node crosses the network once (DeepEP, HybridEP)."""
+    joins_projections: bool = False
+    """Whether projections of one input are one product: queries, keys and values; gate and up (Megatron-LM)."""
     low_precision: str = ""
     """In which linear layers and experts compute, of `precisions.RECIPES`; empty: in the dtype of their tensors.
     Attention, routers, norms and the embedding keep theirs."""
     lowers_head: bool = False
     """Whether the head computes in it, too."""
-    fuses_sinks: bool = True
-    """Whether its fused attention has sinks (a learned denominator), or spells such attention out."""
     gradient_sync: str = "exposed"
     """'exposed': after the last backward pass; 'overlapped': beside it, and the gathering of weights beside the first
     forward pass, as far as these are long enough."""

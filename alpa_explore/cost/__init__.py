@@ -2,14 +2,13 @@
 
 In the order to read them:
 
-    collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
-    sends         a send between stages
+    collectives   one collective along one mesh axis, alpha-beta model of ring algorithms; a send between stages
     compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
     group_collectives  one collective among devices that may span nodes: rings, trees, reduction in the switches
     kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes
     fusion        which operators run as one kernel, and the bytes that such a kernel moves
+    joined_projections  which products run as one
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
-    blocks/       the work of a decoder's block in closed form: attention, experts, products in low precision
     stage_seconds  a pass of a stage and what is paid once an iteration, from parts: what hides behind what
     kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic
     tuning        constants of these formulas

@@ -1,4 +1,4 @@
-"""Seconds of a collective along one mesh axis: ring algorithms in the alpha-beta model.
+"""Seconds of a collective along one mesh axis, ring algorithms in the alpha-beta model; and of a send between stages.
 
 `p` devices, `alpha` seconds per message, `beta` = 1 / bandwidth. Bytes are those of the *larger* tensor on one device:
 the output of an all-gather, the input of a reduce-scatter, the tensor of an all-reduce or all-to-all.
@@ -8,7 +8,10 @@ variants.
 
 from __future__ import annotations
 
-from alpa_explore.cluster import LogicalMesh
+from dataclasses import replace
+from itertools import pairwise
+
+from alpa_explore.cluster import Cluster, LogicalMesh, Mirror
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.sharding.reshard import StepKind
 
@@ -52,3 +55,32 @@ def exposed_seconds(seconds: float, computing: float, size: int) -> float:
 def launched(kind: StepKind, size: int) -> int:
     """How many collectives the host launches for one of `kind` among `size` devices."""
     return size - 1 if kind is StepKind.RING else 1
+
+
+def send_seconds(cluster: Cluster, device_bytes: float, *, crosses_nodes: bool, levels: int | None = None) -> float:
+    """Seconds in which every device of a stage sends so many bytes; the devices of a node share its network card, and
+    those of a pod its link to others.
+
+    `levels` of those beyond the node are crossed. None: unknown, as before stages are placed; the slowest counts.
+    """
+    software = cluster.software
+    if crosses_nodes:
+        crossed = list(pairwise(cluster.tiers))[:levels]
+        shares = ((tier.link.bandwidth / inner.devices, tier.link) for inner, tier in crossed)
+        rate, link = min(shares, key=lambda share: share[0])
+        rate *= software.send_share
+    else:
+        link, rate = cluster.inside_node, cluster.inside_node.bandwidth
+    start = link.latency_seconds if software.ideal_sends else software.send_seconds
+    return start + device_bytes / rate
+
+
+def with_mirrors(cluster: Cluster) -> Cluster:
+    """A cluster of equal nodes whose devices each run a stage of two copies of the model (DualPipe).
+
+    The two devices that hold the same weights are in submeshes at the same distance from either end, so with several
+    nodes the network is assumed.
+    """
+    start, moved = (send_seconds(cluster, size, crosses_nodes=cluster.nodes > 1) for size in (0.0, 1.0))
+    mirror = Mirror(bandwidth=1.0 / (moved - start), latency_seconds=start)
+    return replace(cluster, device=replace(cluster.device, mirror=mirror))

@@ -45,13 +45,12 @@ class Kernel:
     matrix: bool
     """Whether it runs on matrix units."""
     kind: KernelKind = KernelKind.MEMORY
-    sizes: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    sizes: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
     """(count, m, n, k) of a product or of attention; zeros for other kernels, and where the local sizes are not
     known."""
-    steps: int = 1
-    """Kernels in sequence that share the FLOPs and bytes evenly, each of the sizes above: the steps of a recurrence."""
-    keeps_dtype: bool = False
-    """Whether a product keeps its dtype where software runs linear layers in a lower precision: a router."""
+    steps: float = 1
+    """Kernels in sequence that share the FLOPs and bytes evenly, each of the sizes above: the steps of a recurrence.
+    Below 1, the share of one kernel of these sizes that the FLOPs and bytes are (`graph.operator.Joined`)."""
 
     @property
     def is_view(self) -> bool:

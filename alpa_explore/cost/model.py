@@ -277,7 +277,9 @@ class CostModel:
         kernel_seconds = kernels_seconds(self.device, kernels)[[distinct[work] for work in works]]
         seconds = kernel_seconds + self._exchange_seconds(strategies, kernel_seconds)
         if operator.low is not None:
-            seconds += self._cast_seconds(operator, inputs, outputs, strategies)
+            each = [self.casts(operator, tensors, strategy) for strategy in strategies]
+            casts = {kernel: place for place, kernel in enumerate(dict.fromkeys(each))}
+            seconds += kernels_seconds(self.device, list(casts))[[casts[kernel] for kernel in each]]
         kept = _fastest(strategies, seconds)
         if len(kept) < len(strategies):
             strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
@@ -294,24 +296,18 @@ class CostModel:
             launching=self._launching(operator, strategies),
         )
 
-    def _cast_seconds(
-        self, operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor], strategies: Sequence[Strategy]
-    ) -> Floats:
-        """Seconds of an operator's share of the casts of what it reads, shape [strategies]."""
+    def casts(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
+        """An operator's share of the casts of what it reads, where it computes in a lower precision."""
         low = operator.low
         assert low is not None, "an operator that computes in a lower precision"
-        dtype = inputs[low.operand].dtype
-        each = RECIPES[low.recipe].cast_bytes(DTYPE_BYTES[dtype])
-        casts = 2 if packet(operator.kind) in ROUTED else 1
-        moved = []
-        for strategy in strategies:
-            local = _local_shapes(inputs, outputs, strategy, self.mesh.shape)
-            elements = cast_elements(operator, *local, product_sizes(operator, *local))
-            moved.append(each * elements * (self._load(strategy) if casts == 2 else 1.0) / casts)
-        distinct = {size: place for place, size in enumerate(dict.fromkeys(moved))}
-        kernels = [Kernel(flops=1.0, bytes_accessed=size, dtype=dtype, matrix=False) for size in distinct]
-        seconds = kernels_seconds(self.device, kernels)[[distinct[size] for size in moved]]
-        return np.asarray(seconds * casts * low.share)
+        inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
+        dtype, routed = inputs[low.operand].dtype, packet(operator.kind) in ROUTED
+        local = _local_shapes(inputs, outputs, strategy, self.mesh.shape)
+        elements = cast_elements(operator, *local, product_sizes(operator, *local))
+        moved = RECIPES[low.recipe].cast_bytes(DTYPE_BYTES[dtype]) * elements * low.share
+        # Of experts the operands of both products.
+        moved, steps = (moved * self._load(strategy), 2 * low.share) if routed else (moved, low.share)
+        return Kernel(flops=1.0, bytes_accessed=moved, dtype=dtype, matrix=False, steps=steps)
 
     def _offered(self, splits: Sequence[Split], outputs: Sequence[Tensor]) -> Sequence[Split]:
         """The splits of an operator that the software can run."""
@@ -408,7 +404,7 @@ def _fastest(strategies: Sequence[Strategy], seconds: Floats) -> Sequence[int]:
     return sorted(best.values())
 
 
-_Sizes = tuple[int, int, int, int]
+_Sizes = tuple[float, ...]
 _NO_SIZES: _Sizes = (0, 0, 0, 0)
 
 
@@ -447,10 +443,14 @@ def _kernel(
     """The kernel of a device with this (share of the work, bytes of inputs and outputs that it holds, sizes)."""
     share, local_bytes, sizes = work
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
-    steps = steps_in_sequence(operator.kind, inputs)
+    steps: float = steps_in_sequence(operator.kind, inputs)
     weight_again = (steps - 1) * inputs[1].bytes if steps > 1 else 0  # of a recurrence, whole on every device
     if operator.kind == SCAN:
         steps = operator.launches
+    if operator.joined is not None and sizes != _NO_SIZES:
+        place, part = operator.joined.place, operator.joined.share
+        sizes = tuple(size / part if i == place else size for i, size in enumerate(sizes))
+        steps = part
     return Kernel(
         flops=operator.flops * share,
         bytes_accessed=operator.bytes_accessed * local_bytes / whole + weight_again,

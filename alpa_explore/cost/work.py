@@ -6,24 +6,24 @@ priced for every device and software.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.sharding.reshard import StepKind
 
-TENSOR, CONTEXT, EXPERTS = range(3)
-"""Axes of the collectives of work that is made for a layout by hand: the devices that share each product, the sequence,
-the experts of a layer."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveCall:
-    """One collective along one mesh axis."""
+    """One collective among some devices."""
 
     kind: StepKind
     bytes: float
     """Of the larger tensor on one device."""
-    axis: int
+    ranks: int
+    """Devices that take part."""
+    stride: int
+    """Devices from one of them to the next."""
     copies: int = 0
     """Of an all-to-all of the rows of experts: how many each token has in it; 0 for other collectives."""
     beside: int = -1
@@ -64,3 +64,35 @@ class PartWork:
     """Peak of its temporary tensors while a microbatch is computed."""
     expert_parameters: float = 0.0
     """Trainable elements of the experts on one device; other devices have copies of them than of the rest."""
+
+
+def in_sequence(first: PartWork, *others: PartWork) -> PartWork:
+    """Several parts as one: forward in this order, backward in the reverse one. What is held where the whole is
+    recomputed enters the first of them."""
+    return reduce(_joined, others, first)
+
+
+def _joined(a: PartWork, b: PartWork) -> PartWork:
+    return PartWork(
+        forward=_one_after_the_other(a.forward, b.forward),
+        backward=_one_after_the_other(b.backward, a.backward),
+        again=_one_after_the_other(a.again, b.again),
+        parameters=a.parameters + b.parameters,
+        parameter_tensors=a.parameter_tensors + b.parameter_tensors,
+        expert_parameters=a.expert_parameters + b.expert_parameters,
+        held_bytes=a.held_bytes + b.held_bytes,
+        entering_bytes=a.entering_bytes,
+        attention_bytes=a.attention_bytes + b.attention_bytes,
+        workspace_bytes=max(a.workspace_bytes, b.workspace_bytes),
+    )
+
+
+def _one_after_the_other(first: PassWork, second: PassWork) -> PassWork:
+    shift = len(first.kernels)
+    later = tuple(replace(c, beside=c.beside + shift) if c.beside >= 0 else c for c in second.collectives)
+    return PassWork(
+        kernels=first.kernels + second.kernels,
+        collectives=first.collectives + later,
+        launches=first.launches + second.launches,
+        expert_layers=first.expert_layers + second.expert_layers,
+    )

@@ -42,6 +42,16 @@ class LowPrecision:
     """Its share of that cast: 1 over the products that read the cast tensor."""
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A product that runs as part of one with others, which read the same tensor."""
+
+    place: int
+    """The size in which the whole product is larger: 1, 2 or 3 for m, n or k of [m, k] × [k, n]."""
+    share: float
+    """Of the whole product in its FLOPs and time, above 0 and below 1."""
+
+
 Argument: TypeAlias = "bool | int | float | str | Ref | Symbol | tuple[Argument, ...] | None"
 
 
@@ -71,6 +81,8 @@ class Operator:
     """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
     stored: bool = True
     """False where no output is written to memory: all readers run in the same kernel."""
+    joined: Joined | None = None
+    """Where software computes it as part of a larger product; its price alone, never its result, depends on it."""
     low: LowPrecision | None = None
     """Where software computes it in a lower precision; its price alone, never its result, depends on it."""
     forward: int | None = None

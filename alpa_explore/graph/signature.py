@@ -23,6 +23,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.launches,
         operator.stored,
         operator.low,
+        operator.joined,
     )
 
 

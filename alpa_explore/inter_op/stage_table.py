@@ -35,8 +35,7 @@ from dataclasses import replace
 import numpy as np
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
-from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.sends import send_seconds
+from alpa_explore.cost.collectives import collective_seconds, send_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.device_kinds import encoded
 from alpa_explore.inter_op.options import PipelineOptions, check_options

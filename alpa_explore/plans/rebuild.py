@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from alpa_explore.arguments import checked
 from alpa_explore.cluster import LogicalMesh
+from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.cost.resharding import UNREACHABLE
-from alpa_explore.cost.sends import with_mirrors
 from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.regrets import pinned

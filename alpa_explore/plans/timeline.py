@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.sends import send_seconds
+from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.inter_op.stage_table import send_waits
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages, schedule_table

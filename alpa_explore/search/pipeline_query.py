@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alpa_explore.cluster import Cluster, Submesh, submeshes
-from alpa_explore.cost.sends import with_mirrors
+from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline

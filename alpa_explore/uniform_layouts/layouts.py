@@ -138,8 +138,7 @@ class Question:
         """All layouts on a cluster, or `only` some of them; without any where the batch has no division. Those that
         were priced before `cancel` was set, where some were. `known_alone` as for `Works.prepare`."""
         check_like_nodes(cluster, "A uniform layout divides a model equally", "Give a cluster of one kind of nodes.")
-        recipe = recipe_of(self.precision)
-        if recipe:
+        if recipe_of(self.precision):
             cluster = cluster.in_precision(self.precision)
         elif self.prices.works.dtype not in cluster.device.peak_flops:
             raise OptionError(
@@ -158,7 +157,7 @@ class Question:
             cancel=cancel,
             known_alone=known_alone,
         )
-        prices = self.prices.on(cluster, recipe)
+        prices = self.prices.on(cluster)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()
         for number, layout in enumerate(asked):
@@ -191,7 +190,7 @@ class Question:
         is."""
         if found.cluster.levels:
             return None
-        prices = self.prices.on(faster_links(found.cluster), recipe_of(self.precision))
+        prices = self.prices.on(faster_links(found.cluster))
         best: PricedLayout | None = None
         for slower in found.fitting:
             if best is not None and slower.seconds / 2 >= best.seconds:

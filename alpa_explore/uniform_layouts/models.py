@@ -1,9 +1,7 @@
-"""Which model is priced: a catalogue name, or a Hugging Face config of a family whose blocks the cost model knows.
+"""Which model is priced: a catalogue name, or a Hugging Face config of a family whose sizes are known by their names.
 
-Decoders of Llama's kind with heads of hidden / heads, and GPTs, are captured; other blocks (experts, latent or windowed
-attention, wider heads) have a closed form (`cost.blocks`). As in the measured runs that this was held against, norms of
-heads, biases of projections and routers, and other activations are not priced, and the first dense blocks of DeepSeek
-count as the others.
+Seconds and bytes are those of the model's own graph; what is read here are the sizes that layouts divide, and those of
+which FLOPs are counted. The first dense blocks of DeepSeek count as the others.
 """
 
 from __future__ import annotations
@@ -12,10 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape, Decoder, ExpertsShape
 from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import CatalogEntry, entry
-from alpa_explore.models.configs import DecoderConfig, GPTConfig, HuggingFaceConfig, LlamaConfig
+from alpa_explore.models.configs import (
+    DecoderConfig,
+    ExpertsConfig,
+    GPTConfig,
+    HuggingFaceConfig,
+    LatentConfig,
+    LlamaConfig,
+)
 from alpa_explore.models.configs.huggingface import size_of
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 
@@ -52,8 +56,7 @@ class LayoutModel:
     @property
     def period(self) -> int:
         """Blocks of a period: more than one where unlike blocks take turns."""
-        decoder = self.architecture.decoder
-        return 1 if decoder is None else len(decoder.period)
+        return self.architecture.period
 
     @property
     def name(self) -> str:
@@ -104,65 +107,19 @@ def _plain(kind: Literal["llama", "gpt", "nemotron"], config: LlamaConfig | GPTC
 
 
 def _of_decoder(config: DecoderConfig) -> Architecture:
-    attention = AttentionShape(
+    """With the config, unless its blocks are those of Llama."""
+    routed = config.experts
+    plain = routed is None and not config.window and config.latent is None
+    return Architecture(
+        kind="llama",
+        layers=config.layers,
+        hidden=config.hidden,
         heads=config.heads,
         kv_heads=config.kv_heads,
-        head=config.head,
-        value_head=config.head,
-        sinks=config.sinks,
-    )
-    if (latent := config.latent) is not None:
-        attention = replace(
-            attention,
-            head=latent.plain + latent.rotary,
-            value_head=latent.value,
-            query_rank=latent.query_rank,
-            key_rank=latent.key_rank,
-            rotary_head=latent.rotary,
-        )
-    experts = None
-    if (routed := config.experts) is not None:
-        experts = ExpertsShape(
-            experts=routed.count, topk=routed.chosen, ffn=routed.ffn, shared_ffn=routed.shared * routed.ffn
-        )
-    return _decoder(
-        config.layers, config.hidden, config.ffn, config.vocabulary, config.tied, attention, experts, config.window
-    )
-
-
-def _decoder(
-    layers: int,
-    hidden: int,
-    ffn: int,
-    vocabulary: int,
-    tied: bool,
-    attention: AttentionShape,
-    experts: ExpertsShape | None,
-    window: int | None,
-) -> Architecture:
-    """Blocks with a closed form, unless they are those of Llama. A `window` is that of every second block."""
-    plain = Architecture(
-        kind="llama",
-        layers=layers,
-        hidden=hidden,
-        heads=attention.heads,
-        kv_heads=attention.kv_heads,
-        ffn=ffn,
-        vocabulary=vocabulary,
-        tied=tied,
-    )
-    if experts is None and not window and not attention.key_rank and attention.head * attention.heads == hidden:
-        return plain
-    block = BlockShape(hidden=hidden, attention=attention, ffn=0 if experts else ffn, experts=experts)
-    period: tuple[BlockShape, ...] = (block,)
-    if window:
-        period = (replace(block, attention=replace(attention, window=window)), block)
-    return replace(
-        plain,
-        ffn=experts.ffn if experts else ffn,
-        experts=experts.experts if experts else 1,
-        topk=experts.topk if experts else 1,
-        decoder=Decoder(period=period),
+        ffn=config.ffn if routed is None else routed.ffn,
+        vocabulary=config.vocabulary,
+        tied=config.tied,
+        decoder=None if plain and config.head * config.heads == config.hidden else config,
     )
 
 
@@ -184,37 +141,37 @@ def _of_huggingface(config: HuggingFaceConfig) -> Architecture:
             tied=bool(values.get("tie_word_embeddings", True)),
         )
     hidden, heads = _size(values, "hidden_size"), _size(values, "num_attention_heads")
-    head = _size(values, "head_dim", 128 if kind in ("qwen3", "qwen3_moe") else hidden // heads)
-    attention = AttentionShape(
-        heads=heads,
-        kv_heads=_size(values, "num_key_value_heads", heads),
-        head=head,
-        value_head=head,
-        sinks=kind == "gpt_oss",
-    )
+    latent = None
     if kind == "deepseek_v3":
-        rotary = _size(values, "qk_rope_head_dim")
-        attention = replace(
-            attention,
-            head=_size(values, "qk_nope_head_dim") + rotary,
-            value_head=_size(values, "v_head_dim"),
+        latent = LatentConfig(
             query_rank=_size(values, "q_lora_rank", 0),
             key_rank=_size(values, "kv_lora_rank"),
-            rotary_head=rotary,
+            rotary=_size(values, "qk_rope_head_dim"),
+            plain=_size(values, "qk_nope_head_dim"),
+            value=_size(values, "v_head_dim"),
         )
-    return _decoder(
-        _size(values, "num_hidden_layers"),
-        hidden,
-        _size(values, "intermediate_size", 0 if "moe_intermediate_size" in values else None),
-        _size(values, "vocab_size"),
-        bool(values.get("tie_word_embeddings", False)),
-        attention,
-        _experts_of(kind, values),
-        _size(values, "sliding_window") if kind == "gpt_oss" else None,
+    routed = _experts_of(kind, values)
+    return _of_decoder(
+        DecoderConfig(
+            family=kind,
+            hidden=hidden,
+            layers=_size(values, "num_hidden_layers"),
+            heads=heads,
+            kv_heads=_size(values, "num_key_value_heads", heads),
+            head=_size(values, "head_dim", 128 if kind in ("qwen3", "qwen3_moe") else hidden // heads),
+            ffn=_size(values, "intermediate_size") if routed is None else 0,
+            vocabulary=_size(values, "vocab_size"),
+            sequence=1,
+            tied=bool(values.get("tie_word_embeddings", False)),
+            sinks=kind == "gpt_oss",
+            window=_size(values, "sliding_window") if kind == "gpt_oss" else None,
+            latent=latent,
+            experts=routed,
+        )
     )
 
 
-def _experts_of(kind: str, values: Mapping[str, Any]) -> ExpertsShape | None:
+def _experts_of(kind: str, values: Mapping[str, Any]) -> ExpertsConfig | None:
     if kind not in _EXPERTS:
         return None
     count, width, shared = _EXPERTS[kind]
@@ -223,11 +180,11 @@ def _experts_of(kind: str, values: Mapping[str, Any]) -> ExpertsShape | None:
     if (kinds := values.get("mlp_layer_types")) and kinds.count("dense") > _MOST_DENSE * len(kinds):
         raise _unknown(f"{kinds.count('dense')} blocks of {len(kinds)} without experts (mlp_layer_types)")
     ffn, beside = _size(values, width), _size(values, shared, 0) if shared else 0
-    return ExpertsShape(
-        experts=_size(values, count),
-        topk=_size(values, "num_experts_per_tok"),
+    return ExpertsConfig(
+        count=_size(values, count),
+        chosen=_size(values, "num_experts_per_tok"),
         ffn=ffn,
-        shared_ffn=beside * ffn if shared == _SHARED else beside,
+        shared=beside if shared == _SHARED else round(beside / ffn),
     )
 
 

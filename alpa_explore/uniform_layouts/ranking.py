@@ -131,9 +131,8 @@ class Prices:
     """Prices the layouts of a model on one cluster, from their works. Layouts share the times of parts; those that
     differ in the number of microbatches alone share all but their sum, so another global batch takes milliseconds."""
 
-    def __init__(self, model: LayoutModel, cluster: Cluster, works: Works, recipe: str) -> None:
+    def __init__(self, model: LayoutModel, cluster: Cluster, works: Works) -> None:
         self.model, self.cluster, self.works = model, cluster, works
-        self.recipe = recipe or None
         self._peak = cluster.devices * cluster.device.peak(works.dtype)
         self._times: dict[tuple[object, ...], tuple[DecoderWork, DecoderTime]] = {}
         self._costs: dict[UniformLayout, MicrobatchCosts] = {}
@@ -190,7 +189,6 @@ class Prices:
             expert_tensor=layout.expert_tensor,
             zero_stage=layout.zero_stage,
             recompute=layout.recompute,
-            low_precision=self.recipe,
         )
 
 
@@ -199,14 +197,14 @@ class ModelPrices:
 
     def __init__(self, works: Works) -> None:
         self.works = works
-        self._on: dict[tuple[Cluster, str], Prices] = {}
+        self._on: dict[Cluster, Prices] = {}
         self._lock = threading.Lock()
 
-    def on(self, cluster: Cluster, recipe: str) -> Prices:
+    def on(self, cluster: Cluster) -> Prices:
         """The prices on a cluster, which know what was priced there before."""
         with self._lock:
-            prices = self._on.pop((cluster, recipe), None) or Prices(self.works.model, cluster, self.works, recipe)
-            self._on[cluster, recipe] = prices
+            prices = self._on.pop(cluster, None) or Prices(self.works.model, cluster, self.works)
+            self._on[cluster] = prices
             for oldest in list(self._on)[: -tuning.KEPT_CLUSTERS]:
                 del self._on[oldest]
             return prices

@@ -23,7 +23,7 @@ from alpa_explore.store.cache import Store
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.models import LayoutModel
-from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer, features, own_work
+from alpa_explore.uniform_layouts.pricing.layout_pricer import captured_graph, features, own_work
 from alpa_explore.uniform_layouts.pricing.requests import BLOCKS_CAPTURED, ModelKey
 from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
 
@@ -156,7 +156,7 @@ class _Graphs:
 
     def _capture(self, key: ModelKey) -> TrainingGraph:
         if key not in self._captured:
-            self._captured[key] = LayoutPricer().model(key).graph
+            self._captured[key] = captured_graph(key.config, key.micro_batch, key.dtype)
         return self._captured[key]
 
 

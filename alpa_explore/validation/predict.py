@@ -159,16 +159,17 @@ def request_of(
     zero = row.zero_stage
     key = ModelKey(
         config=replicated.config(
-            row.sequence // row.context, layers=BLOCKS_CAPTURED, vocabulary=words, software=on.software
+            row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=on.software
         ),
         micro_batch=row.micro_batch,
         dtype=precision.tensors,
-        decoder=model.decoder,
+        period=model.period,
+        routed=model.experts > 1,
+        predicted_ahead=model.predicted_ahead,
     )
-    period = 1 if model.decoder is None else len(model.decoder.period)
     request = RunRequest(
         number=number,
-        cluster=on.cluster,
+        cluster=on.cluster.in_precision(precision.recipe),
         tensor=row.tensor,
         data=row.data,
         pipeline=row.pipeline,
@@ -176,12 +177,11 @@ def request_of(
         context=row.context,
         expert=row.expert,
         expert_tensor=row.expert_tensor,
-        blocks=tuple(n / period for n in blocks_of_parts(model, row.pipeline, row.chunks, on.software)),
+        blocks=tuple(n / model.period for n in blocks_of_parts(model, row.pipeline, row.chunks, on.software)),
         head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
         recompute=recomputed(row.recompute)[0],
-        low_precision=precision.recipe,
         counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
     )

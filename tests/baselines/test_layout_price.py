@@ -21,11 +21,11 @@ from alpa_explore.baselines.layout_price import (
 from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.group import device_group, straggler_factor
+from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.sends import send_seconds
 from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, pace
-from alpa_explore.cost.work import CONTEXT, CollectiveCall, PartWork, PassWork
+from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.sharding.reshard import StepKind
 
 PRODUCT = Kernel(
@@ -215,7 +215,8 @@ def test_an_iteration_is_the_sum_of_its_terms(
 
 def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
     calls = tuple(
-        CollectiveCall(kind=kind, bytes=1e6, axis=CONTEXT, beside=0) for kind in (StepKind.RING, StepKind.ALL_REDUCE)
+        CollectiveCall(kind=kind, bytes=1e6, ranks=4, stride=1, beside=0)
+        for kind in (StepKind.RING, StepKind.ALL_REDUCE)
     )
     block = replace(WORK.block, forward=replace(WORK.block.forward, collectives=calls))
     machines = cluster(collective_launch_seconds=1e-5)

@@ -12,14 +12,12 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
-from alpa_explore.cluster.precisions import recipe_of
-from alpa_explore.cost.blocks.ring import in_ring
-from alpa_explore.cost.work import TENSOR
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.questions.explain import OVERHEAD, time_parts
 from alpa_explore.tracing.capture import capture
+from alpa_explore.uniform_layouts.pricing.layout_pricer import own_work
 
 LAYERS, SAMPLES = 4, 2
 
@@ -62,7 +60,7 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
         num_layers=LAYERS,
     )
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(llama(2, SAMPLES), machines.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)])
+    work = decoder_work(llama(2, SAMPLES), machines.device, mesh, [Role.TENSOR_SEQUENCE])
     layout = ManualLayout(
         tensor=tp,
         data=dp,
@@ -90,14 +88,11 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
     plan = ax.baseline(
         captured(whole, dp), machines, "megatron", num_microbatches=8, cp=cp, tp=tp, pp=1, num_layers=LAYERS
     )
-    own = LlamaConfig(layers=2, sequence=16384 // cp, **sizes)
-    mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(captured(own, 1), machines.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)])
-    elements = 2 * whole.kv_heads // tp * whole.hidden // whole.heads * whole.sequence
+    work = own_work(captured(whole.with_periods(2), 1), machines, (1, cp, tp), 1)
     layout = ManualLayout(
         tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, blocks=(LAYERS,), head_part=0, zero_stage=1
     )
-    price = price_layout(replace(work, block=in_ring(work.block, cp, elements)), machines, layout)
+    price = price_layout(work, machines, layout)
     assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
 
 
@@ -129,7 +124,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
         for p in (None, precision)
     )
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(captured(config.with_periods(2), 1), machines.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)])
+    two = captured(config.with_periods(2), 1)
     layout = ManualLayout(
         tensor=tp,
         data=dp,
@@ -139,8 +134,11 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
         head_part=pp - 1,
         zero_stage=1,
     )
-    lower = replace(layout, low_precision=recipe_of(precision))
-    layouts = [price_layout(work, machines, each).seconds for each in (layout, lower)]
+    lower = machines.in_precision(precision)
+    layouts = [
+        price_layout(decoder_work(two, each.device, mesh, [Role.TENSOR_SEQUENCE]), each, layout).seconds
+        for each in (machines, lower)
+    ]
     assert low == pytest.approx(layouts[1], rel=0.03)
     assert whole - low == pytest.approx(layouts[0] - layouts[1], rel=0.1)
 
@@ -154,7 +152,7 @@ def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str,
     devices = machines.devices
     plan = ax.baseline(llama(LAYERS, samples * devices), machines, "fsdp", num_microbatches=4, num_layers=LAYERS)
     mesh = logical_mesh(machines, Submesh(1, 1), (1,))
-    work = decoder_work(llama(2, samples), machines.device, mesh, [(TENSOR, Role.TENSOR)])
+    work = decoder_work(llama(2, samples), machines.device, mesh, [Role.TENSOR])
     layout = ManualLayout(
         tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4, blocks=(LAYERS,), head_part=0
     )

@@ -12,7 +12,6 @@ from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.kernels import KernelKind
-from alpa_explore.cost.work import TENSOR
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase
 from alpa_explore.models.configs import LlamaConfig
@@ -148,7 +147,7 @@ def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
     graph = capture(make_module(config, "meta", 0), make_inputs(config, 1, "meta", 0), precision="bfloat16")
     cluster = Cluster.parse("1x4:h100", software="megatron")
     mesh = logical_mesh(cluster, Submesh(1, devices), (devices,))
-    block = decoder_work(graph, cluster.device, mesh, [(TENSOR, Role.TENSOR_SEQUENCE)]).block
+    block = decoder_work(graph, cluster.device, mesh, [Role.TENSOR_SEQUENCE]).block
     for work, products in ((block.forward, 4), (block.backward, 8)):
         assert [c.kind for c in work.collectives] == [GATHER, SCATTER] * 2
         assert {c.bytes for c in work.collectives} == {2 * hidden * tokens}

@@ -19,7 +19,7 @@ from alpa_explore.models import (
     microbatch_size,
     names,
 )
-from alpa_explore.models.configs import ExpertsConfig
+from alpa_explore.models.configs import ExpertsConfig, LatentConfig
 from alpa_explore.models.factory import make_inputs, make_module
 
 TOLERANCE = 0.04
@@ -108,6 +108,32 @@ def test_a_token_is_multiplied_with_the_published_number_of_parameters(name, pub
     assert config.active_parameter_count == pytest.approx(published, rel=0.02)
 
 
+EVERY_SECOND = DecoderConfig(
+    family="test",
+    hidden=32,
+    layers=5,
+    heads=4,
+    kv_heads=2,
+    head=16,
+    vocabulary=64,
+    sequence=16,
+    ffn=48,
+    experts=ExpertsConfig(count=4, chosen=2, ffn=24, shared=1, dense_blocks=1, every=2),
+)
+"""Blocks 0, 1 and 3 are dense, 2 and 4 have experts."""
+
+
+@pytest.mark.parametrize("latent", [None, LatentConfig(query_rank=0, key_rank=8, rotary=4, plain=4, value=6)])
+def test_every_second_block_may_have_experts_and_latent_attention_direct_queries(latent):
+    config = dataclasses.replace(EVERY_SECOND, latent=latent)
+    module = make_module(config, "cpu", 0)
+    assert [hasattr(block.mlp, "gate") and hasattr(block.mlp, "matrices") for block in module.h] == [
+        *(False, False, True, False, True)
+    ]
+    assert sum(p.numel() for p in module.parameters()) == config.parameter_count
+    assert module(*make_inputs(config, 2, "cpu", 0)).isfinite()
+
+
 def test_the_formulas_give_mpt_and_nanotrons_llama():
     mpt = GPTConfig(hidden=2048, layers=24, heads=16, vocabulary=50368, sequence=2048, attention="fused")
     assert mpt.parameter_count == 1_315_950_592  # llm-foundry's table, in which it is 1.315950592 B
@@ -153,7 +179,7 @@ def test_sizes_that_do_not_divide_are_errors():
         LlamaConfig(hidden=32, layers=1, heads=4, kv_heads=3, vocabulary=64, sequence=16, ffn=48)
     with pytest.raises(OptionError, match="cannot choose"):
         ExpertsConfig(count=8, chosen=3, ffn=16, groups=4, chosen_groups=1)
-    with pytest.raises(OptionError, match="in pairs"):
+    with pytest.raises(OptionError, match="periods of 2"):
         dataclasses.replace(entry("gpt-oss-tiny").config, layers=3)
     with pytest.raises(OptionError, match="attention='fused'"):
         GPTConfig(hidden=32, layers=1, heads=4, vocabulary=64, sequence=16, tied=False)

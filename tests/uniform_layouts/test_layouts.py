@@ -224,7 +224,7 @@ def test_layouts_that_are_priced_together_cost_what_each_costs_alone() -> None:
         found = asked.answer(cluster, executor=executor).ranked
     works = asked.prices.works
     for priced in found[:: max(len(found) // 40, 1)]:
-        alone = ModelPrices(works).on(cluster, "")
+        alone = ModelPrices(works).on(cluster)
         assert alone.price(priced.layout) == priced
 
 

@@ -66,20 +66,20 @@ def test_what_a_request_says(rows: Rows) -> None:
     by_file: dict[str, list[tuple[ModelKey, RunRequest]]] = {}
     for (file, _), request in requests.items():
         by_file.setdefault(file, []).append(request)
-    assert all(key.config.layers == 2 for key, _ in requests.values())
+    assert all(key.config.layers == 2 * key.period for key, _ in requests.values())
     assert all(sum(run.blocks) > 2 for _, run in requests.values())
     assert all(len(run.blocks) == run.pipeline * run.chunks for _, run in requests.values())
     of_bridge = by_file["megatron_bridge_nemo"]
-    (four, _) = [run for key, run in of_bridge if run.cluster.device.name == "gb200" and key.decoder is None]
+    (four, _) = [run for key, run in of_bridge if run.cluster.device.name == "gb200" and not key.routed]
     assert (sum(four.blocks), four.blocks[0]) == (126, four.blocks[1] - 1), "embedding and head count as blocks"
-    recipes = {run.low_precision for _, run in of_bridge}
+    recipes = {run.cluster.software.low_precision for _, run in of_bridge}
     assert {"nvfp4", "mxfp8"} <= recipes
     assert {key.dtype for key, _ in requests.values()} == {"bfloat16", "float16"}
     assert all(run.recompute == ("full",) for _, run in by_file["bigscience_bloom_a100"])
     assert all(run.recompute == ("none", "full") for _, run in of_bridge)
-    experts = [(key, run) for key, run in of_bridge if key.decoder is not None]
+    experts = [(key, run) for key, run in of_bridge if key.routed]
     assert {run.expert for _, run in experts} >= {32, 64}
-    assert all(key.decoder.period[0].experts.experts % run.expert == 0 for key, run in experts)
+    assert all(key.config.experts.count % run.expert == 0 for key, run in experts)
     assert {run.zero_stage for _, run in by_file["llm_foundry_mpt_a100_h100"]} == {3}
 
 

@@ -107,11 +107,11 @@ def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:
     numbered: list[tuple[int, int]] = []
     for place in places:
         run = runs[place]
-        key = (id(run.work), run.layout.low_precision, run.layout.recompute)
+        key = (id(run.work), run.layout.recompute)
         if key not in numbers:
             numbers[key] = len(numbers)
             software = run.machine.cluster.software
-            passes += passes_of(run.work, software, run.layout.low_precision, run.layout.recompute)
+            passes += passes_of(run.work, software, run.layout.recompute)
         numbered.append((place, numbers[key]))
     counts = [len(work.kernels) for work in passes]
     return _Group(

@@ -17,13 +17,7 @@ from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
-from alpa_explore.uniform_layouts.pricing.layout_pricer import (
-    CapturedModel,
-    LayoutPricer,
-    division_of,
-    layout_of,
-    work_of,
-)
+from alpa_explore.uniform_layouts.pricing.layout_pricer import CapturedModel, layout_of, run_features, work_of
 from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunRequest
 from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
 from alpa_explore.validation.predict import priced_runs, refused_row, request_of
@@ -77,11 +71,11 @@ def works_of(
 
 @dataclass(slots=True)
 class _Model:
-    """The work of a captured graph, which is captured only if some of it is not in the cache."""
+    """The work of a model, of which a graph is captured only if some work is not in the cache."""
 
     key: ModelKey
     cache: SolveCache
-    captured: CapturedModel | None
+    captured: CapturedModel
     known: dict[str, DecoderWork]
 
 
@@ -93,29 +87,17 @@ class WorkReader:
 
     def model(self, key: ModelKey) -> _Model:
         """What all runs of a key share."""
-        return _Model(key, SolveCache(self.folder, code_version=code_version(_CODE, _LIBRARIES)), None, {})
+        store = SolveCache(self.folder, code_version=code_version(_CODE, _LIBRARIES))
+        return _Model(key, store, CapturedModel(key), {})
 
     def price(self, model: _Model, run: RunRequest) -> tuple[DecoderWork, ManualLayout]:
         """Work and layout of one run; where the source does not say what is recomputed, the first possibility."""
         layout = layout_of(model.key.dtype, run, run.recompute[0])
-        cluster, software = run.cluster, run.cluster.software
-        key = repr(
-            (
-                *(
-                    "work of a run",
-                    model.key,
-                    division_of(model.key, run),
-                    cluster.device.name,
-                    cluster.devices_per_node,
-                ),
-                *(software.name, software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes),
-            )
-        )
+        names = run.cluster.device.name, run.cluster.software.name
+        key = repr(("work of a run", model.key, *names, run_features(run)))
         if key not in model.known:
             stored = model.cache.get(key)
             if stored is None:
-                if model.captured is None:
-                    model.captured = LayoutPricer().model(model.key)
                 work = work_of(model.captured, run)
                 model.cache.put(key, stored_work(work))
             else:

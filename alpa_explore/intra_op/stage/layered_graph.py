@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
+from alpa_explore.cost.joined_projections import join_projections
 from alpa_explore.graph import Operator, Phase, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
@@ -87,8 +88,8 @@ def assign_layers(
     *,
     software: Software | None = None,
 ) -> LayeredGraph:
-    """Extend a layering of the forward operators to the whole graph, mark what `software` computes in a lower
-    precision, and fuse what it fuses.
+    """Extend a layering of the forward operators to the whole graph, mark what `software` computes as one product and
+    in a lower precision, and fuse what it fuses.
 
     By default all layers are recomputed where `graph.rematerialization` is set, else nothing. OptionError where the
     model has nothing of the kind that `recomputation` names.
@@ -103,6 +104,8 @@ def assign_layers(
         else:
             layer_of.append(UPDATE_LAYER)
     move_sums(graph, layer_of)
+    if software is not None and software.joins_projections:
+        graph = join_projections(graph)
     if software is not None and software.low_precision:
         graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
     if software is not None and software.fuses_pointwise:

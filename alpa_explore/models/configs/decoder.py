@@ -5,6 +5,7 @@ The values in catalog.json are those of Hugging Face's config.json of each model
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,7 +22,7 @@ class LatentConfig:
     latent each; a part of every head has rotary positions, and in keys all heads share that part."""
 
     query_rank: int
-    """Width of the latent of queries."""
+    """Width of the latent of queries; 0 where they come from the input."""
     key_rank: int
     """Width of the latent of keys and values."""
     rotary: int
@@ -46,6 +47,8 @@ class ExpertsConfig:
     """Experts that every token goes through; together they are one MLP of shared × ffn."""
     dense_blocks: int = 0
     """The first blocks, which have a dense MLP in place of experts."""
+    every: int = 1
+    """Of the blocks after these every so many have experts, the last of each; the others a dense MLP (Llama 4)."""
     gate: Literal["softmax", "sigmoid"] = "softmax"
     """softmax: the weights are the softmax over the logits of the chosen experts. sigmoid: the sigmoids of the chosen
     ones, scaled to a sum of `scale`; a bias that is not trained joins in the choice (DeepSeek-V3, arXiv 2412.19437)."""
@@ -102,13 +105,13 @@ class DecoderConfig:
 
     def __post_init__(self) -> None:
         check_divides("number of heads", self.heads, "heads of keys and values", self.kv_heads)
-        if (self.layers - self.dense_blocks) % self._period:
+        if (self.layers - self.dense_blocks) % self.period:
             raise OptionError(
-                "Blocks with a window and blocks without come in pairs",
-                found=f"{self.layers} blocks",
-                remedy="Give an even number.",
+                "Unlike blocks take turns, in a period that divides their number",
+                found=f"{self.layers - self.dense_blocks} blocks in periods of {self.period}",
+                remedy=f"Give a multiple of {self.period}.",
             )
-        if self.ffn == 0 and (self.experts is None or self.experts.dense_blocks):
+        if self.ffn == 0 and (self.experts is None or self.experts.dense_blocks or self.experts.every > 1):
             raise OptionError("Some blocks have neither experts nor an MLP", found="ffn = 0", remedy="Give its width.")
 
     @property
@@ -116,27 +119,41 @@ class DecoderConfig:
         """The first blocks that are unlike the rest."""
         return self.experts.dense_blocks if self.experts is not None else 0
 
+    def has_experts(self, block: int) -> bool:
+        """Whether the feed-forward of this block, counted from 0, is one of experts."""
+        experts = self.experts
+        return (
+            experts is not None
+            and block >= experts.dense_blocks
+            and not ((block - experts.dense_blocks + 1) % experts.every)
+        )
+
     @property
-    def _period(self) -> int:
-        return WINDOW_PERIOD if self.window is not None else 1
+    def period(self) -> int:
+        """Unlike blocks that take turns after the first dense ones."""
+        return math.lcm(WINDOW_PERIOD if self.window is not None else 1, self.experts.every if self.experts else 1)
 
     @property
     def periods(self) -> int:
         """Number of equal parts in sequence after the first dense blocks."""
-        return (self.layers - self.dense_blocks) // self._period
+        return (self.layers - self.dense_blocks) // self.period
 
     def with_periods(self, periods: int) -> DecoderConfig:
         """The config of a model with that many of them."""
-        return replace(self, layers=self.dense_blocks + periods * self._period)
+        return replace(self, layers=self.dense_blocks + periods * self.period)
 
     @property
     def parameter_count(self) -> int:
         """Embedding + blocks · (attention + feed-forward + 2 norms) + final norm + LM head unless tied."""
         h = self.hidden
         ends = self.vocabulary * h * (1 if self.tied else 2) + h
-        dense = self.dense_blocks if self.experts is not None else self.layers
-        experts = (self.layers - dense) * self._experts
-        return ends + self.layers * (self._attention + 2 * h) + dense * 3 * h * self.ffn + experts
+        experts = self._expert_blocks
+        dense = (self.layers - experts) * 3 * h * self.ffn
+        return ends + self.layers * (self._attention + 2 * h) + dense + experts * self._experts
+
+    @property
+    def _expert_blocks(self) -> int:
+        return sum(map(self.has_experts, range(self.layers)))
 
     @property
     def active_parameter_count(self) -> int:
@@ -144,17 +161,32 @@ class DecoderConfig:
         if self.experts is None:
             return self.parameter_count
         idle = (self.experts.count - self.experts.chosen) * self._expert
-        return self.parameter_count - (self.layers - self.dense_blocks) * idle
+        return self.parameter_count - self._expert_blocks * idle
+
+    @property
+    def _attention_matrices(self) -> int:
+        h = self.hidden
+        if (latent := self.latent) is not None:
+            queries = self.heads * (latent.plain + latent.rotary)
+            queries = h * latent.query_rank + latent.query_rank * queries if latent.query_rank else h * queries
+            keys = h * (latent.key_rank + latent.rotary) + latent.key_rank * self.heads * (latent.plain + latent.value)
+            return queries + keys + self.heads * latent.value * h
+        return 2 * h * self.head * (self.heads + self.kv_heads)
+
+    @property
+    def active_products(self) -> float:
+        """Multiply-adds of a token with the matrices of a block, in the mean over a period; scores apart."""
+        routed, wide = self.experts, float(3 * self.ffn)
+        if routed is not None:
+            wide += (3 * (routed.chosen + routed.shared) * routed.ffn + routed.count - wide) / routed.every
+        return self._attention_matrices + self.hidden * wide
 
     @property
     def _attention(self) -> int:
-        h = self.hidden
+        h, weights = self.hidden, self._attention_matrices
         if (latent := self.latent) is not None:
-            queries = h * latent.query_rank + latent.query_rank * self.heads * (latent.plain + latent.rotary)
-            keys = h * (latent.key_rank + latent.rotary) + latent.key_rank * self.heads * (latent.plain + latent.value)
-            return queries + keys + latent.query_rank + latent.key_rank + self.heads * latent.value * h
+            return weights + latent.query_rank + latent.key_rank
         queries, keys = self.heads * self.head, self.kv_heads * self.head
-        weights = 2 * h * queries + 2 * h * keys
         biases = queries + 2 * keys + h if self.bias else 0
         return weights + biases + (2 * self.head if self.norm_heads else 0) + (self.heads if self.sinks else 0)
 

@@ -96,9 +96,10 @@ class LatentAttention(nn.Module):
         super().__init__()
         hidden, heads = config.hidden, config.heads
         self.heads, self.latent = heads, latent
-        self.q_down = nn.Linear(hidden, latent.query_rank, bias=False)
-        self.q_norm = RMSNorm(latent.query_rank)
-        self.q_up = nn.Linear(latent.query_rank, heads * (latent.plain + latent.rotary), bias=False)
+        queries = heads * (latent.plain + latent.rotary)
+        self.q_down = nn.Linear(hidden, latent.query_rank, bias=False) if latent.query_rank else nn.Identity()
+        self.q_norm = RMSNorm(latent.query_rank) if latent.query_rank else nn.Identity()
+        self.q_up = nn.Linear(latent.query_rank or hidden, queries, bias=False)
         self.kv_down = nn.Linear(hidden, latent.key_rank + latent.rotary, bias=False)
         self.kv_norm = RMSNorm(latent.key_rank)
         self.kv_up = nn.Linear(latent.key_rank, heads * (latent.plain + latent.value), bias=False)

@@ -29,7 +29,7 @@ class DecoderBlock(nn.Module):
         self.attention = DecoderAttention(config, window) if latent is None else LatentAttention(config, latent)
         self.mlp_norm = RMSNorm(config.hidden)
         experts = config.experts
-        if experts is None or index < experts.dense_blocks:
+        if experts is None or not config.has_experts(index):
             self.mlp: nn.Module = SwiGLU(config.hidden, config.ffn)
         else:
             shared = SwiGLU(config.hidden, experts.shared * experts.ffn) if experts.shared else None

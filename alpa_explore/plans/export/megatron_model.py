@@ -115,8 +115,10 @@ def _decoder(config: DecoderConfig) -> tuple[Arguments, tuple[Limit, ...]]:
         }
         if experts.shared:
             arguments["moe-shared-expert-intermediate-size"] = str(experts.shared * experts.ffn)
-        if experts.dense_blocks:
-            arguments["moe-layer-freq"] = f"[0]*{experts.dense_blocks}+[1]*{config.layers - experts.dense_blocks}"
+        if experts.dense_blocks or experts.every > 1:
+            turns = "+[1]" if experts.every == 1 else f"+([0]*{experts.every - 1}+[1])"
+            periods = (config.layers - experts.dense_blocks) // experts.every
+            arguments["moe-layer-freq"] = f"[0]*{experts.dense_blocks}{turns}*{periods}"
         if experts.gate == "sigmoid":
             arguments |= {"moe-router-score-function": "sigmoid", "moe-router-enable-expert-bias": ""}
             arguments |= {"moe-router-topk-scaling-factor": str(experts.scale)}

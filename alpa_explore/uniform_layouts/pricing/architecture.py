@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from alpa_explore.cost.blocks.shapes import Decoder
-from alpa_explore.models.configs import GPTConfig, LlamaConfig
+from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
+from alpa_explore.models.configs.decoder import WINDOW_PERIOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,23 @@ class Architecture:
     vocabulary: int
     """As the source gives it; frameworks pad it (`padded_vocabulary`)."""
     tied: bool
-    experts: int = 1
-    topk: int = 1
-    """Experts that a token passes through."""
-    decoder: Decoder | None = None
-    """The blocks of a model whose work has a closed form: with experts, or with heads of another size than hidden /
+    decoder: DecoderConfig | None = None
+    """The config of a model with experts, latent or windowed attention, or with heads of another size than hidden /
     heads; None for others."""
+    predicted_ahead: int = 0
+    """Further tokens that are predicted in training, each by a block and the head again."""
     spelled_out: bool = False
     """Whether a GPT's attention is two products and a softmax, whatever the software."""
+
+    @property
+    def experts(self) -> int:
+        """Routed experts of a block; 1 where there are none."""
+        return self.decoder.experts.count if self.decoder is not None and self.decoder.experts is not None else 1
+
+    @property
+    def period(self) -> int:
+        """Unlike blocks that take turns."""
+        return 1 if self.decoder is None else self.decoder.period
 
     @property
     def sizes(self) -> str:
@@ -46,23 +55,12 @@ class Architecture:
         self, sequence: int, *, layers: int | None = None, vocabulary: int | None = None, software: str = ""
     ) -> ModelConfig:
         """The config of the model as `software` runs it, or of one with fewer layers or a padded vocabulary.
-
-        Where the blocks have a closed form it is a dense one with the same embedding and head, whose blocks stand for
-        nothing. OptionError for sizes that do not divide.
-        """
+        OptionError for sizes that do not divide."""
         blocks = self.layers if layers is None else layers
         words = self.vocabulary if vocabulary is None else vocabulary
         if self.decoder is not None:
-            return LlamaConfig(
-                hidden=self.hidden,
-                layers=blocks,
-                heads=self.kv_heads,
-                ffn=self.hidden,
-                vocabulary=words,
-                sequence=sequence,
-                tied=self.tied,
-                fused_projections=True,
-            )
+            kept = replace(self.decoder, layers=blocks, kv_heads=self.kv_heads, vocabulary=words, sequence=sequence)
+            return replace(kept, tied=self.tied)
         if self.kind == "llama":
             return LlamaConfig(
                 hidden=self.hidden,
@@ -73,7 +71,6 @@ class Architecture:
                 vocabulary=words,
                 sequence=sequence,
                 tied=self.tied,
-                fused_projections=True,
             )
         plain = self.kind == "gpt"
         # The Megatron of 2021 and its fork spell attention out.
@@ -116,23 +113,20 @@ class Architecture:
         head = self.hidden * self.vocabulary
         if self.decoder is None:
             return 6.0 * (self.layers * (self.block_products + 2 * self.hidden * sequence) + head) * tokens
-        period, ahead = self.decoder.period, self.decoder.predicted_ahead
-        each = [
-            block.active_products
-            + block.attention.heads
-            * (block.attention.head + block.attention.value_head)
-            * block.attention.scores(sequence, sequence)
-            / sequence
-            * 2
-            for block in period
-        ]
-        mean = sum(each) / len(period)
-        return 6.0 * ((self.layers + ahead) * mean + (1 + ahead) * head) * tokens
+        config, ahead = self.decoder, self.predicted_ahead
+        latent, window = config.latent, config.window
+        widths = 2 * config.head if latent is None else latent.plain + latent.rotary + latent.value
+        seen = float(sequence)  # twice the keys that a query sees in the mean
+        if window is not None and window < sequence:
+            narrow = 2 * window - window**2 / sequence
+            seen += (narrow - sequence) / WINDOW_PERIOD
+        each = config.active_products + config.heads * widths * seen
+        return 6.0 * ((self.layers + ahead) * each + (1 + ahead) * head) * tokens
 
 
 SPELLED_OUT = ("megatron-v2", "megatron-deepspeed")
 """Software that computes attention by matrix products and a softmax."""
-ModelConfig = GPTConfig | LlamaConfig
+ModelConfig = GPTConfig | LlamaConfig | DecoderConfig
 
 
 def padded_vocabulary(vocabulary: int, tensor: int, software: str) -> int:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from alpa_explore import units
-from alpa_explore.baselines.block_work import DecoderWork, decoder_work
+from alpa_explore.baselines.block_work import Counted, DecoderWork, decoder_work
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.baselines.sequences import dividing_sequences, ordered
-from alpa_explore.cluster import Cluster, LogicalMesh, Software, Submesh, logical_mesh
-from alpa_explore.cost.blocks.block import Division, block_part, parts_in_sequence
-from alpa_explore.cost.blocks.ring import in_ring
-from alpa_explore.cost.work import CONTEXT, EXPERTS, TENSOR
+from alpa_explore.cluster import Cluster, Software, Submesh, logical_mesh
+from alpa_explore.cost.work import in_sequence
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
@@ -22,11 +21,20 @@ from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, Ru
 
 @dataclass(slots=True)
 class CapturedModel:
-    """A captured graph, and its work under the degrees of tensor parallelism that were asked for."""
+    """The graphs and the work of a model that were asked for."""
 
-    graph: TrainingGraph
     key: ModelKey
+    graphs: dict[tuple[int, int], TrainingGraph] = field(default_factory=dict)
+    """By samples and positions."""
     work: dict[tuple[object, ...], DecoderWork] = field(default_factory=dict)
+
+    def graph(self, samples: int, positions: int) -> TrainingGraph:
+        """The graph of so many samples of so many positions. CaptureError where it cannot be captured."""
+        size = samples, positions
+        if size not in self.graphs:
+            config = replace(self.key.config, sequence=positions)
+            self.graphs[size] = captured_graph(config, samples, self.key.dtype)
+        return self.graphs[size]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +42,8 @@ class LayoutPricer:
     """The cost model of the planner, on hand-made layouts."""
 
     def model(self, key: ModelKey) -> CapturedModel:
-        """The captured graph of a model with two blocks. CaptureError where it cannot be captured."""
-        from alpa_explore.models.factory import make_inputs, make_module
-        from alpa_explore.tracing.capture import capture
-
-        graph = capture(
-            make_module(key.config, "meta", 0),
-            make_inputs(key.config, key.micro_batch, "meta", 0),
-            name=type(key.config).__name__,
-            precision=key.dtype,
-        )
-        return CapturedModel(graph, key)
+        """A model with two periods of blocks, of which nothing is captured yet."""
+        return CapturedModel(key)
 
     def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
         """Seconds and bytes of the first recomputation that the run may have had; it fits if one of them does."""
@@ -68,80 +67,85 @@ class LayoutPricer:
         )
 
 
+def captured_graph(config: Any, samples: int, dtype: str) -> TrainingGraph:
+    """The graph of a config of `models.configs`. CaptureError where it cannot be captured."""
+    from alpa_explore.models.factory import make_inputs, make_module
+    from alpa_explore.tracing.capture import capture
+
+    module, inputs = make_module(config, "meta", 0), make_inputs(config, samples, "meta", 0)
+    return capture(module, inputs, name=type(config).__name__, precision=dtype)
+
+
 def work_of(model: CapturedModel, run: RunRequest) -> DecoderWork:
-    """The work of a microbatch under the run's tensor parallelism and software."""
-    division = division_of(model.key, run)
-    key = (division, *features(run.cluster.software))
+    """The work of a microbatch under the run's degrees and software."""
+    key = run_features(run)
     if key not in model.work:
-        model.work[key] = completed(captured_work(model.graph, run.cluster, run.tensor), model.key, division)
+        model.work[key] = _work(model, run)
     return model.work[key]
+
+
+def run_features(run: RunRequest) -> tuple[object, ...]:
+    """What of a run decides on its work, beside the model and the device."""
+    degrees = run.tensor, run.context, run.expert, run.expert_tensor
+    return (*degrees, run.cluster.devices_per_node, *features(run.cluster.software))
 
 
 def features(software: Software) -> tuple[object, ...]:
     """What of the software decides on the work that is read from a graph."""
-    return software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes, software.recomputes_whole
+    products = software.joins_projections, software.low_precision, software.lowers_head
+    others = software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes
+    return *products, *others, software.recomputes_whole
 
 
-def captured_work(graph: TrainingGraph, cluster: Cluster, tensor: int) -> DecoderWork:
-    """The work of a captured graph on one of so many tensor-parallel devices."""
-    role = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
-    return decoder_work(graph, cluster.device, _ring(cluster, tensor), [(TENSOR, role)])
+def _work(model: CapturedModel, run: RunRequest) -> DecoderWork:
+    key, cluster = model.key, run.cluster
+    samples, positions, period = key.micro_batch, key.config.sequence, key.period
+    context, tensor, expert = run.context, run.tensor, run.expert
+    if not key.routed:
+        work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), period)
+    elif run.expert_tensor == tensor:
+        work = own_work(model.graph(samples * expert, positions), cluster, (expert, context, tensor), period)
+    else:
+        # Devices that share other products have tokens of their own in layers of experts.
+        own = positions * run.expert_tensor // (context * tensor)
+        work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), period, counted=Counted.OTHERS)
+        inside = own_work(
+            model.graph(samples * expert, own),
+            cluster,
+            (expert, 1, run.expert_tensor),
+            period,
+            counted=Counted.EXPERTS,
+        )
+        work = replace(work, block=in_sequence(work.block, inside.block))
+    for _ in range(key.predicted_ahead):
+        work = replace(work, head=in_sequence(work.head, work.block, work.head))
+    return work
 
 
-def own_work(graph: TrainingGraph, cluster: Cluster, degrees: tuple[int, int, int], period: int) -> DecoderWork:
-    """The work of a model's own graph, of the samples of all devices that share experts, by (expert, context, tensor)
+def own_work(
+    graph: TrainingGraph,
+    cluster: Cluster,
+    degrees: tuple[int, int, int],
+    period: int,
+    *,
+    counted: Counted = Counted.ALL,
+) -> DecoderWork:
+    """The work of a model's graph, of the samples of all devices that share experts, by (expert, context, tensor)
     parallelism."""
     tensor = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
-    axes = [(EXPERTS, Role.EXPERT), (CONTEXT, Role.CONTEXT), (TENSOR, tensor)]
     context, devices = degrees[1], math.prod(degrees)
     if context > 1:
         cluster, graph = dividing_sequences(cluster, None), ordered(graph, context, None)
-    nodes = max(devices // cluster.devices_per_node, 1)
+    nodes = devices // cluster.devices_per_node if devices % cluster.devices_per_node == 0 else 1
     mesh = logical_mesh(cluster, Submesh(nodes, devices // nodes), degrees)
-    return decoder_work(graph, cluster.device, mesh, axes, period=period)
-
-
-def division_of(key: ModelKey, run: RunRequest) -> Division:
-    """How a run divides a microbatch and its blocks."""
-    return Division(
-        samples=key.micro_batch,
-        length=key.config.sequence,
-        tensor=run.tensor,
-        context=run.context,
-        expert=run.expert,
-        expert_tensor=run.expert_tensor,
-        fuses_sinks=run.cluster.software.fuses_sinks,
-    )
-
-
-def completed(work: DecoderWork, key: ModelKey, division: Division) -> DecoderWork:
-    """With the blocks that were not captured, and the ring of context parallelism."""
-    if key.decoder is None:
-        if division.context == 1:
-            return work
-        heads, config = max(key.config.key_heads // division.tensor, 1), key.config
-        elements = 2 * division.samples * heads * config.hidden // config.heads * division.length
-        return replace(work, block=in_ring(work.block, division.context, elements * division.context))
-    period = [block_part(shape, division) for shape in key.decoder.period]
-    head = work.head
-    for _ in range(key.decoder.predicted_ahead):
-        head = parts_in_sequence(head, period[-1], work.head)
-    return replace(work, block=parts_in_sequence(*period), head=head)
-
-
-def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
-    """Neighbouring devices as one mesh axis; any number of them, whole nodes or not."""
-    inside, between = cluster.inside_node, cluster.between_nodes
-    if devices <= cluster.devices_per_node:
-        return LogicalMesh((devices,), (inside.bandwidth,), (inside.latency_seconds,))
-    return LogicalMesh((devices,), (min(between.bandwidth, inside.bandwidth),), (between.latency_seconds,))
+    roles = (Role.EXPERT, Role.CONTEXT, tensor)
+    work = decoder_work(graph, cluster.device, mesh, roles, period=period, counted=counted)
+    return replace(work, boundary_bytes=work.boundary_bytes / (degrees[0] * context))
 
 
 def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
     """The layout of a run whose tensors have this dtype. OptionError for a device without the precision."""
     device = run.cluster.device
-    if run.low_precision is not None:
-        device = run.cluster.in_precision(run.low_precision).device
     if dtype not in device.peak_flops:
         raise OptionError(
             "The device does not compute in this precision",
@@ -160,7 +164,6 @@ def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
         head_part=run.head_part,
         zero_stage=run.zero_stage,
         recompute=recompute,
-        low_precision=run.low_precision,
     )
 
 

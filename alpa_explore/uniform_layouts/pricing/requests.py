@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.blocks.shapes import Decoder
 
 BLOCKS_CAPTURED = 2
-"""Blocks of the captured model; the first differs from the others (its input needs no sum of gradients)."""
+"""Periods of blocks of the captured model; the first differs from the others (its input needs no sum of gradients)."""
 
 Answer = TypeVar("Answer", covariant=True)
 """What a pricer says of a run: a `RunPrice`, or the work that a fit prices many times."""
@@ -23,15 +22,18 @@ class ModelKey:
     """What decides on the captured graph."""
 
     config: Any
-    """A config of `models.configs`. Of a measured run: with `BLOCKS_CAPTURED` blocks, the positions of a
-    context-parallel device, the vocabulary padded as the framework does, and at least tp heads of keys (where there are
-    fewer, frameworks replicate them)."""
+    """A config of `models.configs`. Of a measured run: with `BLOCKS_CAPTURED` periods of blocks, the vocabulary padded
+    as the framework does, and at least tp heads of keys (where there are fewer, frameworks replicate them)."""
     micro_batch: int
     """Samples of a microbatch of one data-parallel replica."""
     dtype: str
     """torch's name of the dtype of tensors."""
-    decoder: Decoder | None = None
-    """Blocks with experts, whose work has a closed form: captured are embedding and head alone."""
+    period: int = 1
+    """Unlike blocks that take turns."""
+    routed: bool = False
+    """Whether blocks have routed experts."""
+    predicted_ahead: int = 0
+    """Further tokens that are predicted, each by a block and the head again (DeepSeek-V3, arXiv 2412.19437, §2.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class RunRequest:
     number: int
     """By which its answer is found."""
     cluster: Cluster
-    """With the software."""
+    """With the software, and the precision in which it computes linear layers."""
     tensor: int
     data: int
     pipeline: int
@@ -59,8 +61,6 @@ class RunRequest:
     zero_stage: int
     recompute: tuple[str, ...]
     """'none', 'selective' or 'full'; where the source does not say, the two ends between which the run lies."""
-    low_precision: str | None
-    """In which linear layers of blocks run, of `cluster.precisions.RECIPES`; None for the dtype of tensors."""
     counts_reserve: bool
     """Whether the measured memory is the driver's figure, with what the software keeps back, and not what the framework
     allocated."""

@@ -21,7 +21,7 @@ from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
     """The number of blocks of each of the pp · vp parts; part 0 also has the embedding, the last one norm and head."""
     layers, parts = architecture.layers, pipeline * chunks
-    if architecture.decoder is not None and architecture.decoder.predicted_ahead and parts > 1:
+    if architecture.predicted_ahead and parts > 1:
         return _before_prediction(layers, parts)
     if software == "nanotron" and chunks == 1:
         return _by_cost(architecture, parts)[0]

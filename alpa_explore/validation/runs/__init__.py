@@ -1,7 +1,6 @@
 """Measured training runs: from a CSV file to rows whose model, batch, machine and layout are complete and agree.
 
-architecture   the model of a run from its architecture columns: config, parameters, FLOPs
-known_models   what the columns leave open about models with experts, by name
+known_models   the kind of a model by its name, and what the columns leave open about models with experts
 columns        cells of a file -> values, for the common columns and for those of vTrain
 refusals       what is wrong with a run: missing, contradictory, impossible, or not modelled yet
 rows           a file -> MeasuredRow or RefusedRow, line by line

@@ -1,72 +1,80 @@
-"""What the columns of a run leave open about models with experts: heads, latents, windows, shared experts.
+"""The model of a run: its kind by its name, and what the columns leave open about models with experts: heads, latents,
+windows, shared experts.
 
-From the config.json of each model on Hugging Face; the file names the fields. A model that is not known here has heads
-of hidden / heads, no shared expert and experts in every block.
+A family that is in the catalogue has the config of that model; others are given by their config.json on Hugging Face.
+A model that is not known here has heads of hidden / heads, no shared expert and experts in every block.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
+from alpa_explore.models.catalog import entry
+from alpa_explore.models.configs import DecoderConfig, ExpertsConfig
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownModel:
-    """A family of models with experts."""
-
-    part: str
-    """Of the model's name, in lower case without spaces, hyphens and underscores."""
-    source: str
-    head: int = 0
-    """Size of a head of queries and keys; 0: hidden / heads."""
-    value_head: int = 0
-    """Of values; 0: the same."""
-    query_rank: int = 0
-    key_rank: int = 0
-    rotary_head: int = 0
-    sinks: bool = False
-    window: int = 0
-    """Keys that a query of every second block sees."""
-    shared_ffn: int = 0
-    dense_ffn: int = 0
-    """Width of the MLP of blocks without experts."""
-    experts_every: int = 1
-    """Every so many blocks have experts."""
-    predicted_ahead: int = 0
-    """Further tokens predicted in training."""
-
-
-_DEEPSEEK: dict[str, Any] = {
-    "head": 192,
-    "value_head": 128,
-    "query_rank": 1536,
-    "key_rank": 512,
-    "rotary_head": 64,
-    "shared_ffn": 2048,
+_LLAMA = ("llama", "mistral", "qwen", "internlm", "baichuan", "yi-")
+_GPT = ("gpt", "mpt", "bloom", "opt-", "megatron")
+_NEMOTRON = "nemotron"
+_CATALOGUE = {
+    "deepseekv3": "deepseek-v3",
+    "kimik2": "deepseek-v3",  # moonshotai/Kimi-K2-Base: the same blocks with other numbers of heads and experts
+    "qwen3": "qwen3-30b-a3b",
+    "gptoss": "gpt-oss-120b",
+    "mixtral": "mixtral-8x7b",
 }
-KNOWN = (
-    # first_k_dense_replace 3: blocks of 18,432 wide MLPs, whose FLOPs are those of 9 experts; counted as the others.
-    KnownModel(part="deepseekv3", source="deepseek-ai/DeepSeek-V3", predicted_ahead=1, **_DEEPSEEK),
-    KnownModel(part="kimik2", source="moonshotai/Kimi-K2-Base", **_DEEPSEEK),
-    KnownModel(part="qwen3", source="Qwen/Qwen3-30B-A3B, Qwen/Qwen3-235B-A22B", head=128),
-    KnownModel(part="gptoss", source="openai/gpt-oss-120b, openai/gpt-oss-20b", head=64, window=128, sinks=True),
-    KnownModel(part="mixtral", source="mistralai/Mixtral-8x7B-v0.1, mistralai/Mixtral-8x22B-v0.1", head=128),
-    KnownModel(
-        part="llama4maverick",
-        source="meta-llama/Llama-4-Maverick-17B-128E (interleave_moe_layer_step, intermediate_size_mlp)",
-        head=128,
-        shared_ffn=8192,
-        dense_ffn=16384,
-        experts_every=2,
-    ),
-    KnownModel(part="llama4scout", source="meta-llama/Llama-4-Scout-17B-16E", head=128, shared_ffn=8192),
-)
+"""Part of the model's name, in lower case without spaces, hyphens and underscores -> the model of the catalogue."""
+_LLAMA4: Mapping[str, dict[str, Any]] = {
+    # meta-llama/Llama-4-Maverick-17B-128E: interleave_moe_layer_step, intermediate_size_mlp
+    "llama4maverick": {"ffn": 16384, "every": 2},
+    "llama4scout": {"ffn": 0, "every": 1},
+}
+_PREDICTED_AHEAD = {"deepseekv3": 1}
+"""Further tokens predicted in training."""
 
 
-def known_model(name: str) -> KnownModel:
-    """What is known of a model by its name; the defaults where nothing is."""
-    plain = "".join(c for c in name.lower() if c not in " -_")
-    for known in KNOWN:
-        if known.part in plain:
-            return known
-    return KnownModel(part="", source="")
+def decoder_of(model: str, sizes: Mapping[str, int]) -> tuple[DecoderConfig, int]:
+    """The config of a model with experts, from its columns and what is known of it by name, and the further tokens that
+    it predicts. The first dense blocks of DeepSeek-V3 (first_k_dense_replace 3: MLPs whose FLOPs are those of 9
+    experts) count as the others."""
+    plain = "".join(c for c in model.lower() if c not in " -_")
+    hidden, heads, count = sizes["hidden"], sizes["heads"], sizes["experts"]
+    routed = ExpertsConfig(count=count, chosen=sizes["topk"], ffn=sizes["ffn"])
+    config = DecoderConfig(
+        family=model,
+        hidden=hidden,
+        layers=sizes["layers"],
+        heads=heads,
+        kv_heads=sizes["kv_heads"],
+        head=hidden // heads,
+        vocabulary=sizes["vocab"],
+        sequence=sizes["seq"],
+        experts=routed,
+    )
+    for part, name in _CATALOGUE.items():
+        if part in plain:
+            known = entry(name).config
+            assert isinstance(known, DecoderConfig), "a decoder with experts"
+            assert known.experts is not None, "a decoder with experts"
+            kept = replace(known.experts, count=count, chosen=routed.chosen, ffn=routed.ffn, dense_blocks=0, groups=1)
+            sized = {name: getattr(config, name) for name in ("hidden", "layers", "heads", "kv_heads", "vocabulary")}
+            return replace(known, experts=replace(kept, chosen_groups=1), **sized), _PREDICTED_AHEAD.get(part, 0)
+    for part, values in _LLAMA4.items():
+        if part in plain:
+            beside = replace(routed, shared=1, every=values["every"])
+            return replace(config, head=128, ffn=values["ffn"], experts=beside), 0
+    return config, 0
+
+
+def kind_of(model: str, hidden: int, ffn: int | None) -> Literal["llama", "gpt", "nemotron"]:
+    """The kind by the model's name; for other names, an MLP of exactly 4 × hidden is a GPT's."""
+    name = model.lower()
+    if _NEMOTRON in name:
+        return "nemotron"
+    # "llama" before "gpt": megatron-llama is a Llama, and "llama-like" has any width.
+    if any(part in name for part in _LLAMA):
+        return "llama"
+    if any(part in name for part in _GPT):
+        return "gpt"
+    return "gpt" if ffn is None or ffn == 4 * hidden else "llama"

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
-from alpa_explore.validation.runs.architecture import decoder_of, kind_of
 from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
-from alpa_explore.validation.runs.known_models import known_model
+from alpa_explore.validation.runs.known_models import decoder_of, kind_of
 from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
@@ -237,6 +236,12 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
     if faults:
         return faults
     kind = kind_of(text["model"], numbers["hidden"], numbers["ffn"])
+    decoder, ahead = None, 0
+    if numbers.get("experts", 1) > 1:
+        try:
+            decoder, ahead = decoder_of(text["model"], numbers)
+        except OptionError as error:
+            return Kind.CONTRADICTION, str(error)
     tied = cells.whole["tied"]
     architecture = Architecture(
         kind=kind,
@@ -247,9 +252,8 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         ffn=numbers["ffn"],
         vocabulary=numbers["vocab"],
         tied=kind == "gpt" if tied is None else bool(tied),
-        experts=numbers.get("experts", 1),
-        topk=numbers.get("topk", 1),
-        decoder=decoder_of(known_model(text["model"]), numbers) if numbers.get("experts", 1) > 1 else None,
+        decoder=decoder,
+        predicted_ahead=ahead,
     )
     seconds, origin = _seconds(cells, numbers, architecture)
     memory = cells.real["memory_gib"]

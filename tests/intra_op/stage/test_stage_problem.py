@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.sends import with_mirrors
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.solve import solve

@@ -7,7 +7,6 @@ from itertools import product
 
 import pytest
 
-from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape, Decoder, ExpertsShape
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, idle_ranks
 
@@ -46,9 +45,7 @@ def test_embedding_and_head_count_as_blocks_where_they_make_stages_even() -> Non
 
 def test_a_model_that_predicts_ahead_has_a_short_last_part() -> None:
     """Megatron-Bridge's pp_layout of DeepSeek-V3: "Et*4|(t*4|)*14tmL" and "Et|(tt|)*30mL"."""
-    attention = AttentionShape(heads=32, kv_heads=32, head=128, value_head=128)
-    block = BlockShape(hidden=4096, attention=attention, experts=ExpertsShape(experts=8, topk=2, ffn=2048))
-    deepseek = replace(LLAMA_8B, layers=61, decoder=Decoder(period=(block,), predicted_ahead=1))
+    deepseek = replace(LLAMA_8B, layers=61, predicted_ahead=1)
     assert blocks_of_parts(deepseek, 2, 8, "megatron") == (4, *(4,) * 14, 1)
     assert blocks_of_parts(deepseek, 8, 4, "megatron") == (1, *(2,) * 30, 0)
     assert blocks_of_parts(deepseek, 1, 1, "megatron") == (61,)

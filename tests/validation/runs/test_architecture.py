@@ -40,7 +40,6 @@ def test_a_config_is_that_of_the_model_with_fewer_blocks_or_padded_words() -> No
     short = LLAMA_8B.config(4096, layers=2, vocabulary=128512)
     assert (short.layers, short.vocabulary, short.sequence) == (2, 128512, 4096)
     assert isinstance(short, LlamaConfig)
-    assert short.fused_projections
     gpt = GPT_175B.config(2048)
     assert isinstance(gpt, GPTConfig)
     assert (gpt.attention, gpt.positions, gpt.bias) == ("fused", "learned", True)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.blocks.shapes import AttentionShape, BlockShape
 from alpa_explore.course.definition import Exercise, Mistake
 from alpa_explore.course.kinds import Choice, Number
 from alpa_explore.figures.course.training.attention import ORDERS, causal_shares, ring_times
@@ -26,24 +25,28 @@ class Long(NamedTuple):
     sequence: int
 
     @property
-    def block(self) -> BlockShape:
-        """A block of it."""
+    def config(self) -> LlamaConfig:
+        """Its sizes."""
         config = entry(self.model).config
         assert isinstance(config, LlamaConfig)
-        head = config.hidden // config.heads
-        attention = AttentionShape(heads=config.heads, kv_heads=config.key_heads, head=head, value_head=head)
-        return BlockShape(hidden=config.hidden, attention=attention, ffn=config.ffn)
+        return config
+
+    @property
+    def matrices(self) -> int:
+        """Elements of the matrices of a block: multiply-adds of a token with them."""
+        config = self.config
+        keys = config.hidden // config.heads * config.key_heads
+        return 2 * config.hidden * (config.hidden + keys) + 3 * config.hidden * config.ffn
 
     @property
     def scores(self) -> float:
-        """Multiply-adds of a token with the keys and values that it sees, in the mean."""
-        attention = self.block.attention
-        return 2 * attention.heads * attention.head * attention.scores(self.sequence, self.sequence) / self.sequence
+        """Multiply-adds of a token with the keys and values that it sees, in the mean: half of the sequence."""
+        return self.config.hidden * self.sequence
 
     @property
     def share(self) -> float:
         """Of the multiply-adds of the block."""
-        return self.scores / (self.scores + self.block.active_products)
+        return self.scores / (self.scores + self.matrices)
 
 
 class Ring(NamedTuple):
@@ -72,9 +75,9 @@ EXERCISES = (
         title="When attention dominates",
         draw=_long,
         question=lambda n: (
-            f"A block of {n.model} multiplies each token by matrices of {n.block.active_products:,} elements in "
+            f"A block of {n.model} multiplies each token by matrices of {n.matrices:,} elements in "
             "all. Its "
-            f"{n.block.attention.heads} heads of {n.block.attention.head} compare a token with all tokens before "
+            f"{n.config.heads} heads of {n.config.hidden // n.config.heads} compare a token with all tokens before "
             "it. The "
             f"sequence has {n.sequence:,} tokens.\n\nWhich share of the block's multiply-adds are scores and weighted "
             "values?"
@@ -84,25 +87,23 @@ EXERCISES = (
         why=lambda n, truth: (
             f"A token sees S / 2 = {n.sequence // 2:,} keys in the mean. Scores and weighted values are 2 · heads · "
             "head "
-            f"· S / 2 = {n.scores:,.0f} multiply-adds, of {n.scores + n.block.active_products:,.0f}: "
+            f"· S / 2 = {n.scores:,.0f} multiply-adds, of {n.scores + n.matrices:,.0f}: "
             f"{units.percent(truth)}. The first grows with S, the matrices do not."
         ),
         mistakes=lambda n, _: [
             Mistake(
-                answer=2 * n.scores / (2 * n.scores + n.block.active_products),
+                answer=2 * n.scores / (2 * n.scores + n.matrices),
                 reason="That compares each token with the whole sequence. A causal model looks back only: half of it.",
             ),
-            Mistake(
-                answer=n.scores / n.block.active_products, reason="That is scores over matrices, not over the sum."
-            ),
+            Mistake(answer=n.scores / n.matrices, reason="That is scores over matrices, not over the sum."),
         ],
         hints=lambda _: (
             "How many keys does a token see, in the mean over the sequence?",
             "Scores: heads · head multiply-adds for each key seen. The weighted values: as many again.",
         ),
         code=lambda n: dedent(f"""\
-            heads, head, sequence = {n.block.attention.heads}, {n.block.attention.head}, {n.sequence}
-            matrices = {n.block.active_products}
+            heads, head, sequence = {n.config.heads}, {n.config.hidden // n.config.heads}, {n.sequence}
+            matrices = {n.matrices}
             scores = 2 * heads * head * sequence / 2
             answer = scores / (scores + matrices)
             """),
