@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from alpa_explore.baselines.block_work import block_starts
 from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.equal_stages import block_counts, planner_pipelines
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
@@ -26,6 +25,7 @@ from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.blocks import block_starts
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
 from alpa_explore.inter_op.result import PipelineResult

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -24,6 +23,7 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.graph.blocks import block_numbers
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.regrets import pinned
@@ -37,7 +37,6 @@ from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
 
 PARTS = ("embedding", "first block", "block", "head")
-_BLOCK = re.compile(r"(?:^|\.)(?:h|layers?|blocks?)\.(\d+)(?:\.|$)")
 
 
 class Counted(enum.Enum):
@@ -115,23 +114,10 @@ def _boundary_bytes(layered: LayeredGraph) -> float:
     return float(max(crossing, default=0))
 
 
-def block_starts(graph: TrainingGraph) -> tuple[int, ...]:
-    """Positions of the first forward operators of the blocks of a model; none where they are not numbered from 0."""
-    numbers = _block_numbers(graph)
-    found = sorted({n for n in numbers if n is not None})
-    return tuple(map(numbers.index, found)) if found == list(range(len(found))) else ()
-
-
-def _block_numbers(graph: TrainingGraph) -> list[int | None]:
-    """The number of the block of each forward operator; None outside of blocks."""
-    named = [_BLOCK.search(o.module) for o in graph.forward_operators]
-    return [int(match[1]) if match else None for match in named]
-
-
 def _parts_of(graph: TrainingGraph, period: int) -> tuple[int, ...]:
     """For each forward operator the part that it belongs to: 0 the embedding, 1 all blocks but the last period, 2 that
     one, 3 the head."""
-    numbers = _block_numbers(graph)
+    numbers = block_numbers(graph)
     found = sorted({n for n in numbers if n is not None})
     if found != list(range(len(found))) or len(found) < 2 * period:
         raise OptionError(

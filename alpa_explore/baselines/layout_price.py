@@ -13,6 +13,7 @@ one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in ever
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
@@ -197,20 +198,26 @@ class _Pricer:
         zero = self.layout.zero_stage
         if zero < 2 or self.layout.replicas == 1:
             return 0.0, 0.0
-        gathered = self._exchange(stage, StepKind.ALL_GATHER, HALF)
-        scattered = self._exchange(stage, StepKind.REDUCE_SCATTER, HALF)
+        exchange = partial(self._exchange, stage, width=HALF, each_microbatch=True)
+        gathered, scattered = exchange(StepKind.ALL_GATHER), exchange(StepKind.REDUCE_SCATTER)
         if zero == 2:
             return 0.0, scattered
         # The backward pass of the embedding does not read its weight.
         embedding = self.work.embedding.parameters * any(number == 0 for number, _ in self._parts_of(stage))
-        return gathered, self._exchange(stage, StepKind.ALL_GATHER, HALF, without=embedding) + scattered
+        return gathered, exchange(StepKind.ALL_GATHER, without=embedding) + scattered
 
-    def _exchange(self, stage: int, kind: StepKind, width: float, without: float = 0.0) -> float:
-        """Seconds of a stage to exchange its parameters, all or `without` some, among their copies."""
-        bucket, tensors = self.software.bucket_bytes, self._tensors(stage)
+    def _exchange(
+        self, stage: int, kind: StepKind, width: float, *, without: float = 0.0, each_microbatch: bool = False
+    ) -> float:
+        """Seconds of a stage to exchange its parameters, all or `without` some, among their copies: once an iteration
+        in buckets, in every microbatch block by block."""
+        block, tensors = self.work.block, self._tensors(stage)
         dense, experts = width * (self.parameters[stage] - without), width * self.expert_parameters[stage]
-        return stored_seconds(kind, dense, tensors, self.replicas, bucket) + stored_seconds(
-            kind, experts, 1, self.expert_replicas, bucket
+        of_dense = of_experts = float(self.software.bucket_bytes)
+        if each_microbatch and self.software.bucket_bytes:
+            of_dense, of_experts = width * block.parameters, width * block.expert_parameters
+        return stored_seconds(kind, dense, tensors, self.replicas, of_dense) + stored_seconds(
+            kind, experts, 1, self.expert_replicas, of_experts
         )
 
     def _tensors(self, stage: int) -> float:

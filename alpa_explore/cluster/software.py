@@ -93,8 +93,8 @@ class Software:
     sync_bytes: int = 0
     """Bytes of an element in gradient sums; 0: the dtype of the weight."""
     bucket_bytes: int = 0
-    """Bytes of a device of which one collective gathers the weights, or sums the gradients; 0: each tensor has its
-    own."""
+    """Bytes of a device of which one collective gathers the weights, or sums the gradients, once an iteration; what is
+    exchanged in every microbatch (ZeRO-2 and 3, FSDP) goes block by block. 0: each tensor has its own."""
     contention: float = 0.0
     """Seconds that the device loses for every second of communication beside computation."""
     send_overlap: float = 0.0

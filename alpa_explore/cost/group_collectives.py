@@ -87,11 +87,11 @@ def rows_seconds(local_bytes: float, group: Group, copies: int) -> float:
     return group_seconds(StepKind.ALL_TO_ALL, local_bytes, between)
 
 
-def stored_seconds(kind: StepKind, local_bytes: float, tensors: float, group: Group, bucket_bytes: int) -> float:
+def stored_seconds(kind: StepKind, local_bytes: float, tensors: float, group: Group, bucket_bytes: float) -> float:
     """Time of `kind` over stored weights or gradients of so many bytes on a device: in buckets, or where there are none
     one collective for each of `tensors`."""
     if not local_bytes:
         return 0.0
     if bucket_bytes:
-        return group_seconds(kind, float(bucket_bytes), group) * local_bytes / bucket_bytes
+        return group_seconds(kind, bucket_bytes, group) * local_bytes / bucket_bytes
     return group_seconds(kind, local_bytes, group) + max(tensors - 1, 0) * group_seconds(kind, 1.0, group)

@@ -76,7 +76,7 @@ class CostModel:
         default_factory=dict, repr=False, compare=False
     )
     _calls: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
-    _stored_pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(
+    _stored_pairs: dict[tuple[int, int, float], tuple[Floats, Ints, Ints]] = field(
         default_factory=dict, repr=False, compare=False
     )
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
@@ -121,14 +121,17 @@ class CostModel:
             self._pairs[key] = _read_only(seconds), sources, targets
         return self._pairs[key][0]
 
-    def stored_resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
-        """`resharding` of a stored weight, its gradient or its update: with others in buckets of the software."""
-        bucket = self.device.software.bucket_bytes
+    def stored_resharding(self, tensor: Tensor, sources: Ints, targets: Ints, together: float = 0.0) -> Floats:
+        """`resharding` of a stored weight, its gradient or its update: with others in buckets of the software, or with
+        those of its block, which have so many elements `together`."""
+        bucket: float = self.device.software.bucket_bytes
         if not bucket:
             return self.resharding(tensor, sources, targets)
-        key = id(sources), id(targets)
+        if together:
+            bucket = together * DTYPE_BYTES[tensor.dtype]
+        key = id(sources), id(targets), bucket
         if key not in self._stored_pairs:
-            seconds = self.reshard(tensor).in_buckets(bucket, sources, targets)
+            seconds = self.reshard(tensor).in_buckets(bucket, together > 0, sources, targets)
             self._stored_pairs[key] = _read_only(seconds), sources, targets
         return self._stored_pairs[key][0]
 

@@ -113,16 +113,17 @@ class ReshardTable:
 
         return self._along("calls", of_steps, sources, targets)
 
-    def in_buckets(self, bucket_bytes: int, sources: Ints, targets: Ints) -> Floats:
+    def in_buckets(self, bucket_bytes: float, whole: bool, sources: Ints, targets: Ints) -> Floats:
         """[source, target]: this tensor's part of the seconds of the cheapest sequence, where tensors share collectives
-        of so many bytes on a device."""
+        of so many bytes on a device; or, if `whole`, of tensors of so many bytes that are divided as this one is."""
 
         def of_steps() -> Floats:
-            sizes = self.total_bytes * self.shares[self.ends].max(axis=0)
-            of_bucket = _step_seconds(self.kinds, self.axes, [float(bucket_bytes)] * len(sizes), self.mesh)
-            return np.asarray(of_bucket * sizes / bucket_bytes)
+            shares = self.shares[self.ends].max(axis=0)
+            buckets = bucket_bytes * (shares if whole else np.ones(len(shares)))
+            of_bucket = _step_seconds(self.kinds, self.axes, buckets.tolist(), self.mesh)
+            return np.asarray(of_bucket * self.total_bytes * shares / buckets)
 
-        seconds = self._along(("bucket", bucket_bytes), of_steps, sources, targets)
+        seconds = self._along(("bucket", bucket_bytes, whole), of_steps, sources, targets)
         alone = self.between(sources, targets)
         return np.where(alone < UNREACHABLE, seconds, alone)
 

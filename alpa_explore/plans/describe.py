@@ -220,8 +220,11 @@ def _communication(
             continue
         seconds = edge.exposed.at(choices[edge.a], choices[edge.b])
         tensor = problem.stage.layered.graph.tensors[edge.tensor]
-        priced = model.stored_resharding if edge.stored else model.resharding
-        whole = float(priced(tensor, source[None], target[None])[0, 0])
+        ends = source[None], target[None]
+        priced = (
+            model.stored_resharding(tensor, *ends, edge.together) if edge.stored else model.resharding(tensor, *ends)
+        )
+        whole = float(priced[0, 0])
         if whole == 0.0:
             continue
         if edge.stored and not edge.each_iteration:

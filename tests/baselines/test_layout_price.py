@@ -86,10 +86,11 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
     soft, stages, chunks, copies = machines.software, one.pipeline, one.chunks, one.data
     group, last = device_group(machines, one.data, 1), one.head_part % stages
 
-    def exchange(kind: StepKind, parameters: float, tensors: int, width: int = 2) -> float:
+    def exchange(kind: StepKind, parameters: float, tensors: int, width: int = 2, *, by_block: bool = False) -> float:
         if copies == 1 or not parameters:
             return 0.0
         if bucket := soft.bucket_bytes:
+            bucket = width * work.block.parameters if by_block else bucket
             return width * parameters / bucket * group_seconds(kind, bucket, group)
         return group_seconds(kind, width * parameters, group) + (tensors - 1) * group_seconds(kind, 1.0, group)
 
@@ -101,10 +102,10 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         end += work.head.parameters * (stage == last)
         held.append(blocks * work.block.parameters + end)
         tensors.append(blocks + (stage == 0) + (stage == last))
-        scatter = exchange(StepKind.REDUCE_SCATTER, held[-1], tensors[-1])
+        scatter = exchange(StepKind.REDUCE_SCATTER, held[-1], tensors[-1], by_block=True)
         # The backward pass of the embedding reads no weight.
         read = held[-1] - work.embedding.parameters * (stage == 0)
-        gathers = [exchange(StepKind.ALL_GATHER, size, tensors[-1]) for size in (held[-1], read)]
+        gathers = [exchange(StepKind.ALL_GATHER, size, tensors[-1], by_block=True) for size in (held[-1], read)]
         again = blocks * (one.recompute != "none")
         adding = [time.block.adding * blocks, *(end.adding for end in ends)]
         share = 1 / copies if one.zero_stage >= 2 else 1.0

@@ -316,6 +316,7 @@ def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edg
         times=edge.times,
         each_iteration=edge.each_iteration,
         stored=edge.stored,
+        together=edge.together,
         launches=launches,
         whole=whole,
     )

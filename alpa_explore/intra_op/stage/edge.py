@@ -70,6 +70,9 @@ class Edge:
     each_iteration: bool
     stored: bool
     """Whether it is a stored weight, its gradient or its update, which buckets gather and sum."""
+    together: float = 0.0
+    """Elements that are exchanged at once where it is stored and exchanged in every microbatch: those of a block; 0
+    for buckets."""
     launches: Pairs | None = None
     """Host seconds to launch its collectives in a microbatch, as `exposed`; None where launches take none."""
     whole: Pairs | None = None

@@ -15,6 +15,7 @@ from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
 from alpa_explore.cost.joined_projections import join_projections
 from alpa_explore.graph import Operator, Phase, TrainingGraph
+from alpa_explore.graph.blocks import exchanged_elements
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
 from alpa_explore.intra_op.stage.in_kernel import recomputed_in_kernel
@@ -63,6 +64,17 @@ class LayeredGraph:
     """Operator -> its spec constraints; most operators have none."""
     stored_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
     """Position in `graph.parameters` -> the spec constraints on how it is stored."""
+
+    @cached_property
+    def exchanged_with(self) -> Mapping[int, float]:
+        """Weight, or gradient of one in a microbatch -> the elements of its block, which are exchanged at once where
+        that is done in every microbatch."""
+        together = exchanged_elements(self.graph)
+        return {
+            tensor: elements
+            for position, elements in together.items()
+            for tensor in (self.graph.parameters[position].tensor, *self.contributions[position])
+        }
 
     @cached_property
     def stored_beside(self) -> Mapping[int, int]:

@@ -49,13 +49,17 @@ class Resharding:
     targets: Ints
     stored: bool
     """Whether it is of a stored weight, its gradient or its update."""
+    together: float
+    """As `Edge.together`."""
     rows: Ints | None = None
     """The strategies at its first end; None for all."""
     columns: Ints | None = None
 
     def between(self, rows: Ints, columns: Ints) -> Resharding:
         """That of some of its strategies."""
-        return Resharding(self.tensor, self.sources[rows], self.targets[columns], self.stored, rows, columns)
+        return Resharding(
+            self.tensor, self.sources[rows], self.targets[columns], self.stored, self.together, rows, columns
+        )
 
 
 class Overlap:

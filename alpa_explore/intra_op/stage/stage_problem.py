@@ -290,7 +290,10 @@ class _Builder:
         stored = each_iteration or weight or ends[1].kind is NodeKind.ACCUMULATOR
         if stored:
             times = 1  # what the backward pass gathers serves what it computes again, too
-        edge = Resharding(subject, specs, targets, stored)
+        # What every microbatch exchanges is exchanged block by block, as weights are needed and gradients are made.
+        each_block = stored and not each_iteration
+        together = self.stage.layered.exchanged_with.get(tensor, 0.0) if each_block else 0.0
+        edge = Resharding(subject, specs, targets, stored, together)
         exposed = partial(self.exposed_seconds, edge, ends, times, each_iteration)
         unhidden = (
             partial(self.unhidden_seconds, edge, each_iteration) if stored and self.overlap.hides_stored else None
@@ -313,6 +316,7 @@ class _Builder:
                 times=times,
                 each_iteration=each_iteration,
                 stored=stored,
+                together=together,
                 launches=None
                 if launching is None
                 else Pairs(shape, None, launching)
@@ -351,8 +355,10 @@ class _Builder:
         model = self.model
         if rows is not None and columns is not None:
             edge, model = edge.between(rows, columns), model.without_memo_of_pairs()
-        priced = model.stored_resharding if edge.stored else model.resharding
-        seconds = priced(edge.tensor, edge.sources, edge.targets)
+        if edge.stored:
+            seconds = model.stored_resharding(edge.tensor, edge.sources, edge.targets, edge.together)
+        else:
+            seconds = model.resharding(edge.tensor, edge.sources, edge.targets)
         return seconds * model.copies if each_iteration and model.copies > 1 else seconds
 
     def launching(

@@ -36,6 +36,8 @@ _FRAMEWORKS = (
     ("pytorch", "eager"),
 )
 """(part of a framework's name in lower case, software profile), the more special name first."""
+_MLPERF, _NVIDIA = "mlcommons/training_results", ("a100", "h100", "h200", "b", "gb")
+"""Source of runs of MLPerf, and the presets on which its participants run NVIDIA's implementation."""
 DRIVER_MEMORY = ("bigscience",)
 """Parts of the source of rows whose memory is that of nvidia-smi; the others state the framework's own count."""
 NETWORKS = (
@@ -89,7 +91,12 @@ def machine(
     than a cluster may have.
     """
     on = device_name(gpu_type) if device is None else Near(device, "")
-    runs = software_name(framework, note) if software is None else Near(load_software(software).name, "")
+    if software is not None:
+        runs = Near(load_software(software).name, "")
+    elif _MLPERF in source.lower() and on.name.startswith(_NVIDIA):
+        runs = Near("mlperf", "")  # the framework cell names the container
+    else:
+        runs = software_name(framework, note)
     name, profile = on.name, runs.name
     cluster = Cluster.parse(f"1x1:{name}", software=profile)
     if on.memory_bytes is not None:

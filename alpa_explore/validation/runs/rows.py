@@ -35,6 +35,9 @@ _FAULTY = "outlier population"
 _LONG = 4096
 """Sequences of which a microbatch has one, where the source does not say."""
 _EXPERT_TENSOR = re.compile(r"\bETP=(\d+)")
+_INTERLEAVED_BY = 12
+"""Parts of a stage of MLPerf's GPT-3 in v3.1 where the file of a run does not say: the default of its conf/custom.yaml
+(virtual_pipeline_model_parallel_size, github.com/mlcommons/training_results_v3.1)."""
 _RAN = ("ok", "doubtful")
 _FAILED = ("failed", "oom")
 
@@ -230,6 +233,9 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
     if missing:
         return Kind.MISSING, f"{' and '.join(missing)} not given, and not determined by the other columns"
     text, software = cells.text, cells.text["framework"].lower()
+    schedule = text["schedule"]
+    if _lacks_parts(cells, numbers):
+        numbers["vp"], schedule = _INTERLEAVED_BY, "interleaved-1f1b"
     faults = layout_faults(numbers) or stage_faults(
         numbers["layers"], numbers["pp"], numbers["vp"], idle_stages="nanotron" in software
     )
@@ -279,7 +285,7 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         zero_stage=cells.whole["zero_stage"],
         recompute=text["recompute"] or "not stated",
         precision=text["precision"] or "bf16",
-        schedule=text["schedule"],
+        schedule=schedule,
         framework=text["framework"],
         status=text["status"] or ("ok" if seconds is not None else ""),
         measured_seconds=seconds,
@@ -318,6 +324,13 @@ def _completed(cells: Cells) -> dict[str, int]:
         n.setdefault("micro_batch", n["global_batch"] // (n["dp"] * n.get("grad_accum", 1)))
         n.setdefault("grad_accum", n["global_batch"] // (n["dp"] * max(n["micro_batch"], 1)))
     return n
+
+
+def _lacks_parts(cells: Cells, n: dict[str, int]) -> bool:
+    """Whether a table read 1F1B from a file that leaves the number of parts to MLPerf's default."""
+    of = "training_results_v3.1" in cells.text["source"] and "/gpt3" in cells.text["source"]
+    parts = n["pp"] * _INTERLEAVED_BY
+    return of and n["pp"] > 1 and n["vp"] == 1 and n["layers"] % parts == 0 and n["grad_accum"] % n["pp"] == 0
 
 
 def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> tuple[float | None, str]:

@@ -167,3 +167,19 @@ def test_vocabularies_are_padded_as_frameworks_do() -> None:
     assert padded_vocabulary(128256, 1, "megatron") == 128256
     assert padded_vocabulary(50257, 4, "nanotron") == 50260
     assert padded_vocabulary(131072, 8, "nanotron") == 131072
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "framework", "profile"),
+    [
+        ("H100-80GB", "PyTorch NVIDIA Release 23.09", "mlperf"),
+        ("GB200", "NVIDIA NeMo Framework Release 25.09", "mlperf"),
+        ("MI325X", "Primus (Megatron)", "megatron"),
+    ],
+)
+def test_a_run_of_mlperf_on_nvidias_devices_has_nvidias_implementation(
+    gpu_type: str, framework: str, profile: str
+) -> None:
+    of = "mlcommons/training_results_v5.1 Cisco/results/hpf_n16/llama31_8b @441d65f4"
+    assert machine(gpu_type, framework, 8, 8, source=of).software == profile
+    assert machine(gpu_type, framework, 8, 8, source=of, software="fsdp").software == "fsdp"

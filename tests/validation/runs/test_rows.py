@@ -206,3 +206,12 @@ def test_a_run_whose_precision_is_not_known_is_priced_and_not_scored() -> None:
     row = next(row for row in read_rows([DATA / "nanotron_playbook_h100.csv"]).measured if row.scored)
     assert not replace(row, precision="not stated").scored
     assert precision_of("not stated") == replace(precision_of("bf16"), note="precision 'not stated' is priced as bf16")
+
+
+def test_mlperfs_default_number_of_parts_is_taken_where_the_file_of_a_run_leaves_it_out(tmp_path: Path) -> None:
+    of = {"source": "mlcommons/training_results_v3.1 NVIDIA/results/eos/gpt3 @d06288b", "layers": "96", "pp": "8"}
+    gpt = {**of, "gpus": "64", "tp": "1", "dp": "8", "grad_accum": "16", "global_batch": "128"}
+    row = only(tmp_path, **gpt)
+    assert (row.chunks, row.schedule) == (12, "interleaved-1f1b")
+    for other in ({"vp": "6"}, {"source": "a page"}, {"layers": "40"}, {"grad_accum": "4", "global_batch": "32"}):
+        assert only(tmp_path, **{**gpt, **other}).chunks == int(other.get("vp", "1"))
