@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from functools import wraps
 from hashlib import sha256
@@ -19,6 +20,8 @@ import pytest
 # Before torch or numpy is imported: pytest's workers share the cores, and one thread in each is fastest.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+# jsonschema, below nbformat, builds 38 parsers of IRIs as it is imported, in 1.5 s of each worker; it can do without.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None: an import of it fails
 # transformers asks its hub before it looks at what is installed.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
