@@ -27,7 +27,7 @@ LEDGER ?=
 # `make bench` prints one table; `make bench BENCH=layering` runs another file of benchmarks/.
 BENCH ?= summary
 
-.PHONY: help explore install install-dev test test-browser check format notebooks screenshots bench clean
+.PHONY: help explore install install-dev test test-browser check lint types format notebooks screenshots bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -75,11 +75,15 @@ test: install-dev ## Run every tier of tests that this machine can run, and say 
 test-browser: install-dev ## Only the browser tier
 	@$(PYTHON) tests/tiers.py browser
 
-check: install-dev ## Format, lint, types, import layers
+check: lint types ## Format, lint, import layers, types
+
+lint: install-dev
 	@$(BIN)/ruff format --check $(LINTED)
 	@$(BIN)/ruff check $(LINTED)
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+types: install-dev
+	@$(BIN)/mypy
 
 format: install-dev ## Rewrite the sources in the house format and fix what ruff can fix
 	@$(BIN)/ruff format $(LINTED)

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from functools import wraps
 from hashlib import sha256
@@ -16,9 +17,13 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.daily import today
+
 # Before torch or numpy is imported: pytest's workers share the cores, and one thread in each is fastest.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+# jsonschema, below nbformat, builds 38 parsers of IRIs as it is imported, in 1.5 s of each worker; it can do without.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None: an import of it fails
 # transformers asks its hub before it looks at what is installed.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -68,15 +73,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _keep_some(items: list[pytest.Item]) -> None:
     """`@pytest.mark.sweep(kept=3)`: of a test's parameters, three that are spread evenly run in its own tier, and the
-    others in the tier `sweep` only, which is run by name."""
+    others in the tier `sweep` only, which is run by name. With `in_turn=True` it is the next three each day, so that
+    all have run after some days: for parameters of which none sees what the others do not."""
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sweep"):
             cases.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
     for same in cases.values():
-        kept = min(same[0].get_closest_marker("sweep").kwargs["kept"], len(same))
-        for place in range(kept):
-            item = same[place * (len(same) - 1) // max(kept - 1, 1)]
+        asked = same[0].get_closest_marker("sweep").kwargs
+        kept, first = min(asked["kept"], len(same)), today().toordinal() * asked["kept"]
+        spread = [place * (len(same) - 1) // max(kept - 1, 1) for place in range(kept)]
+        in_turn = [(first + place) % len(same) for place in range(kept)]
+        for item in (same[place] for place in (in_turn if asked.get("in_turn") else spread)):
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "sweep"]
 
 

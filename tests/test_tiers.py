@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests import conftest, tiers
+from tests.daily import DAY
 from tests.tiers import (
     Failure,
     Outcome,
@@ -298,6 +299,23 @@ def test_some_parameters_run_in_their_tier_and_the_others_in_the_sweep() -> None
     for same, left_out in ((ten, [1, 2, 4, 5, 7, 8]), (three, []), (one, [1, 2, 3]), (free, [])):
         assert [i for i, item in enumerate(same) if item.get_closest_marker("sweep")] == left_out
         assert all(item.get_closest_marker("slow") for item in same)
+
+
+def test_parameters_that_run_in_turn_have_all_run_after_some_days(monkeypatch) -> None:
+    run: list[int] = []
+    for day in range(8, 12):
+        monkeypatch.setenv(DAY, f"2026-11-{day:02}")
+        items = [SimpleNamespace(path=Path(__file__), nodeid=f"t[{n}]", own_markers=[]) for n in range(10)]
+        for item in items:
+            item.own_markers.append(pytest.mark.sweep(kept=3, in_turn=True).mark)
+            item.get_closest_marker = lambda name, item=item: next(
+                (m for m in item.own_markers if m.name == name), None
+            )
+        conftest.pytest_collection_modifyitems(items)
+        today = [n for n, item in enumerate(items) if not item.own_markers]
+        assert len(today) == 3
+        run += today
+    assert set(run) == set(range(10))
 
 
 def test_the_sweep_runs_only_when_it_is_named(monkeypatch, tmp_path) -> None:

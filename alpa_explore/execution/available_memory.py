@@ -30,7 +30,7 @@ def require_memory(wanted_bytes: float = 0.0) -> None:
 def available_bytes(machine: Path = _MACHINE, group: Path = _GROUP) -> int | None:
     """Bytes that can be had without swapping; None where the system does not tell."""
     try:
-        lines = machine.read_text().splitlines()
+        lines = machine.read_text(encoding="ascii").splitlines()
         available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         return None
@@ -41,8 +41,8 @@ def available_bytes(machine: Path = _MACHINE, group: Path = _GROUP) -> int | Non
 def _left_in_group(group: Path) -> int | None:
     """Bytes up to the limit of a control group; None where it has none. Its cache of files can be given back."""
     try:
-        limit, used = (group / "memory.max").read_text(), int((group / "memory.current").read_text())
-        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        limit, used = (group / "memory.max").read_text(encoding="ascii"), int((group / "memory.current").read_text(encoding="ascii"))
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
         return max(0, int(limit) - used + int(statistics["inactive_file"]))
     except (OSError, KeyError, ValueError):  # no such group, or the limit is "max"
         return None

@@ -18,7 +18,8 @@
    that the bound and their slack exclude are pruned.
 5. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
    are bounded once more, and HiGHS solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
-   `bounds.tuning`) is left at its incumbent and lower bound, with Status.UNPROVEN.
+   `bounds.tuning`), or on which it is not done after WIDE_ILP_SECONDS, is left at the best choice and the best lower
+   bound so far, with Status.UNPROVEN.
 
 The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
 """
@@ -180,7 +181,8 @@ def _wide(
         elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
             answer = _wide(component, ilp, deadline, gap, rounds - 1)
         elif ilp is not None:
-            answer = _answer_of(ilp(component, time_limit_seconds=remaining, gap=gap))
+            limit = tuning.WIDE_ILP_SECONDS if remaining is None else remaining
+            answer = _answer_of(ilp(component, time_limit_seconds=limit, gap=gap))
         else:
             raise SolverError(
                 "The problem is too wide for elimination",
@@ -189,7 +191,11 @@ def _wide(
             )
         answers.append(answer)
     combined = _combined(parts, answers)
-    return replace(combined, choices=unrestricted_choices(pruned.kept, combined.choices))
+    choices = unrestricted_choices(pruned.kept, combined.choices)
+    if combined.finished or pruned.best is None:
+        return replace(combined, choices=choices)
+    best = min((choices, pruned.best), key=problem.evaluate)
+    return replace(combined, choices=best, bound=max(combined.bound, pruned.bound))
 
 
 def _combined(parts: Decomposition, answers: Sequence[_Answer]) -> _Answer:

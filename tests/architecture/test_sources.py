@@ -41,9 +41,9 @@ def swallowed(tree: ast.Module) -> list[int]:
     return lines
 
 
-@pytest.mark.slow
 def test_no_error_is_swallowed() -> None:
-    assert {name_of(path): lines for path in files(".py") if (lines := swallowed(syntax_tree(path)))} == {}
+    may = [path for path in files(".py") if re.search(r"\bexcept\b|\bsuppress\b", path.read_text())]
+    assert {name_of(path): lines for path in may if (lines := swallowed(syntax_tree(path)))} == {}
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,28 @@ def test_the_search_for_swallowed_errors_finds_them(source: str, expected: list[
     assert swallowed(ast.parse(source)) == expected
 
 
+def lines_of(pattern: str) -> list[str]:
+    """The lines of the library and the front end that match."""
+    texts = {name_of(path): path.read_text() for path in files(".py", folders=PACKAGES)}
+    return [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}"
+        for name, text in texts.items()
+        for match in re.finditer(pattern, text, re.MULTILINE)
+    ]
+
+
 def test_modules_keep_no_state_in_globals() -> None:
-    stateful = {
-        name_of(path): [node.lineno for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.Global)]
-        for path in files(".py", folders=PACKAGES)
-    }
-    assert {name: lines for name, lines in stateful.items() if lines} == {}
+    assert lines_of(r"^ +global \w") == []
+
+
+def test_a_file_is_read_in_an_encoding_that_is_named() -> None:
+    # The locale's is another one on some machines, and while a solver's library has set another locale.
+    assert lines_of(r"\.read_text\(\)|\.open\(\)|(?<![.\w])open\([^()]*\)(?<!encoding=\"utf-8\"\))$") == []
 
 
 def test_a_module_says_what_it_is() -> None:
-    sources = [path for path in files(".py", folders=PACKAGES) if path.read_text().strip()]
-    assert [name_of(path) for path in sources if not ast.get_docstring(syntax_tree(path))] == []
+    texts = {name_of(path): path.read_text().strip() for path in files(".py", folders=PACKAGES)}
+    assert [name for name, text in texts.items() if text and not re.match(r'(#.*\n)*r?"""\S', text)] == []
 
 
 def test_the_front_end_names_no_other_machine() -> None:

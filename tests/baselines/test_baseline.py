@@ -57,7 +57,7 @@ def test_the_automatic_plan_is_at_least_as_fast_as_a_baseline_cut_at_the_same_la
     assert plan.predicted.iteration_seconds >= least * (1 - 1e-9)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["1x4:v100", "2x2:v100"])
 @pytest.mark.parametrize("kind", SAME_CUTS)

@@ -33,7 +33,7 @@ def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.parametrize(
     ("cluster", "tp", "pp", "dp", "microbatches"),
     [

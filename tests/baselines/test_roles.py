@@ -42,7 +42,7 @@ def collectives(program, action):
     return Counter(i.kind for i in instructions if isinstance(i, Collective))
 
 
-@pytest.mark.sweep(kept=5)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("blocks", [1, 2])

@@ -24,6 +24,7 @@ def call(folder: Path, patch: Patch, *more: str) -> int:
     return on_gpu.main()
 
 
+@pytest.mark.sweep(kept=0)  # of its steps each is tested by itself: calibrate, predict, plan, verify, launch
 @pytest.mark.distributed
 def test_all_steps_run_and_a_second_call_has_nothing_to_do(tmp_path: Path, monkeypatch: Patch) -> None:
     command = [sys.executable, "benchmarks/on_gpu.py", "--folder", str(tmp_path), "--device", "cpu", "--quick"]

@@ -31,6 +31,7 @@ def test_it_prints_a_sentence_the_submeshes_and_the_critical_path(plan_file, cap
     assert "The critical path:" in out
 
 
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_json_has_every_figure_and_the_files_are_those_of_the_schedule(name, plan_file, capsys, tmp_path) -> None:

@@ -41,6 +41,7 @@ def allocated(module: nn.Module, inputs: list[torch.Tensor]) -> Allocated:
     return Allocated(kept=4 * parameters, total=peak["Total"])
 
 
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "mlp-tiny", "wide-resnet-tiny"])
 def test_the_peak_of_a_device_is_what_pytorch_allocates(name: str) -> None:

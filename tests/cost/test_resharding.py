@@ -51,6 +51,7 @@ def test_nothing_becomes_partial():
     assert (table.seconds[np.ix_(partial, whole)] < UNREACHABLE).all()
 
 
+@pytest.mark.sweep(kept=5, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 64, 64), (8, 6), (16,), (2, 2, 2, 8), ()])
 @pytest.mark.parametrize(

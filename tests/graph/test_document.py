@@ -14,6 +14,7 @@ from alpa_explore.store.cache import SolveCache
 from alpa_explore.tracing import catalogue
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_a_graph_survives_dumping_and_loading(name: str) -> None:

@@ -25,7 +25,7 @@ def place(graph: TrainingGraph, index: int) -> str:
     return ".".join(parts[2:] if len(parts) > 1 and parts[1].isdecimal() else parts)
 
 
-@pytest.mark.sweep(kept=4)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "blocks", "routers"),

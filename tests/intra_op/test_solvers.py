@@ -239,10 +239,13 @@ def test_solves_in_threads_give_the_same_and_print_nothing(solver: str, capfd: p
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("limit", "value"), [("bounds.tuning.LARGEST_ILP_VARIABLES", 1000), ("tuning.WIDE_ILP_SECONDS", 0.2)]
+)
 def test_a_problem_too_large_for_the_ilp_gets_the_best_choice_found_and_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
+    limit: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", 1000)
+    monkeypatch.setattr(f"alpa_explore.intra_op.{limit}", value)
     problem = clique(nodes=24, strategies=8)
     solution = solve(problem)
     assert solution.status is Status.UNPROVEN

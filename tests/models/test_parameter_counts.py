@@ -36,6 +36,7 @@ def test_the_parameter_count_is_the_number_in_the_name(name):
     assert entry(name).parameter_count == pytest.approx(named, rel=TOLERANCE)
 
 
+@pytest.mark.sweep(kept=15, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_the_closed_formula_equals_the_count_of_the_built_module(name):

@@ -19,6 +19,7 @@ from alpa_explore.models.transformer import CausalSelfAttention, causal_mask
 TINY = [n for n in names() if n.endswith("-tiny")]
 
 
+@pytest.mark.sweep(kept=4, in_turn=True)
 @pytest.mark.parametrize("name", TINY)
 def test_the_loss_falls_and_every_parameter_gets_a_gradient(name):
     module, inputs = build(name, 8, device="cpu")

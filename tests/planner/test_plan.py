@@ -49,7 +49,7 @@ def tiny_plan(name="gpt-tiny", cluster=None, b=4, layers=4, **options):
     )
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "mlp-tiny", "wide-resnet-tiny"])
 def test_a_plan_covers_model_and_cluster_and_keeps_its_own_arithmetic(name):
@@ -130,7 +130,7 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     assert problems["proof"] < problems["sharding"], "stages that no plan wants need no proof"
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_composed_ranges_give_the_plan_of_one_ilp_for_every_stage(name):

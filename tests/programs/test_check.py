@@ -144,6 +144,7 @@ def test_schedules_that_a_program_cannot_run_are_refused(case: Case) -> None:
         interpret(program, three.state, three.microbatches[:2])
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["mlp-tiny", "gpt-tiny"])
 def test_a_plan_is_lowered_and_equals_the_whole(model) -> None:

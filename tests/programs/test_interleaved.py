@@ -20,6 +20,7 @@ def planned(case, cluster, **pipeline):
     )
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(("cluster", "stages"), [("1x2:v100", 2), ("1x4:v100", 2), ("1x4:v100", 4)])
 def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
@@ -35,6 +36,7 @@ def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
     assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
 
 
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(("schedule", "stages"), [("zb-v", 2), ("v-half", 4), ("v-min", 2), ("dualpipe-v", 2)])
 def test_a_v_shape_goes_down_and_back_up_and_so_does_its_file(schedule, stages) -> None:
@@ -50,6 +52,7 @@ def test_a_v_shape_goes_down_and_back_up_and_so_does_its_file(schedule, stages) 
     assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 4])
 def test_dual_pipe_runs_two_copies_whose_gradients_are_summed_and_so_does_its_file(stages) -> None:

@@ -19,7 +19,7 @@ MODELS = ["mlp-tiny", "gpt-tiny", *(pytest.param(m, marks=pytest.mark.slow) for 
 WAYS = [("data",), ("zero",), ("tensor",), ("data", "tensor"), ("zero", "tensor"), ("data", "zero")]
 
 
-@pytest.mark.sweep(kept=12)
+@pytest.mark.sweep(kept=4, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kinds", WAYS, ids="·".join)

@@ -39,7 +39,7 @@ def gpt():
     return microbatch_graph("gpt-tiny", B)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rematerialization", "overlap", "text"),
@@ -85,7 +85,7 @@ def test_a_choice_never_holds_less_than_is_said_where_memory_is_short(gpt):
     assert useful > 5
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rematerialization", "memory_bytes"), [(False, None), (True, None), (False, 2_900_000), (True, 2_100_000)]

@@ -103,6 +103,7 @@ def test_workers_without_an_operator_divide_it_as_this_process_does() -> None:
     ]
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_the_catalogue_is_covered_by_rules(name: str) -> None:

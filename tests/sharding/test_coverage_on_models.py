@@ -14,7 +14,7 @@ from tests.tracing.test_huggingface import INPUTS, NAMES, build, tokens
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.sweep(kept=6)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_operator_is_left_replicated(name: str, precision: str) -> None:

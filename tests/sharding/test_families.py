@@ -217,6 +217,7 @@ def settings_for(examples):
     )
 
 
+@pytest.mark.sweep(kept=4, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 def test_rules_and_discovery_are_valid_on_shapes_that_hypothesis_chooses(family):

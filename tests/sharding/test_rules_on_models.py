@@ -72,7 +72,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "name"), MODELS)
 def test_every_strategy_of_every_operator_computes_the_whole(make, name):

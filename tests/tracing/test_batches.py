@@ -27,7 +27,7 @@ def line(module: nn.Module, samples: int) -> TrainingGraph:
     return capture(module, (torch.empty(samples, 6),))
 
 
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "wide-resnet-tiny", "moe-tiny", "mlp-tiny"])
 def test_a_rescaled_graph_equals_a_capture_at_that_batch(name):

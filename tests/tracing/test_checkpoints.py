@@ -69,6 +69,7 @@ def planned(graph: ax.TrainingGraph, recomputed: Any = None) -> tuple[float, flo
     return plan.predicted.iteration_seconds, plan.stages[0].activation_bytes
 
 
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.parametrize(
     ("form", "named"),
     [(every, "full"), (partial(every, reentrant=True), "full"), (every_second, "half"), (without, "none")],

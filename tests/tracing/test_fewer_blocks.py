@@ -286,7 +286,7 @@ def test_equal_blocks_are_captured_once(model: nn.Module, monkeypatch: pytest.Mo
     assert [(name, id(module)) for name, module in model.named_modules()] == [(n, id(m)) for n, m in modules]
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [

@@ -46,7 +46,7 @@ TINY_OF_TODAY = [
 ]
 
 
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.parametrize(
     "config",
     [

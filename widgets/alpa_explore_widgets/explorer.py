@@ -22,6 +22,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
+from alpa_explore_widgets.elements.page_widget import share_lock
 from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.elements.widget_tree import send_states
 from alpa_explore_widgets.export.saved import plan_table
@@ -81,6 +82,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._main = self._right()
         super().__init__([self.bridge, self._body()])
         self.add_class("alpa-explorer")
+        share_lock(self, session.store.lock)
         self._saved_table = ""
         """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
@@ -147,6 +149,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Add a panel, hidden until its tab is shown."""
         panel.widget.layout.display = "none"
         panel.lock, panel.redrawn = self.session.store.lock, self._make_figures_ahead
+        share_lock(panel.widget, panel.lock)
         for figure in panel.figures:
             figure.observe(self._selection_changed, "selection")
         self._main.children = (*self._main.children, panel.widget)

@@ -29,7 +29,7 @@ def _presets() -> dict[str, str]:
     file_names: dict[str, str] = {}
     for entry in sorted(files(__package__).iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".json"):
-            body = json.loads(entry.read_text())
+            body = json.loads(entry.read_text(encoding="utf-8"))
             for name in (body["name"], *body.get("aliases", ())):
                 file_names[name] = entry.name
     return file_names
@@ -65,5 +65,5 @@ def _body(name: str) -> dict[str, Any]:
     file_names = _presets()
     if name.lower() not in file_names:
         raise UnknownNameError("Unknown device", found=repr(name), remedy=nearest_names(name, file_names))
-    body: dict[str, Any] = json.loads((files(__package__) / file_names[name.lower()]).read_text())
+    body: dict[str, Any] = json.loads((files(__package__) / file_names[name.lower()]).read_text(encoding="utf-8"))
     return body

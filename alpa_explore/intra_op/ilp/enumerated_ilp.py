@@ -246,7 +246,9 @@ def _run_cbc(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, 
             model.solve(solver)
         except pulp.PulpSolverError as error:
             raise SolverError("CBC stopped", found=str(error), remedy="Use the 'highs' or 'auto' solver.") from None
-        reported_bounds = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(), flags=re.MULTILINE)
+        reported_bounds = re.findall(
+            r"^Lower bound:\s+(\S+)", log.read_text(encoding="utf-8", errors="replace"), flags=re.MULTILINE
+        )
     if model.sol_status == pulp.LpSolutionInfeasible:
         return True, False, np.inf
     if model.sol_status == pulp.LpSolutionOptimal:

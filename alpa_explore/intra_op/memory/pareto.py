@@ -192,7 +192,9 @@ class _SetSums:
         if self.bounds is None or step < 0:
             return np.zeros((1, 2)), np.zeros(1), np.zeros(1), np.zeros((1, 0)), tuning.PARETO_SLACK
         b = self.bounds
-        return b.prices, b.corner_seconds, b.corner_bytes, np.ascontiguousarray(b.contexts[step]), tuning.PARETO_SLACK
+        # Of one type for all, as `_entries`: numba compiles the kernel, which takes seconds, for each other one.
+        context = np.ascontiguousarray(b.contexts[step], dtype=float)
+        return b.prices, b.corner_seconds, b.corner_bytes, context, tuning.PARETO_SLACK
 
     def _entries(self, scope: Scope, axes: Scope) -> Ints:
         """For every combination of strategies of the nodes in `axes` the entry of a table over `scope`."""
@@ -203,7 +205,7 @@ class _SetSums:
             spread[axes.index(u)] = self.sizes[u]
             entry = entry + stride * np.arange(self.sizes[u], dtype=np.int64).reshape(spread)
             stride *= self.sizes[u]
-        return np.ascontiguousarray(np.broadcast_to(entry, [self.sizes[u] for u in axes]))
+        return np.array(np.broadcast_to(entry, [self.sizes[u] for u in axes]), order="C")  # a copy may be written to
 
     def choice(self, number: int) -> Choices:
         """The strategies of all nodes that a point stands for."""

@@ -164,7 +164,7 @@ CHAINS = {
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(kept=8)
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.parametrize(
     ("name", "mesh"), [(n, m) for n in CHAINS for m in MESHES if m == (1, 2) or "anywhere" not in n], ids=str
 )

@@ -40,7 +40,7 @@ def check(stage, shape, inverse_b, unpolished_gap=0.05, polished_gap=0.05):
     return answer, problem
 
 
-@pytest.mark.sweep(kept=6)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", MESH_SHAPES)
 @pytest.mark.parametrize("seed", range(3))
@@ -58,7 +58,7 @@ def test_on_one_axis_the_linear_costs_are_the_exact_ones(chains, seed):
     assert solve(problem).objective <= exact <= (1 + 2 * FACTOR_GAP) * solve(problem).objective
 
 
-@pytest.mark.sweep(kept=1)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 2), (8, 8)])
 def test_a_transformer_block_is_near_the_optimum_with_an_eighth_of_the_variables(tiny_block, shape):
@@ -115,7 +115,7 @@ def test_a_block_of_gpt_is_within_5_percent_by_the_linear_costs_alone(shape, num
     assert answer.variables < problem.variables / (60 if len(shape) == 3 else 7)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape"), [("wide-resnet-1b", (8, 8)), ("moe-1.3b", (4, 2)), ("mlp-tiny", (4, 2)), ("mlp-tiny", (8, 8))]

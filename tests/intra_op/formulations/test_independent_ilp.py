@@ -40,6 +40,7 @@ def test_the_independent_form_is_exact_on_one_axis(chains, seed):
     assert problem.evaluate(choices) == pytest.approx(solve(problem).objective, rel=1e-9)
 
 
+@pytest.mark.sweep(kept=4, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 2), (4, 2), (2, 2, 2), (16, 8)])
 @pytest.mark.parametrize("seed", range(3))

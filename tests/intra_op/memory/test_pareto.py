@@ -9,6 +9,7 @@ from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.memory import pareto
 from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
 from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds
+from alpa_explore.intra_op.memory.pareto_kernels import minimal_sums
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.reduction.tables import sum_tables
 from tests.intra_op.stages import chain, on_mesh, whole
@@ -71,6 +72,7 @@ def test_the_frontier_is_that_of_brute_force(seed):
             assert (problem.evaluate(p.choices), bytes_of(node_bytes, p.choices)) == (p.seconds, p.bytes)
         long += len(expected) > 5
         empty += not expected
+    assert len(minimal_sums.dispatcher.signatures) == 1, "each other type takes seconds to compile"
     assert long > 20, "frontiers of one or two points prove little"
     assert empty > 0
 

@@ -16,7 +16,7 @@ def degrees_of(model: str, cluster: str, kind: str, **options: Any) -> PlanDegre
     return plan_degrees(ax.baseline(model, cluster, kind, num_microbatches=4, num_layers=4, **options))
 
 
-@pytest.mark.sweep(kept=5)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "cluster", "kind", "options", "expected"),

@@ -58,7 +58,7 @@ def plan_of(name: str) -> Plan:
 every_plan = pytest.mark.parametrize("name", [*_TINY, *(pytest.param(n, marks=pytest.mark.slow) for n in _LARGE)])
 
 
-@pytest.mark.sweep(kept=9)
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.slow
 @every_plan
 def test_megatron_knows_every_argument_and_the_numbers_agree(name: str) -> None:

@@ -77,14 +77,14 @@ def rediscover(call):
         assert ours <= {(s.inputs, s.outputs, s.divides) for s in result.splits}, result.reason
 
 
-@pytest.mark.sweep(kept=10)
+@pytest.mark.sweep(kept=5, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("call", QUICK, ids=str)
 def test_the_splits_of_a_rule_are_rediscovered(call):
     rediscover(call)
 
 
-@pytest.mark.sweep(kept=15)
+@pytest.mark.sweep(kept=8, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [c for c in RULED if c not in QUICK], ids=str)
 def test_the_splits_of_every_rule_are_rediscovered(call):
@@ -151,6 +151,7 @@ UNRULED = [
 ]
 
 
+@pytest.mark.sweep(kept=8, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("call", UNRULED, ids=str)
 def test_an_operator_without_a_rule_is_discovered_and_proven(call):

@@ -1,6 +1,7 @@
 """Widgets without knowledge of plans, each with its JavaScript module in static/. To read in this order:
 
 - static_files: the JavaScript modules, with the helpers that they share.
+- page_widget: the base of widgets that the page changes: a message is taken with the lock of the explorer's state.
 - fields: number, choice and text fields, buttons, tabs, the toolbar, and the bridge to the page (theme, selection).
 - plotly_figure: a figure; the page loads plotly.js once, and a change is one gzipped message.
 - linked_view: HTML whose marks follow the selection and make it, as those of figures do.

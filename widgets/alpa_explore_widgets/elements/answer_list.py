@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import anywidget
 import traitlets
 
+from alpa_explore_widgets.elements.page_widget import PageWidget
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 
 
-class AnswerList(anywidget.AnyWidget):
+class AnswerList(PageWidget):
     """A press on an item calls `press` with its text."""
 
     _esm = module_with_helpers("answer_list.js")

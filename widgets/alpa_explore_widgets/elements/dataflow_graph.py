@@ -6,13 +6,13 @@ import gzip
 import json
 from typing import Any
 
-import anywidget
 import traitlets
 
+from alpa_explore_widgets.elements.page_widget import PageWidget
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 
 
-class DataflowGraph(anywidget.AnyWidget):
+class DataflowGraph(PageWidget):
     """Shows a document of `alpa_explore.figures.dataflow.document`; assign with `draw`.
 
     What is open, the zoom, and the place of the keyboard stay in the page; the selection is shared.

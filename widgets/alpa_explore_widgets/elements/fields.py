@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import anywidget
 import traitlets
 
+from alpa_explore_widgets.elements.page_widget import PageWidget
 from alpa_explore_widgets.elements.static_files import STATIC, module_with_helpers
 
 
-class Field(anywidget.AnyWidget):
+class Field(PageWidget):
     """Base of the fields into which a value is typed or in which one is chosen."""
 
     label = traitlets.Unicode().tag(sync=True)
@@ -30,11 +30,12 @@ class Field(anywidget.AnyWidget):
         """Take a message of the page, the value before its count. The count is taken even if the value is refused, so
         that no press waits for a value that never arrives."""
         values = {name: value for name, value in sync_data.items() if name != "edits"}
-        try:
-            super().set_state(values)
-        finally:
-            if "edits" in sync_data:
-                super().set_state({"edits": sync_data["edits"]})
+        with self.lock:
+            try:
+                super().set_state(values)
+            finally:
+                if "edits" in sync_data:
+                    super().set_state({"edits": sync_data["edits"]})
 
 
 class NumberField(Field):
@@ -93,7 +94,7 @@ class TextField(Field):
     """Shown while the field is empty."""
 
 
-class Button(anywidget.AnyWidget):
+class Button(PageWidget):
     """A button; a press takes effect after the values that were typed before it."""
 
     _esm = module_with_helpers("button.js")
@@ -122,7 +123,7 @@ class Button(anywidget.AnyWidget):
             self.schedule(int(content.get("edits", 0)), self._press)
 
 
-class TabBar(anywidget.AnyWidget):
+class TabBar(PageWidget):
     """A row of groups of tabs, and a second row where the selected group has several tabs; bringing the contents of the
     selected tab up to date is left to the owner."""
 
@@ -139,7 +140,7 @@ class TabBar(anywidget.AnyWidget):
     """Title of the tab whose contents are up to date; those of another one that is selected are faded until then."""
 
 
-class Fold(anywidget.AnyWidget):
+class Fold(PageWidget):
     """The heading of a group of controls; it shows and hides the group."""
 
     _esm = module_with_helpers("fold.js")
@@ -152,7 +153,7 @@ class Fold(anywidget.AnyWidget):
     """Whether the group is shown."""
 
 
-class Toolbar(anywidget.AnyWidget):
+class Toolbar(PageWidget):
     """A row of buttons and a menu. A press sends the message {"kind": name}; the page itself copies text, saves files
     and reads them."""
 
@@ -179,7 +180,7 @@ class Toolbar(anywidget.AnyWidget):
         self.send({"kind": "save", "name": name, "type": mime_type}, buffers=[text.encode()])
 
 
-class PageBridge(anywidget.AnyWidget):
+class PageBridge(PageWidget):
     """Reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet, synchronises
     the selection, and counts the views of the explorer. It is visible only when the kernel is gone: it says so, and the
     rest of the explorer is inert."""

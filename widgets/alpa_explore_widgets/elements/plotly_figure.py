@@ -13,10 +13,10 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import traitlets
 
 from alpa_explore.figures.style import CONFIG
+from alpa_explore_widgets.elements.page_widget import PageWidget
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _import_plotly() -> None:
     import plotly.subplots  # noqa: F401  # so that it is loaded
 
 
-class PlotlyFigure(anywidget.AnyWidget):
+class PlotlyFigure(PageWidget):
     """Shows a figure; assign with `draw`."""
 
     _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "fade_marks.js", "plotly_figure.js")

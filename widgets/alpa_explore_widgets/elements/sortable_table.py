@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import anywidget
 import traitlets
 
+from alpa_explore_widgets.elements.page_widget import PageWidget
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 
 
-class SortableTable(anywidget.AnyWidget):
+class SortableTable(PageWidget):
     """Sorting is done on the page; a pin calls `pin(key, on)`. A row that is chosen becomes the selection."""
 
     _esm = module_with_helpers("sortable_table.js")

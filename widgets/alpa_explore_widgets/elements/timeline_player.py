@@ -6,13 +6,13 @@ import gzip
 import json
 from typing import Any
 
-import anywidget
 import traitlets
 
+from alpa_explore_widgets.elements.page_widget import PageWidget
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 
 
-class TimelinePlayer(anywidget.AnyWidget):
+class TimelinePlayer(PageWidget):
     """Shows a document of `alpa_explore.figures.timelines.playback`; assign with `load`. No frame asks the kernel."""
 
     _esm = module_with_helpers("unpack.js", "timeline_player.js")

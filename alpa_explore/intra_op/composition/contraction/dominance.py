@@ -87,7 +87,7 @@ def _undominated(problem: PricedProblem, keep: Sequence[int]) -> Flags:
         begins.astype(np.int64),
         problem.common_costs,
         problem.priced_costs,
-        tuning.DOMINANCE_STEPS,
+        float(tuning.DOMINANCE_STEPS),
         tuning.DOMINANCE_ROUNDS,
         alive,
     )
