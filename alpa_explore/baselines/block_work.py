@@ -159,8 +159,8 @@ class _Reader:
         self._collectives: list[tuple[_Calls, _Calls]] = [([], []) for _ in range(count)]
         """With the operators beside which they run, and those that they are for."""
         self._kernel_of: dict[int, int] = {}
-        """Operator -> its kernel in its pass; casts for it follow."""
-        self._casting: set[int] = set()
+        """Operator -> its kernel in its pass; those that it needs beside it follow."""
+        self._others: dict[int, int] = {}
         self._again = self._computed_again()
         self._launches = np.zeros((count, 2), dtype=np.int64)
         self._local: dict[int, float] = {}
@@ -198,9 +198,9 @@ class _Reader:
         if not kernel.is_view:
             self._kernel_of[index] = len(self._kernels[part][phase])
             self._kernels[part][phase].append(kernel)
-            if operator.low is not None:
-                self._kernels[part][phase].append(self.model.casts(operator, self.graph.tensors, strategy))
-                self._casting.add(index)
+            others = self.model.others(operator, self.graph.tensors, strategy)
+            self._kernels[part][phase].extend(others)
+            self._others[index] = len(others)
             self._launches[part, phase] += operator.launches
         self._expert_layers[part, phase] += packet(operator.kind) in ROUTED
         for axis, exchanges in enumerate(strategy.exchanges):
@@ -298,7 +298,7 @@ class _Reader:
     def _part_again(self, part: int, forward: PassWork) -> PassWork:
         """Of the forward pass of a part what is computed again."""
         operators = [o for o in self._kernel_of if self._place(o) == (part, 0) and o in self._again]
-        kernels = [self._kernel_of[o] + i for o in operators for i in range(1 + (o in self._casting))]
+        kernels = [self._kernel_of[o] + i for o in operators for i in range(1 + self._others[o])]
         place = {kernel: number for number, kernel in enumerate(kernels)}
         calls = zip(forward.collectives, self._collectives[part][0], strict=True)
         return PassWork(

@@ -17,6 +17,7 @@ from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.graph.counts import RECURRENCES, ROUTED, matrix_shapes, packet
 from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG, ULYSSES
+from alpa_explore.units import DTYPE_BYTES
 
 Shape = tuple[int, ...]
 
@@ -90,6 +91,28 @@ def product_sizes(operator: Operator, inputs: Sequence[Shape], outputs: Sequence
         query, key = inputs[1:3]
         return math.prod(query[:-2]), query[-2], key[-2], query[-1]
     return 0, 0, 0, 0
+
+
+def routed_bytes(
+    operator: Operator, inputs: Sequence[Tensor], share: float, sizes: Sequence[float]
+) -> tuple[float, float]:
+    """(bytes of the products of routed experts, bytes that kernels around them move) of a device with this share of
+    the work and these `product_sizes`.
+
+    Around the products rows are put in the order of their experts, the activation reads the hidden values and writes
+    the inner ones, and results are summed for each token; the backward pass moves the gradients of all that, and
+    computes the inner values again.
+    """
+    name, shapes = packet(operator.kind), [t.shape for t in inputs]
+    *ups, down = matrix_shapes(name, shapes, operator.arguments)
+    count, _, hidden, width = sizes
+    inner = hidden * math.prod(down[1:]) / sum(math.prod(up[1:]) for up in ups)
+    times, element = ROUTED[name].products, DTYPE_BYTES[inputs[ROUTED[name].matrices].dtype]
+    rows = operator.flops * share / (2 * times * (hidden + inner) * width)
+    tokens = rows / shapes[ROUTED[name].chosen][1]
+    products = times * (rows * (2 * width + hidden + inner) + count * (hidden + inner) * width)
+    moved = 2 * (rows + tokens) * width + rows * (hidden + inner if times == 1 else 2 * hidden + inner)
+    return element * products, element * moved
 
 
 def ring_keys(length: int, context: int) -> int:

@@ -19,6 +19,7 @@ from alpa_explore.cost.kernels import (
     kernel_dtype,
     kernel_kind,
     product_sizes,
+    routed_bytes,
     sizes_in_context,
 )
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
@@ -279,10 +280,9 @@ class CostModel:
         kernels = [_kernel(operator, inputs, outputs, heavy, work) for work in distinct]
         kernel_seconds = kernels_seconds(self.device, kernels)[[distinct[work] for work in works]]
         seconds = kernel_seconds + self._exchange_seconds(strategies, kernel_seconds)
-        if operator.low is not None:
-            each = [self.casts(operator, tensors, strategy) for strategy in strategies]
-            casts = {kernel: place for place, kernel in enumerate(dict.fromkeys(each))}
-            seconds += kernels_seconds(self.device, list(casts))[[casts[kernel] for kernel in each]]
+        for others in zip(*(self.others(operator, tensors, strategy) for strategy in strategies), strict=True):
+            unlike = {kernel: place for place, kernel in enumerate(dict.fromkeys(others))}
+            seconds += kernels_seconds(self.device, list(unlike))[[unlike[kernel] for kernel in others]]
         kept = _fastest(strategies, seconds)
         if len(kept) < len(strategies):
             strategies, seconds = tuple(strategies[i] for i in kept), seconds[kept]
@@ -299,18 +299,25 @@ class CostModel:
             launching=self._launching(operator, strategies),
         )
 
-    def casts(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
-        """An operator's share of the casts of what it reads, where it computes in a lower precision."""
-        low = operator.low
-        assert low is not None, "an operator that computes in a lower precision"
+    def others(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> tuple[Kernel, ...]:
+        """The kernels that an operator needs beside its own: its share of the casts of what it reads, where it computes
+        in a lower precision; what moves rows to and from routed experts. As many for every strategy."""
+        low, routed = operator.low, packet(operator.kind) in ROUTED
+        if low is None and not routed:
+            return ()
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
-        dtype, routed = inputs[low.operand].dtype, packet(operator.kind) in ROUTED
         local = _local_shapes(inputs, outputs, strategy, self.mesh.shape)
-        elements = cast_elements(operator, *local, product_sizes(operator, *local))
-        moved = RECIPES[low.recipe].cast_bytes(DTYPE_BYTES[dtype]) * elements * low.share
-        # Of experts the operands of both products.
-        moved, steps = (moved * self._load(strategy), 2 * low.share) if routed else (moved, low.share)
-        return Kernel(flops=1.0, bytes_accessed=moved, dtype=dtype, matrix=False, steps=steps)
+        sizes, load, found = product_sizes(operator, *local), self._load(strategy) if routed else 1.0, []
+        if low is not None:
+            dtype = inputs[low.operand].dtype
+            casts = 2 * low.share if routed else low.share  # of experts the operands of both products
+            each = RECIPES[low.recipe].cast_bytes(DTYPE_BYTES[dtype])
+            moved = each * cast_elements(operator, *local, sizes) * low.share * load
+            found.append(Kernel(flops=1.0, bytes_accessed=moved, dtype=dtype, matrix=False, steps=casts))
+        if routed:
+            _, moved = routed_bytes(operator, inputs, strategy.work_share, sizes)
+            found.append(Kernel(flops=1.0, bytes_accessed=moved, dtype=outputs[0].dtype, matrix=False))
+        return tuple(found)
 
     def _offered(self, splits: Sequence[Split], outputs: Sequence[Tensor]) -> Sequence[Split]:
         """The splits of an operator that the software can run."""
@@ -446,6 +453,7 @@ def _kernel(
     """The kernel of a device with this (share of the work, bytes of inputs and outputs that it holds, sizes)."""
     share, local_bytes, sizes = work
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
+    moved = operator.bytes_accessed * local_bytes / whole
     steps: float = steps_in_sequence(operator.kind, inputs)
     weight_again = (steps - 1) * inputs[1].bytes if steps > 1 else 0  # of a recurrence, whole on every device
     if operator.kind == SCAN:
@@ -454,9 +462,11 @@ def _kernel(
         place, part = operator.joined.place, operator.joined.share
         sizes = tuple(size / part if i == place else size for i, size in enumerate(sizes))
         steps = part
+    if packet(operator.kind) in ROUTED:
+        moved, _ = routed_bytes(operator, inputs, share, sizes)
     return Kernel(
         flops=operator.flops * share,
-        bytes_accessed=operator.bytes_accessed * local_bytes / whole + weight_again,
+        bytes_accessed=moved + weight_again,
         dtype=kernel_dtype(operator, inputs, outputs),
         matrix=heavy,
         kind=kernel_kind(operator, heavy),
