@@ -76,7 +76,7 @@ _KEYS = (
 iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _RETIRED = ("sync_each_tensor", "fuses_sinks")
-"""Figures of software in files of earlier versions: it said what `bucket_bytes` of 0 says."""
+"""Figures of software in files of earlier versions, which are not read."""
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
 _MAY_BE_ZERO = (
@@ -324,7 +324,9 @@ def _kernels(value: Any, path: str) -> KernelFigures | None:
     if not isinstance(value, dict):
         raise _fault(path, "device.kernels", repr(value)[:80], "Give the section of a preset that has it: h100.json.")
     _check_keys(value, KernelFigures, path, "device.kernels")
-    missing = [f.name for f in fields(KernelFigures) if f.name not in value and f.default_factory is MISSING]
+    missing = [
+        f.name for f in fields(KernelFigures) if f.name not in value and f.default is f.default_factory is MISSING
+    ]
     if missing:
         raise _fault(path, f"device.kernels.{missing[0]}", "nothing", "Give it, or leave the section out.")
     return KernelFigures(**value)

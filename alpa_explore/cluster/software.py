@@ -31,6 +31,8 @@ class Software:
     """Whether pointwise operators and reductions run as fused kernels: tensors inside a group are never stored."""
     traffic_factor: float = 1.0
     """Memory traffic of its pointwise kernels relative to that of the captured graph, dropout and copies included."""
+    grouped_factor: float = 1.0
+    """Rate of its grouped products (experts) over that of the device."""
     attention_factor: float = 1.0
     """Rate of its fused attention relative to that of the device's figures."""
 

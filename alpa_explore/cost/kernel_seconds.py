@@ -83,6 +83,7 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
             *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
             grouped=grouped[product],
         )
+        arithmetic[grouped] /= device.software.grouped_factor
     for kind, factor in (
         (KernelKind.ATTENTION, 1.0),
         (KernelKind.ATTENTION_BACKWARD, figures.attention_backward_share),

@@ -41,7 +41,10 @@ def available_bytes(machine: Path = _MACHINE, group: Path = _GROUP) -> int | Non
 def _left_in_group(group: Path) -> int | None:
     """Bytes up to the limit of a control group; None where it has none. Its cache of files can be given back."""
     try:
-        limit, used = (group / "memory.max").read_text(encoding="ascii"), int((group / "memory.current").read_text(encoding="ascii"))
+        limit, used = (
+            (group / "memory.max").read_text(encoding="ascii"),
+            int((group / "memory.current").read_text(encoding="ascii")),
+        )
         statistics = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
         return max(0, int(limit) - used + int(statistics["inactive_file"]))
     except (OSError, KeyError, ValueError):  # no such group, or the limit is "max"

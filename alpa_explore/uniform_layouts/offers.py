@@ -25,6 +25,7 @@ _MEGATRON = Offer()  # ZeRO-2 and 3: Megatron-FSDP (--data-parallel-sharding-str
 _OFFERS: Mapping[str, Offer] = {
     "megatron": _MEGATRON,
     "megatron-2025": _MEGATRON,
+    "megatron-hybridep": _MEGATRON,
     "mlperf": _MEGATRON,
     "megatron-v2": Offer(zero_stages=(0,), zero_in_pipelines=(0,), context=False),
     "megatron-deepspeed": Offer(zero_stages=(0, 1), interleaved=False, context=False),

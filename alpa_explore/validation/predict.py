@@ -34,7 +34,7 @@ from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
-_SHARED_OPTIMIZER = ("megatron", "megatron-2025", "mlperf", "nanotron")
+_SHARED_OPTIMIZER = ("megatron", "megatron-2025", "megatron-hybridep", "mlperf", "nanotron")
 """Software whose default optimizer is ZeRO-1, for rows that do not say."""
 
 

@@ -28,12 +28,12 @@ def test_grouped_products_fill_the_device_together() -> None:
             flops=2.0 * math.prod(sizes), bytes_accessed=1.0, dtype="bfloat16", matrix=True, kind=kind, sizes=sizes
         )
 
-    device, figures = H100.device, H100.device.kernels
+    device, share = H100.device, H100.software.grouped_factor
     one = compute_seconds(device, product(KernelKind.PRODUCT, 1, 256))
     together = compute_seconds(device, product(KernelKind.GROUPED_PRODUCT, 32, 256))
     large = compute_seconds(device, product(KernelKind.PRODUCT, 1, 32 * 256))
-    assert together * figures.grouped_share < 0.6 * 32 * one
-    assert together == pytest.approx(large / figures.grouped_share, rel=0.03)
+    assert together * share < 0.6 * 32 * one
+    assert together == pytest.approx(large / share, rel=0.03)
 
 
 def test_rows_of_a_token_for_one_node_cross_the_network_once() -> None:

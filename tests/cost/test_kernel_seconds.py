@@ -37,7 +37,7 @@ def plain_seconds(device: Device, kernel: Kernel) -> float:
         depth = figures.product_depth * peak / device.peak("bfloat16")
         aligned = all(size % 8 == 0 for size in (m, n, k))
         if kernel.kind is KernelKind.GROUPED_PRODUCT:
-            rate = figures.grouped_share * filled(device, count, m, n, k, depth)
+            rate = figures.grouped_share * device.software.grouped_factor * filled(device, count, m, n, k, depth)
         elif count > 1:
             rate = figures.batched_share * k / (k + depth) * (1 if aligned else figures.unaligned_batched_share)
         else:
@@ -65,7 +65,9 @@ def plain_seconds(device: Device, kernel: Kernel) -> float:
 def test_a_kernel_takes_what_its_formula_says(
     kind: KernelKind, sizes: tuple[int, int, int, int], dtype: str, size: float, steps: int
 ) -> None:
-    device = Cluster.parse("1x8:h100", software=Software(traffic_factor=1.7, attention_factor=0.6)).device
+    device = Cluster.parse(
+        "1x8:h100", software=Software(traffic_factor=1.7, attention_factor=0.6, grouped_factor=0.7)
+    ).device
     kernel = Kernel(
         flops=2.0 * math.prod(sizes),
         bytes_accessed=size,

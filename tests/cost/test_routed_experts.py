@@ -99,8 +99,8 @@ def test_rows_that_travel_cost_their_all_to_alls():
     graph = graph_of(8192, 8)
     strategies, seconds, mesh, _ = priced(graph)
     sent = strategies["exchange",].exchanges[0][0].bytes
-    travel = 2 * axis_seconds(StepKind.ALL_TO_ALL, sent, mesh, 0)
-    assert seconds["exchange",] == pytest.approx(seconds["experts",] + travel, rel=0.1)
+    travel = 2 * axis_seconds(StepKind.ALL_TO_ALL, sent, mesh, 0) * (1 - DEVICE.software.expert_overlap)
+    assert seconds["exchange",] == pytest.approx(seconds["experts",] + travel, rel=0.02)
 
 
 def test_few_rows_an_expert_are_less_efficient():
@@ -123,3 +123,17 @@ def test_a_capacity_is_computed_whatever_is_routed():
     free, bounded = priced(graph), priced(graph, expert_capacity=1.25, expert_imbalance=3.0)
     for factors in (("tokens",), ("exchange",)):
         assert bounded[1][factors] == pytest.approx(1.25 * free[1][factors], rel=0.05)
+
+
+def test_rows_are_moved_around_the_products_that_read_them():
+    """By hand: of T tokens with k experts each, rows of M numbers are gathered and summed; hidden values of 2 F become
+    inner ones of F. The products read and write the same rows, and the matrices."""
+    tokens, experts, rows = 4096, 8, 4096 * 2
+    graph = graph_of(tokens, experts)
+    model = CostModel(DEVICE, LogicalMesh((), (), ()))
+    (strategy,) = model.operator(graph, 0).strategies
+    operator = graph.operators[0]
+    (moved,) = model.others(operator, graph.tensors, strategy)
+    assert moved.bytes_accessed == 2 * (2 * (rows + tokens) * M + rows * 3 * F)
+    products = model.kernel(operator, graph.tensors, strategy)
+    assert products.bytes_accessed == 2 * (rows * (2 * M + 3 * F) + experts * 3 * F * M)

@@ -27,8 +27,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 }
 """Generation -> the presets of its devices: the same processors and links, other memories."""
 DEVICES = tuple(name for names in FAMILIES.values() for name in names)
-RELEASES: Mapping[str, tuple[str, ...]] = {"megatron": ("megatron-2025",)}
-"""Software profile -> those of earlier releases, which have figures of their own for experts alone."""
+RELEASES: Mapping[str, tuple[str, ...]] = {"megatron": ("megatron-2025", "megatron-hybridep")}
+"""Software profile -> those of other releases and settings, which have figures of their own for experts alone."""
 LOW_PRECISIONS = ("float8_e4m3fn", "float4_e2m1fn_x2")
 SHARED = "all"
 
@@ -64,7 +64,7 @@ class Figure:
     @property
     def of_experts(self) -> bool:
         """Whether runs of models with experts alone tell it."""
-        return self.field in (*_EXPERTS, "expert_overlap", "grouped_share")
+        return self.field in (*_EXPERTS, "expert_overlap")
 
     @property
     def scope(self) -> str:
@@ -130,7 +130,6 @@ _KERNELS: Mapping[str, tuple[Range, str]] = {
     "attention_backward_share": ((0.8, 0.5, 1), "rate of attention backward over forward"),
     "attention_head_exponent": ((0.3, 0.05, 1), "how much slower attention with small heads is"),
     "attention_keys": ((500, 50, 3000), "keys at which attention reaches half of its share"),
-    "grouped_share": ((0.85, 0.6, 0.95), "rate of grouped products over that of one large product"),
 }
 
 
@@ -180,6 +179,7 @@ _ATTENTION_FACTOR: Range = (1, 0.5, 1.7)
 _EXPOSED: Range = (0.5, 0.02, 1)
 """Of software whose tensor parallelism divides the sequence, so that there is something to overlap."""
 _EXPERTS: Mapping[str, tuple[Range, str]] = {
+    "grouped_factor": ((0.85, 0.4, 1), "rate of its grouped products over that of one large product"),
     "expert_host_seconds": ((2e-3, 5e-4, 4e-3), "host time of a layer of experts in a pass"),
     "expert_rack_host_seconds": ((5e-4, 1e-5, 1.5e-3), "the same where the devices are of a rack"),
 }
@@ -235,8 +235,8 @@ def _of_software() -> Iterator[Figure]:
 
 
 def _of_experts() -> Iterator[Figure]:
-    """Of every release of Megatron-Core."""
-    for name in ("megatron", *RELEASES["megatron"]):
+    """Of Megatron-Core, and its releases of 2025."""
+    for name in ("megatron", "megatron-2025"):
         for field, ((start, low, high), meaning) in _EXPERTS.items():
             yield Figure(
                 name=f"{name}.{field}",

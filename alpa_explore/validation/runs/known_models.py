@@ -7,12 +7,13 @@ A model that is not known here has heads of hidden / heads, no shared expert and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import DecoderConfig, ExpertsConfig
+from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LatentConfig
 
 _LLAMA = ("llama", "mistral", "qwen", "internlm", "baichuan", "yi-")
 _GPT = ("gpt", "mpt", "bloom", "opt-", "megatron")
@@ -31,12 +32,16 @@ _LLAMA4: Mapping[str, dict[str, Any]] = {
     "llama4scout": {"ffn": 0, "every": 1},
 }
 _PREDICTED_AHEAD = {"deepseekv3": 1}
-"""Further tokens predicted in training."""
+"""Further tokens predicted in training, unless a note says that there is none."""
+_NOT_AHEAD = re.compile(r"\b(?:no|w/o|without) MTP\b")
+_DIRECT_QUERIES = ("moonlight", "deepseekv2lite", "deepseekv316b")
+"""Models of DeepSeek-V2-Lite's shape: queries come from the input, and two experts are shared (config.json of
+deepseek-ai/DeepSeek-V2-Lite and moonshotai/Moonlight-16B-A3B)."""
 
 
-def decoder_of(model: str, sizes: Mapping[str, int]) -> tuple[DecoderConfig, int]:
+def decoder_of(model: str, sizes: Mapping[str, int], note: str = "") -> tuple[DecoderConfig, int]:
     """The config of a model with experts, from its columns and what is known of it by name, and the further tokens that
-    it predicts. The first dense blocks of DeepSeek-V3 (first_k_dense_replace 3: MLPs whose FLOPs are those of 9
+    it predicts; a proxy, with fewer blocks, predicts none. The first dense blocks of DeepSeek-V3 (first_k_dense_replace 3: MLPs whose FLOPs are those of 9
     experts) count as the others."""
     plain = "".join(c for c in model.lower() if c not in " -_")
     hidden, heads, count = sizes["hidden"], sizes["heads"], sizes["experts"]
@@ -52,6 +57,9 @@ def decoder_of(model: str, sizes: Mapping[str, int]) -> tuple[DecoderConfig, int
         sequence=sizes["seq"],
         experts=routed,
     )
+    if any(part in plain for part in _DIRECT_QUERIES):
+        latent = LatentConfig(query_rank=0, key_rank=512, rotary=64, plain=128, value=128)
+        return replace(config, latent=latent, experts=replace(routed, shared=2, gate="sigmoid")), 0
     for part, name in _CATALOGUE.items():
         if part in plain:
             known = entry(name).config
@@ -59,7 +67,8 @@ def decoder_of(model: str, sizes: Mapping[str, int]) -> tuple[DecoderConfig, int
             assert known.experts is not None, "a decoder with experts"
             kept = replace(known.experts, count=count, chosen=routed.chosen, ffn=routed.ffn, dense_blocks=0, groups=1)
             sized = {name: getattr(config, name) for name in ("hidden", "layers", "heads", "kv_heads", "vocabulary")}
-            return replace(known, experts=replace(kept, chosen_groups=1), **sized), _PREDICTED_AHEAD.get(part, 0)
+            ahead = 0 if "proxy" in plain or _NOT_AHEAD.search(note) else _PREDICTED_AHEAD.get(part, 0)
+            return replace(known, experts=replace(kept, chosen_groups=1), **sized), ahead
     for part, values in _LLAMA4.items():
         if part in plain:
             beside = replace(routed, shared=1, every=values["every"])

@@ -52,6 +52,8 @@ NETWORKS = (
 """(part of a row's source, beginning of the preset's name, bytes per second of a node's network) where the cluster of a
 source is not that of the preset."""
 _RELEASE = re.compile(r"\b(?:container|release) (\d\d)\.(\d\d)\b")
+_HYBRID = re.compile(r"\bHybridEP\b|\bCUDA graphs\b")
+"""Notes of runs whose host has little to do for a layer of experts."""
 _NEW_RELEASE = (26, 6)
 """The first of NeMo's containers with the dispatch, fused experts and graphs of Megatron-Core in 2026."""
 RACK_AS = 64
@@ -146,6 +148,8 @@ def software_name(framework: str, note: str = "") -> Near:
             release = _RELEASE.search(note)
             if profile == "megatron" and release and (int(release[1]), int(release[2])) < _NEW_RELEASE:
                 return Near("megatron-2025", "")
+            if profile == "megatron" and _HYBRID.search(note):
+                return Near("megatron-hybridep", "")
             return Near(profile, "")
     if (near := near_software(framework)) is not None:
         return near

@@ -245,7 +245,7 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
     decoder, ahead = None, 0
     if numbers.get("experts", 1) > 1:
         try:
-            decoder, ahead = decoder_of(text["model"], numbers)
+            decoder, ahead = decoder_of(text["model"], numbers, text["note"])
         except OptionError as error:
             return Kind.CONTRADICTION, str(error)
     tied = cells.whole["tied"]

@@ -142,7 +142,7 @@ def test_only_the_figures_that_move_are_fitted(runs: list[RunWork]) -> None:
 def test_earlier_releases_share_all_figures_but_those_of_experts() -> None:
     shared = {f.field for f in FIGURES if f.scope == "megatron" and f.concerns("h100", "megatron-2025")}
     own = {f.field for f in FIGURES if f.scope == "megatron-2025"}
-    assert own == {"expert_host_seconds", "expert_rack_host_seconds", "expert_overlap"}
+    assert own == {"grouped_factor", "expert_host_seconds", "expert_rack_host_seconds", "expert_overlap"}
     assert own | shared == {f.field for f in FIGURES if f.scope == "megatron"}
     assert not own & shared
     assert all(f.of_experts for f in FIGURES if f.field in own)
@@ -181,7 +181,7 @@ def test_the_work_of_a_run_is_captured_once_and_predicts_what_predictions_say(
     row = next(r for r in read_rows([DATA / "dgxc_nemo_h100_gb200.csv"]).measured if r.model == "Nemotron-15B")
     (first,), refused = works_of([row], processes=1, cache=tmp_path)
     assert not refused
-    monkeypatch.setattr(LayoutPricer, "model", None)
+    monkeypatch.setattr("alpa_explore.uniform_layouts.pricing.layout_pricer.captured_graph", None)
     (again,), _ = works_of([row], processes=1, cache=tmp_path)
     assert again == first
     monkeypatch.undo()
@@ -202,7 +202,7 @@ def test_values_are_written_into_files_that_keep_everything_else(tmp_path: Path)
     written = write_figures(figures, values, presets, profiles)
     assert {path.name for path in written} == {
         *("b300.json", "gb300.json"),
-        *("megatron.json", "megatron-2025.json", "torchtitan.json", "compiled.json"),
+        *("megatron.json", "megatron-2025.json", "megatron-hybridep.json", "torchtitan.json", "compiled.json"),
     }
     after = json.loads((presets / "gb300.json").read_text())
     assert after["device"].pop("matmul_efficiency") == 0.6123
