@@ -41,8 +41,11 @@ deepseek-ai/DeepSeek-V2-Lite and moonshotai/Moonlight-16B-A3B)."""
 
 def decoder_of(model: str, sizes: Mapping[str, int], note: str = "") -> tuple[DecoderConfig, int]:
     """The config of a model with experts, from its columns and what is known of it by name, and the further tokens that
-    it predicts; a proxy, with fewer blocks, predicts none. The first dense blocks of DeepSeek-V3 (first_k_dense_replace 3: MLPs whose FLOPs are those of 9
-    experts) count as the others."""
+    it predicts; a proxy, with fewer blocks, predicts none.
+
+    The first dense blocks of DeepSeek-V3 (first_k_dense_replace 3: MLPs whose FLOPs are those of 9 experts) count as
+    the others.
+    """
     plain = "".join(c for c in model.lower() if c not in " -_")
     hidden, heads, count = sizes["hidden"], sizes["heads"], sizes["experts"]
     routed = ExpertsConfig(count=count, chosen=sizes["topk"], ffn=sizes["ffn"])
