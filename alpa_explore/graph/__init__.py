@@ -6,7 +6,6 @@ Everything after the tracer works on this graph and never on torch objects. In t
     operator    an operator: kind, phase (forward, backward, update), arguments, FLOPs, bytes
     graph       TrainingGraph: all tensors and operators of the step, and its parameters
     counts      FLOPs and bytes of an operator from shapes alone
-    signature   all that the strategies and costs of an operator depend on: kind, arguments and shapes, without names
     blocks      the numbered blocks of a model, and what of a block is exchanged at once
     linear_layers   which products are linear layers of blocks, heads, routers
     low_precision   marks the operators that software computes in a lower precision

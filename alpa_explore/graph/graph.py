@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from alpa_explore.graph.operator import Operator, Phase
-from alpa_explore.graph.signature import operator_signature
+from alpa_explore.graph.operator import Operator, Phase, operator_signature
 from alpa_explore.graph.tensor import Tensor
 
 
@@ -86,8 +85,8 @@ class TrainingGraph:
 
     @cached_property
     def signatures(self) -> tuple[object, ...]:
-        """The signature (`graph.signature`) of each operator; equal operators share one object, so it can be compared
-        by identity."""
+        """The signature of each operator (`operator_signature`); equal operators share one object, so it can be
+        compared by identity."""
         unique: dict[object, object] = {}
         signatures = (operator_signature(o, self.tensors) for o in self.operators)
         return tuple(unique.setdefault(signature, signature) for signature in signatures)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.arguments import checked
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.graph.signature import operator_signature
+from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.scans import rule_of
 from alpa_explore.sharding.splits import Coverage, splits_for
 

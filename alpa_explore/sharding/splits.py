@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
-from alpa_explore.graph.signature import operator_signature
+from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, recorded_discovery
 from alpa_explore.sharding.rules import HEAVY
 from alpa_explore.sharding.scans import rule_of

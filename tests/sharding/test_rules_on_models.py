@@ -4,7 +4,7 @@ Face ones. Every operator of these must have a rule."""
 import pytest
 import torch
 
-from alpa_explore.graph.signature import operator_signature
+from alpa_explore.graph.operator import operator_signature
 from alpa_explore.models.catalog import build
 from alpa_explore.sharding.rules import experts
 from alpa_explore.sharding.spec import PARTIAL

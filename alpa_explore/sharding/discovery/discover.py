@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alpa_explore.graph import Operator, Tensor
-from alpa_explore.graph.signature import operator_signature
+from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
 from alpa_explore.sharding.discovery.discoveries import DiscoveredSplits, record_discoveries, recorded_discovery
