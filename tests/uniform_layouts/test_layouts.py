@@ -56,10 +56,9 @@ def row_of(layouts: Layouts, number: int) -> MeasuredRow:
 @pytest.mark.sweep(kept=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["llama_layouts", "moe_layouts"])
-def test_a_layout_costs_about_what_predict_says_of_a_run_with_it(which: str, request: pytest.FixtureRequest) -> None:
-    """A layout is of the model's own graph; a run is of the model as its framework has it, with fused projections, and
-    experts in closed form."""
-    seconds, room = (0.08, 0.02) if which == "llama_layouts" else (0.2, 0.25)
+def test_a_layout_costs_what_predict_says_of_a_run_with_it(which: str, request: pytest.FixtureRequest) -> None:
+    """Both are read from one graph. From TP 4 on Megatron pads so small a vocabulary to several times its size, and a
+    run has a head of keys on each device."""
     layouts: Layouts = request.getfixturevalue(which)
     count = len(layouts.ranked)
     chosen = range(0, count, count // 12)
@@ -70,11 +69,11 @@ def test_a_layout_costs_about_what_predict_says_of_a_run_with_it(which: str, req
     assert len(found.predicted) == len(rows)
     for number, prediction in zip(chosen, found.predicted, strict=True):
         priced = layouts.ranked[number]
-        assert priced.seconds == pytest.approx(prediction.seconds, rel=seconds), priced.words
+        padded = priced.layout.tensor > 2
+        assert priced.seconds == pytest.approx(prediction.seconds, rel=0.05 if padded else 1e-9), priced.words
         reserve = dict(priced.parts_bytes)["reserve"]
-        if priced.layout.tensor > 2:
-            continue  # Megatron pads so small a vocabulary to several times its size
-        assert priced.bytes - reserve == pytest.approx(prediction.bytes, rel=room), priced.words
+        if not padded:
+            assert priced.bytes - reserve == pytest.approx(prediction.bytes, rel=1e-9), priced.words
 
 
 def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(llama_layouts: Layouts) -> None:
