@@ -412,7 +412,7 @@ def figures(plan: Plan) -> dict[str, Any]:
     recomputed = sum(len(s.rematerialized) for s in plan.stages)
     words = [f"{len(plan.stages)} stage{'s' * (len(plan.stages) > 1)}", *parallelism_lines(plan)]
     words += [f"{recomputed} of {options.num_layers} layers recomputed"] if recomputed else []
-    if options.pipeline.schedule != PipelineOptions().schedule:
+    if options.pipeline.schedule == "interleaved-1f1b":
         words.append(f"{options.pipeline.stages_per_submesh} stages a submesh in turn")
     return {
         "num_microbatches": options.num_microbatches,

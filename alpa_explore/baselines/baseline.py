@@ -235,7 +235,7 @@ def _with_roles(
                 named = replace(options, baseline=f"{kind} ({candidate.text})")
                 best = arranged, offering, named, layers, pricer.profile(costs), pipeline
     if best is None:
-        raise no_role_pipeline_fits(kind, cluster, b, unfit)
+        raise no_role_pipeline_fits(kind, cluster, options.pipeline.terms(b), unfit)
     return assemble(*best, [("baseline", time.perf_counter() - started)])
 
 

@@ -9,20 +9,25 @@ from alpa_explore import units
 from alpa_explore.baselines.role_pipelines import RolePipeline
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError
+from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.pricing.stage_costs import StageCosts
 
 
 def no_role_pipeline_fits(
-    kind: str, cluster: Cluster, num_microbatches: int, priced: Sequence[tuple[RolePipeline, StageCosts]]
+    kind: str, cluster: Cluster, terms: ScheduleTerms, priced: Sequence[tuple[RolePipeline, StageCosts]]
 ) -> InfeasiblePlanError:
-    """Names the pipeline with the lowest peak, and the stage where that peak is."""
+    """Names the pipeline with the lowest peak, and the stage where that peak is, with the microbatches that it holds
+    under the schedule of `terms`. OptionError where the schedule exists for none of these pipelines."""
     needs = []
-    for pipeline, costs in priced:
-        stages = []
-        for (first, last, _), candidates in costs.candidates.items():
-            place = sum(start > last for start, _ in pipeline.ranges) + 1
-            if candidates:
-                stages.append((min(c.peak_bytes(min(place, num_microbatches)) for c in candidates), first, last))
+    possible = [(p, costs) for p, costs in priced if len(p.ranges) in terms.depths(len(p.ranges))]
+    if priced and not possible:
+        terms.check_depth(len(priced[0][0].ranges))
+    for pipeline, costs in possible:
+        stages, depth = [], len(pipeline.ranges)
+        for place, (first, last) in zip(range(depth, 0, -1), pipeline.ranges, strict=True):
+            held = terms.held(place, depth)
+            if candidates := costs.candidates[first, last, 0]:
+                stages.append((min(c.peak_bytes(held) for c in candidates), first, last))
         if stages:
             needs.append((*max(stages), pipeline))
     if not needs:

@@ -14,7 +14,7 @@ from alpa_explore.cluster.precisions import LOW_PRECISIONS, RECIPES
 from alpa_explore.errors import ClusterError, nearest_names
 
 _SHARES = ("tensor_overlap", "send_overlap", "expert_overlap", "network_share", "send_share")
-_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors", "low_precision")
+_TEXTS = ("name", "label", "source", "gradient_sync", "context_factors", "low_precision", "schedules")
 SYNCS = ("exposed", "overlapped")
 
 
@@ -109,6 +109,10 @@ class Software:
     context_factors: str = ""
     """How, as names of `sharding.rules.attention.CONTEXT` with spaces between; empty: in all ways."""
 
+    schedules: str = ""
+    """Schedules of a pipeline that it runs, as names of `inter_op.schedule_terms.SCHEDULES` with spaces between; empty:
+    not said, and those that are compared are 1F1B alone, as in the paper."""
+
     recomputes_whole: bool = False
     """Whether a block that is recomputed runs again to its end; else up to the last tensor that its backward pass
     needs."""
@@ -175,6 +179,10 @@ class Software:
     def ideal_sends(self) -> bool:
         """Whether it has no figures for sends between stages, as in the paper."""
         return not self.send_seconds and self.send_share == 1
+
+    def runs(self, schedule: str) -> bool:
+        """Whether it runs this schedule, as far as its profile says."""
+        return not self.schedules or schedule in self.schedules.split()
 
     def gradient_element_bytes(self, dtype: str, own_bytes: int) -> int:
         """Bytes of an element of the accumulated gradient of a weight of this dtype, itself of `own_bytes`."""

@@ -3,6 +3,7 @@
 In the order to read them:
 
 - `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked, and in words.
+- `compared`: the schedules that are compared where none is named.
 - `schedule_terms`: a schedule as the planner models it: its bubble, and the microbatches that a stage holds.
 - `simulated_bubble`: the bubble of equal stages by simulation, for schedules without a formula for all cases.
 - `stage_table`: the public verb, `best_pipeline(costs, …) -> PipelineResult`: it evaluates the stage costs at one B,

@@ -28,6 +28,9 @@ from alpa_explore.schedules.catalog import DUAL_PIPE
 
 IDEAL = "ideal, as in the paper"
 """Stands beside every T that is Eq. 2 without sends."""
+AUTO = "auto"
+"""In place of a schedule: the planner compares those that the software runs (`inter_op.compared`). Its terms are those
+of 1F1B, which exists for every pipeline."""
 CONSTRAINTS = frozenset({"cuts", "num_stages", "stage_submeshes", "imbalance_tolerance"})
 """Fields that exclude partitions."""
 
@@ -46,7 +49,8 @@ class PipelineOptions:
     True for the paper's own models on V100 with idealised software; elsewhere it means False."""
     communication: bool | None = None
     """Whether the objective counts sends between stages. None becomes True, in the paper's mode False."""
-    schedule: str = "1f1b"
+    schedule: str = AUTO
+    """A plan has the one that was chosen."""
     stages_per_submesh: int = 2
     """v; read by the schedule interleaved-1f1b only."""
     submesh_space: str = "all"
@@ -90,7 +94,7 @@ class PipelineOptions:
     def terms(self, num_microbatches: int, *, recomputes: bool = False) -> ScheduleTerms:
         """The schedule's bubble and memory at this B; `recomputes` where forward operators are rematerialised."""
         return ScheduleTerms(
-            schedule=self.schedule,
+            schedule=SCHEDULES[0] if self.schedule == AUTO else self.schedule,
             num_microbatches=num_microbatches,
             stages_per_submesh=self.stages_per_submesh,
             recomputes=recomputes,
@@ -130,7 +134,7 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "paper": (lambda given: None if given is None else _switch(given), "True or False"),
     "communication": (lambda given: None if given is None else _switch(given), "True or False"),
-    "schedule": (_name, f"one of {', '.join(SCHEDULES)}"),
+    "schedule": (_name, f"one of {', '.join((AUTO, *SCHEDULES))}"),
     "stages_per_submesh": (_whole, "a whole number"),
     "submesh_space": (_name, f"one of {', '.join(SUBMESH_SPACES)}"),
     "imbalance_tolerance": (lambda given: None if given is None else _share(given), "a number, as 0.5"),
@@ -148,7 +152,7 @@ def phrases(options: PipelineOptions) -> dict[str, str]:
         "num_stages": f"{options.num_stages} stages" if options.num_stages else "",
         "stage_submeshes": "; ".join(f"stage {s} on {n}×{m}" for s, n, m in options.stage_submeshes),
         "imbalance_tolerance": "" if tolerance is None else f"FLOP imbalance of at most {tolerance:g}",
-        "schedule": "" if options.schedule == "1f1b" else f"schedule {options.schedule}",
+        "schedule": "" if options.schedule in (AUTO, SCHEDULES[0]) else f"schedule {options.schedule}",
         "stages_per_submesh": f"{options.stages_per_submesh} stages per submesh" if interleaved else "",
         "paper": IDEAL if options.paper else "",
         "communication": _counted("sends between stages", options, options.communication),
@@ -198,9 +202,11 @@ def check_like_nodes(cluster: Cluster, reason: str, remedy: str) -> None:
 
 
 def _check_schedule(options: PipelineOptions) -> None:
-    if options.schedule not in SCHEDULES:
+    if options.schedule not in (AUTO, *SCHEDULES):
         raise OptionError(
-            "There is no such schedule", found=f"'{options.schedule}'", remedy=f"Use one of: {', '.join(SCHEDULES)}."
+            "There is no such schedule",
+            found=f"'{options.schedule}'",
+            remedy=f"Use one of: {', '.join((AUTO, *SCHEDULES))}.",
         )
     if options.stages_per_submesh < 2:
         raise OptionError(

@@ -13,7 +13,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
+from alpa_explore.inter_op.options import AUTO, CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate
 from alpa_explore.plans.phrases import layers_phrase
@@ -67,7 +67,7 @@ def nothing_fits(
         advice = [f"No device of the presets has the {units.bytes_(needed.peak_bytes)} that each of so few must hold"]
     if not costs.recomputes:
         advice.append("recomputing every block (rematerialization=True) holds fewer activations")
-    if query.options.schedule != "1f1b":
+    if query.options.schedule not in (AUTO, "1f1b"):
         advice.append("the schedule 1f1b holds fewer microbatches")
     fewer = _largest_b_that_fits(costs, free)
     if fewer is not None:

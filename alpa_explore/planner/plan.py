@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +19,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Resources, many_problems
-from alpa_explore.plans.assemble import assemble
+from alpa_explore.plans.assemble import Found, assemble, fastest_schedule
 from alpa_explore.plans.plan import Plan
 from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.pipeline_query import PipelineQuery
@@ -60,16 +62,34 @@ def plan_request(request: PlanRequest, resources: Resources, *, every_b: bool = 
             profile = profile_stages(versions, query, solving, layer_flops=layer_flops, every_b=every_b)
         except CancelledError as error:
             if isinstance(known := error.known, StageProfile):
-                pipeline = query.best(known.costs)
+                found = query.best_of_each(known.costs)
                 known = replace(known, warnings=(*known.warnings, NOT_PROVEN))
-                made = graph, request.cluster, request.options(count), layering, known, pipeline, clock.seconds
-                error.known = assemble(*made) if pipeline.feasible else None
+                error.known = _assembled(graph, request, layering, known, found, clock)
             raise
     with clock("pipeline"):
-        pipeline = query.best(profile.costs)
-    if not pipeline.feasible:
+        found = query.best_of_each(profile.costs)
+    plan = _assembled(graph, request, layering, profile, found, clock, resources.cancel)
+    if plan is None:
         raise nothing_fits(profile.costs, query, spec_constraints=request.spec_constraints, samples=graph.samples)
-    return assemble(graph, request.cluster, request.options(count), layering, profile, pipeline, clock.seconds)
+    return plan
+
+
+def _assembled(
+    graph: TrainingGraph,
+    request: PlanRequest,
+    layering: Layering,
+    profile: StageProfile,
+    found: Sequence[Found],
+    clock: Clock,
+    cancel: threading.Event | None = None,
+) -> Plan | None:
+    """The plan of the best pipeline; of several schedules, the one with the least T. None where nothing fits."""
+    for schedule, pipeline in found:
+        if pipeline is not None:
+            options = replace(request.options(len(layering.layers)), pipeline=schedule)
+            plan = assemble(graph, request.cluster, options, layering, profile, pipeline, clock.seconds)
+            return fastest_schedule(plan, found, cancel) if len(found) > 1 else plan
+    return None
 
 
 def captured(request: PlanRequest, resources: Resources) -> TrainingGraph:

@@ -11,7 +11,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import PipelineOptions, check_options
+from alpa_explore.inter_op.options import AUTO, PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
 from alpa_explore.numerics.collection import no_collection
@@ -28,7 +28,7 @@ from alpa_explore.planner.request import (
     microbatch_count,
     pipeline_options,
 )
-from alpa_explore.plans.assemble import assemble, choose_stages
+from alpa_explore.plans.assemble import assemble, choose_stages, fastest_schedule
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
 from alpa_explore.plans.records import PlanOptions
@@ -66,6 +66,9 @@ def replan(
     stages that lower bounds had excluded (`StageCosts.screened`) may now be part of a better plan. Another B with the
     same global batch has microbatches of another size, and so other sharding problems: call `ax.plan`.
 
+    The schedule "auto" compares those that the software runs, as `ax.plan` does; with another delta the plan's own is
+    kept.
+
     DualPipe, whose devices hold a stage of two copies of the model, has other sharding problems than the other
     schedules: to change between the two, the whole planner runs.
 
@@ -77,13 +80,17 @@ def replan(
     the whole planner runs. Raises what `ax.plan` raises.
     """
     anew = _PlanAnew(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
-    options = plan.options
+    options, asked = plan.options, plan.options.pipeline
     if pipeline is not None:
         asked = in_its_mode(pipeline_options(pipeline), plan.model.recipe, plan.cluster)
         options = replace(options, pipeline=asked)
     b = microbatch_count(options.num_microbatches if num_microbatches is None else num_microbatches)
     delta = options.delta if delta is None else flop_tolerance(delta)
     if delta != options.delta:
+        if asked.schedule == AUTO:  # the stages of the schedule that was chosen are priced
+            own = plan.options.pipeline
+            asked = replace(asked, schedule=own.schedule, stages_per_submesh=own.stages_per_submesh)
+            options = replace(options, pipeline=asked)
         if b == "auto":
             raise OptionError(
                 "B must be a number when delta changes", found="'auto'", remedy="Replan for another B afterwards."
@@ -91,24 +98,32 @@ def replan(
         return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), anew)
     if options.pipeline.terms(1).copies != plan.costs.copies:
         return _with_other_copies(plan, options, b, anew, known_alone=known_alone)
-    plan = replace(plan, options=options, microbatches=())
+    plan = replace(plan, options=options, microbatches=(), schedules=())
     if b == "auto":
         lines = microbatches_from_costs(plan)
         b = best_count(lines) or options.num_microbatches
         plan = replace(plan, microbatches=lines)
-    check_options(options.pipeline, plan.cluster, len(plan.layers), b)
-    query = PipelineQuery(cluster=plan.cluster, options=options.pipeline, num_microbatches=b)
-    best = query.best(plan.costs)
-    if not best.feasible:
+    check_options(asked, plan.cluster, len(plan.layers), b)
+    query = PipelineQuery(cluster=plan.cluster, options=asked, num_microbatches=b)
+    found = query.best_of_each(plan.costs)
+    first = next(((schedule, best) for schedule, best in found if best is not None), None)
+    if first is None:
         if not plan.costs.complete and not known_alone:  # stages that were not priced may fit
             return _with_other_layers(plan, replace(options, num_microbatches=b), anew)
         if plan.costs.screened and not known_alone and _wants_screened(plan.costs, query):
             return _from_the_graph(plan, replace(options, num_microbatches=b), anew)
         raise nothing_fits(plan.costs, query, spec_constraints=options.spec_constraints, samples=plan.model.samples)
     warnings = tuple(warning for warning in plan.warnings if warning != _WANTED)
+    schedule, best = first
+    options = replace(options, num_microbatches=b, pipeline=schedule)
+    made = choose_stages(replace(plan, options=options, warnings=warnings), best)
+    made = fastest_schedule(made, found, cancel) if len(found) > 1 else made
+    query = replace(query, options=made.options.pipeline)
     if plan.costs.screened and _wants_screened(plan.costs, query):
-        warnings += (_WANTED,)
-    return choose_stages(replace(plan, options=replace(options, num_microbatches=b), warnings=warnings), best)
+        memo = made.memo
+        made = replace(made, warnings=(*warnings, _WANTED))
+        made.memo.update(memo)  # the timeline does not depend on warnings
+    return made
 
 
 def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
@@ -191,7 +206,7 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
         )
         known_layers = layered_graphs(basis, details.graph)
     if layered.layer_of == known_layers[0].layer_of and basis.costs.complete:
-        return replan(replace(basis, options=options, microbatches=()))
+        return replan(replace(basis, options=options, microbatches=(), schedules=()))
     proven = basis.costs.complete and TIME_LIMIT_REACHED not in basis.warnings
     same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
     same_copies = options.pipeline.terms(1).copies == basis.costs.copies

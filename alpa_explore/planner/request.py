@@ -182,7 +182,7 @@ def flop_tolerance(delta: float) -> float:
 
 
 def pipeline_options(given: PipelineOptions | None) -> PipelineOptions:
-    """Pipeline options, checked; those of the paper where none are given."""
+    """Pipeline options, checked; where none are given, those of the paper with the schedules that the software runs."""
     if given is not None and not isinstance(given, PipelineOptions):
         raise OptionError(
             "The argument pipeline must be a PipelineOptions",

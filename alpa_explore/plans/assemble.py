@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster, place
-from alpa_explore.errors import ScheduleError
+from alpa_explore.errors import CancelledError, ScheduleError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.spelled_out import spelled_out_warnings
 from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
 from alpa_explore.graph.written import written_warnings
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult, Stage, SweepPoint
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.iteration_time import iteration, iteration_time, objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
-from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics
+from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics, TriedSchedule
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
-from alpa_explore.plans.timeline import layer_shares
+from alpa_explore.plans.timeline import Shares, layer_shares
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
 
@@ -33,6 +35,9 @@ _MOST_NEAR = 8
 _CLOSE = 2e-3
 """How much longer an iteration may take with the shares of other stages, for it to be simulated with its own. Set by
 hand: the two differ by less than 1e-3."""
+_UNSURE = 0.02
+"""How much longer an iteration may take with the shares of another schedule's stages, for it to be simulated with its
+own. Set by hand: the two differ by up to 0.8 % for a small model under schedules that divide the backward pass."""
 NOTHING_PREDICTED = Predicted(
     iteration_seconds=0.0,
     t_max_seconds=0.0,
@@ -40,6 +45,9 @@ NOTHING_PREDICTED = Predicted(
     bubble_fraction=0.0,
     peak_bytes_per_device=0.0,
 )
+
+Found = tuple[PipelineOptions, PipelineResult | None]
+"""A schedule, and its best pipeline; None where none fits."""
 
 
 def assemble(
@@ -84,9 +92,10 @@ def assemble(
     return choose_stages(empty, pipeline)
 
 
-def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
+def choose_stages(plan: Plan, pipeline: PipelineResult, shares: Mapping[int, Shares] | None = None) -> Plan:
     """`plan` with the stages of `pipeline`, or of another partition near it of which an iteration takes less, at its
-    number of microbatches."""
+    number of microbatches. `shares` are those of the layers in another plan of theirs (default: in that of
+    `pipeline`), by which the partitions are first compared."""
     descriptions = stage_descriptions(plan)
     best = _with_stages(plan, pipeline.stages, descriptions)
     by_objective = Predicted(
@@ -99,16 +108,18 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     best = with_predicted(replace(best, predicted=by_objective))
     if plan.options.pipeline.paper or iteration_time(best) is None:
         return replace(best, t_max_sweep=pipeline.sweep)
-    return _fastest(best, pipeline, descriptions)
+    return _fastest(best, pipeline, descriptions, shares)
 
 
-def _fastest(best: Plan, pipeline: PipelineResult, descriptions: Descriptions) -> Plan:
+def _fastest(
+    best: Plan, pipeline: PipelineResult, descriptions: Descriptions, shares: Mapping[int, Shares] | None
+) -> Plan:
     """Of `best` and the partitions near it the one of which an iteration takes least; what each takes is in the sweep.
 
     Another partition is first simulated with the shares of forward and backward pass that the layers have in `best`:
     to describe its operators would take longer than all else. What may be the fastest is simulated with its own.
     """
-    evaluated, shares = [best], None
+    evaluated = [best]
     for stages in pipeline.near[:_MOST_NEAR]:
         shares = layer_shares(best) if shares is None else shares
         other = _with_stages(best, stages, descriptions)
@@ -139,6 +150,72 @@ def _fastest(best: Plan, pipeline: PipelineResult, descriptions: Descriptions) -
     chosen = replace(chosen, t_max_sweep=tuple(sweep))
     chosen.memo.update(memo)
     return chosen
+
+
+def fastest_schedule(plan: Plan, found: Sequence[Found], cancel: threading.Event | None = None) -> Plan:
+    """The plan with the schedule of `found` under which an iteration takes least; what each takes is in its
+    `schedules`. `plan` has the first schedule that fits. CancelledError, with the fastest so far, once `cancel` is set.
+
+    As for the partitions of one schedule, each is first simulated with the shares that the layers have in `plan`.
+    """
+    own = plan.options.pipeline
+    descriptions, shares = stage_descriptions(plan), layer_shares(plan)
+    least: dict[PipelineOptions, float] = {own: plan.predicted.iteration_seconds}
+    plans = {own: plan}
+    for options, pipeline in found:
+        if options == own or pipeline is None:
+            continue
+        under = replace(plan, options=replace(plan.options, pipeline=options))
+        for stages in (pipeline.stages, *pipeline.near[:_MOST_NEAR]):
+            _stop(cancel, plans, least, found)
+            with suppress(ScheduleError):  # it cannot run for this partition
+                seconds = iteration(_with_stages(under, stages, descriptions), shares).planned_seconds
+                least[options] = min(seconds, least.get(options, seconds))
+    for options, pipeline in sorted(found, key=lambda one: least.get(one[0], float("inf"))):
+        if pipeline is None or options in plans or options not in least:
+            continue
+        if least[options] < (1.0 + _UNSURE) * min(least[known] for known in plans):
+            _stop(cancel, plans, least, found)
+            under = replace(plan, options=replace(plan.options, pipeline=options))
+            plans[options] = choose_stages(under, pipeline, shares)
+            least[options] = plans[options].predicted.iteration_seconds
+    return _of_schedules(plans, least, found)
+
+
+def _of_schedules(
+    plans: dict[PipelineOptions, Plan], least: dict[PipelineOptions, float], found: Sequence[Found]
+) -> Plan:
+    best = min(plans.values(), key=lambda plan: plan.predicted.iteration_seconds)
+    tried = tuple(
+        TriedSchedule(
+            schedule=options.schedule,
+            stages_per_submesh=options.terms(1).turns,
+            iteration_seconds=least.get(options),
+            stages=None if pipeline is None else len(plans[options].stages if options in plans else pipeline.stages),
+        )
+        for options, pipeline in found
+    )
+    memo = best.memo
+    best = replace(best, schedules=tried)
+    best.memo.update(memo)  # the timeline does not depend on what was compared
+    return best
+
+
+def _stop(
+    cancel: threading.Event | None,
+    plans: dict[PipelineOptions, Plan],
+    least: dict[PipelineOptions, float],
+    found: Sequence[Found],
+) -> None:
+    if cancel is None or not cancel.is_set():
+        return
+    error = CancelledError(
+        "The comparison of schedules was cancelled",
+        found=f"{len(least)} of {len(found)} were compared",
+        remedy="Start again: what was solved is kept.",
+    )
+    error.known = _of_schedules(plans, least, [one for one in found if one[0] in least or one[1] is None])
+    raise error
 
 
 def _slowest(plan: Plan) -> float:

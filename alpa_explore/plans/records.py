@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.options import AUTO, PipelineOptions
+from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 
@@ -26,6 +27,11 @@ class PlanOptions:
     """Specs that operators or stored weights were pinned to, or forbidden to have."""
     baseline: str = ""
     """Name of the baseline that the plan is, as "megatron (tp 4, dp 2, pp 2)"; empty for a plan of the planner."""
+
+    def __post_init__(self) -> None:
+        """A plan has one schedule: 1F1B where none was named, or chosen."""
+        if self.pipeline.schedule == AUTO:
+            object.__setattr__(self, "pipeline", replace(self.pipeline, schedule=SCHEDULES[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +218,18 @@ class Statistics:
     constraints: int
     seconds: tuple[tuple[str, float], ...]
     """(pass, seconds), in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSchedule:
+    """The best plan under one of the schedules that were compared. Figures are None where no plan fits in memory."""
+
+    schedule: str
+    stages_per_submesh: int
+    """Of interleaved-1f1b."""
+    iteration_seconds: float | None
+    stages: int | None = None
+    """Submeshes that take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

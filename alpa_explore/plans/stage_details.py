@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.graph import TrainingGraph
@@ -25,6 +26,9 @@ class StageDetails:
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> the choice of every node."""
     graph: TrainingGraph
+    memo: dict[object, Any] = field(default_factory=dict)
+    """What was computed from described operators, and is needed again under another schedule or B; by
+    `PlanValue.alike`."""
     _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
     _tensors: dict[tuple[Range, str], tuple[PlanTensor, ...]] = field(default_factory=dict)

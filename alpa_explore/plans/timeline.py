@@ -58,20 +58,25 @@ def plan_timeline(
 
 
 def layer_shares(plan: PlanValue) -> dict[int, Shares]:
-    """How the seconds of each layer are divided, by the operators of the plan's stages."""
-    return _layer_shares(plan.stages, plan.described_by())
+    """How the seconds of each layer are divided, by the operators of the stages that the plan's schedule runs."""
+    shares: dict[int, Shares] = {}
+    for stage in plan.interleaved or plan.stages:
+        described = _described(plan, stage)
+        shares |= described.of_layers(stage) if described is not None else _unknown(stage)
+    return shares
 
 
 def _simulated(plan: PlanValue, table: Schedule, known: Mapping[int, Shares] | None = None) -> Timeline:
     stages = schedule_stages(plan, table)
-    described_by: Sequence[PlanStage | None] = [None] * len(plan.stages) if known is not None else plan.described_by()
-    shares = layer_shares(plan) if known is None else known
+    described = [None if known is not None else _described(plan, stage) for stage in stages]
+    if known is None and None in described:  # of a plan from a file only its own stages may be described
+        known = layer_shares(replace(plan, interleaved=()))
     links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])
     # A submesh that runs several stages updates once: each of them has its part of what that adds.
     overhead = plan.overhead_seconds * table.num_submeshes / table.num_stages
     times = [
-        _times(stage, plan.stages[submesh], described_by[submesh], shares, overhead, plan.costs.copies)
-        for submesh, stage in zip(table.submesh_of_stage, stages, strict=True)
+        _times(stage, by, by.of_layers(stage) if by is not None else known or {}, overhead, plan.costs.copies)
+        for stage, by in zip(stages, described, strict=True)
     ]
     turns = table.num_stages // table.num_submeshes // table.copies
     waits = send_waits(plan.cluster, turns) / 2 if not plan.cluster.software.ideal_sends else 0.0
@@ -130,23 +135,51 @@ class Shares:
         return Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
 
 
-def _layer_shares(stages: Sequence[PlanStage], described_by: Sequence[PlanStage]) -> dict[int, Shares]:
-    """The shares of each layer of these stages, whose operators are as those of the stages in `described_by`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described:
+    """What the operators of a stage say of all stages that are `alike`."""
 
-    What is recomputed counts in the half whose operators first need it.
-    """
-    shares: dict[int, Shares] = {}
-    of_described: dict[int, dict[int, Shares]] = {}
-    for stage, described in zip(stages, described_by, strict=True):
-        if id(described) not in of_described:
-            of_described[id(described)] = _shares_of(described)
-        first = described.layers[0]
-        shares |= {stage.layers[0] + i - first: of_layer for i, of_layer in of_described[id(described)].items()}
-    return shares
+    first: int
+    """Its first layer."""
+    shares: Mapping[int, Shares]
+    """Of each layer."""
+    gradient_bytes: float
+    optimizer_bytes: float
+
+    def of_layers(self, stage: PlanStage) -> dict[int, Shares]:
+        """The shares of the layers of a stage that is alike."""
+        return {stage.layers[0] + layer - self.first: shares for layer, shares in self.shares.items()}
+
+
+def _described(plan: PlanValue, stage: PlanStage) -> _Described | None:
+    """What the operators of a stage say; None where they are not known. Computed once for all plans from the same stage
+    costs."""
+    memo = plan.details.memo if plan.details is not None else plan.memo.setdefault("described", {})
+    key = plan.alike(stage)
+    if key not in memo:
+        updates: list[PlanOperator] = [o for o in stage.operators if o.phase == "update"]
+        memo[key] = (
+            _Described(
+                first=stage.layers[0],
+                shares=_shares_of(stage),
+                gradient_bytes=sum(o.gradient_bytes for o in updates),
+                optimizer_bytes=sum(o.optimizer_bytes for o in updates),
+            )
+            if len(stage.operators)
+            else None
+        )
+    known: _Described | None = memo[key]
+    return known
+
+
+def _unknown(stage: PlanStage) -> dict[int, Shares]:
+    nothing = (0.0, 0.0, 0.0, 0.0)
+    shares = Shares(forward=nothing, of_input=nothing, of_weight=nothing)
+    return dict.fromkeys(range(stage.layers[0], stage.layers[1] + 1), shares)
 
 
 def _shares_of(stage: PlanStage) -> dict[int, Shares]:
-    """The shares of each layer of a stage."""
+    """The shares of each layer of a stage. What is recomputed counts in the half whose operators first need it."""
     layers = range(stage.layers[0], stage.layers[1] + 1)
     sums = {(layer, part): [0.0, 0.0, 0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
     for o in stage.operators:
@@ -170,32 +203,26 @@ def _shares_of(stage: PlanStage) -> dict[int, Shares]:
 
 def _times(
     stage: PlanStage,
-    planned: PlanStage,
-    described_by: PlanStage | None,
-    of_plan: Mapping[int, Shares],
+    described: _Described | None,
+    of_layer: Mapping[int, Shares],
     overhead_seconds: float,
     copies: int,
 ) -> StageTimes:
-    """The times of `stage`, which the schedule runs on the submesh of the plan's stage `planned`, whose operators are
-    as those of `described_by`; None: its layers divide its seconds as those of `of_plan`.
-
-    The software's overhead is part of its update.
-    Where its operators are not known, its seconds are divided as those of its layers in the plan.
-    """
-    source = described_by if stage is planned else stage
-    described = described_by is not None and source is not None and len(source.operators) > 0
-    of_layer = of_plan if stage is planned or not described else _shares_of(stage)
+    """The times of `stage`, which the schedule runs. Its seconds are divided as those of its layers in `of_layer`,
+    which are those of its operators where it is `described`: these are of `copies` of it. The software's overhead is
+    part of its update."""
     shares = Shares.of([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)])
     halves = (shares.forward, shares.of_input, shares.of_weight)
     forward, of_input, of_weight = (computed + moved for computed, moved, _, _ in halves)
     in_operators = forward + of_input + of_weight
     # Beside its operators a stage adds gradients to those of earlier microbatches, which belongs to the weight half.
-    rest = max(stage.microbatch_seconds - in_operators, 0.0) if described else 0.0
+    rest = max(stage.microbatch_seconds - in_operators, 0.0) if described is not None else 0.0
     total = in_operators + rest
     parts = [forward / total, of_input / total, (of_weight + rest) / total] if in_operators else [1 / 3] * 3
     gradients, optimizer = 0.0, 0.0
-    if described_by is not None and source is not None:
-        gradients, optimizer = _resident_shares(source if described else planned, copies if described else 1)
+    if described is not None and stage.weight_bytes:
+        gradients = described.gradient_bytes / copies / stage.weight_bytes
+        optimizer = described.optimizer_bytes / copies / stage.weight_bytes
     in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved, _, _ in halves)
     seconds = stage.microbatch_seconds
     pace = seconds / total if in_operators else 0.0
@@ -211,20 +238,6 @@ def _times(
         optimizer_bytes=stage.weight_bytes * optimizer,
         activation_bytes=stage.activation_bytes,
         workspace_bytes=stage.workspace_bytes,
-    )
-
-
-def _resident_shares(stage: PlanStage, copies: int) -> tuple[float, float]:
-    """The shares of gradients and of optimizer state in a stage's weight bytes; (0, 0) where they are not known.
-
-    `copies` of them are in the bytes of its operators for each one in those of the stage.
-    """
-    updates: list[PlanOperator] = [o for o in stage.operators if o.phase == "update"]
-    if not updates or not stage.weight_bytes:
-        return 0.0, 0.0
-    return (
-        sum(o.gradient_bytes for o in updates) / copies / stage.weight_bytes,
-        sum(o.optimizer_bytes for o in updates) / copies / stage.weight_bytes,
     )
 
 

@@ -17,6 +17,7 @@ from alpa_explore.plans.records import (
     Predicted,
     Statistics,
     TriedMicrobatches,
+    TriedSchedule,
 )
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
@@ -41,6 +42,8 @@ class PlanValue:
     `stages` then has one entry per submesh with all layers that it runs, as the pipeline DP chose them."""
     microbatches: tuple[TriedMicrobatches, ...] = ()
     """The numbers of microbatches that were tried, where the planner chose the best; this plan has one of them."""
+    schedules: tuple[TriedSchedule, ...] = ()
+    """The schedules that were compared, where the planner chose the fastest; this plan has one of them."""
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
     basis: Self | None = field(default=None, repr=False, compare=False)
@@ -106,16 +109,17 @@ class PlanValue:
         return self.cluster.part_of(stage.devices[0]).device
 
     def described_by(self) -> list[PlanStage]:
-        """For each stage the one whose operators stand for its own: the first with the same choice in the same problem,
-        and layers alike. To describe a stage for the first time takes some 70 ms."""
+        """For each stage the one whose operators stand for its own: the first that is `alike`. To describe a stage for
+        the first time takes some 70 ms."""
         first: dict[object, PlanStage] = {}
+        return [first.setdefault(self.alike(stage), stage) for stage in self.stages]
 
-        def alike(stage: PlanStage) -> object:
-            layers = self.layers[stage.layers[0] : stage.layers[1] + 1]
-            sizes = tuple((len(layer.operators), layer.flops) for layer in layers)
-            return stage.solution_key or stage.layers, stage.logical_mesh, sizes
-
-        return [first.setdefault(alike(stage), stage) for stage in self.stages]
+    def alike(self, stage: PlanStage) -> object:
+        """The same for stages with the same choice in the same problem, and layers alike: what their operators cost is
+        the same."""
+        layers = self.layers[stage.layers[0] : stage.layers[1] + 1]
+        sizes = tuple((len(layer.operators), layer.flops) for layer in layers)
+        return stage.solution_key or stage.layers, stage.logical_mesh, sizes
 
     def submesh_of(self, stage: PlanStage) -> Submesh:
         """The submesh of a stage, with the kind of its nodes."""

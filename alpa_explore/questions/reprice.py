@@ -47,7 +47,9 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
     if graph is None and plan.details is not None:
         graph = plan.details.graph
     costs = replace(plan.costs, candidates=_used_candidates(plan, cluster), bounds={}, screened={})
-    bare = replace(plan, cluster=cluster, costs=costs, details=None, basis=None, t_max_sweep=(), microbatches=())
+    bare = replace(
+        plan, cluster=cluster, costs=costs, details=None, basis=None, t_max_sweep=(), microbatches=(), schedules=()
+    )
     rebuilt = rebuild(bare, graph, allow_import=allow_import)
     priced = {key: tuple(_priced(rebuilt, key, c) for c in used) for key, used in costs.candidates.items()}
     rebuilt = replace(rebuilt, costs=replace(costs, candidates=priced))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Cluster, Submesh, submeshes
 from alpa_explore.cost.collectives import with_mirrors
+from alpa_explore.inter_op.compared import compared
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline
@@ -42,15 +43,40 @@ class PipelineQuery:
         """Microbatches that the stage at `place` from the end holds in a pipeline of `depth` stages."""
         return self.options.terms(self.num_microbatches).held(place, depth)
 
+    def each(self, layers: int) -> tuple[PipelineQuery, ...]:
+        """The query under each schedule that is compared, 1F1B first."""
+        asked = compared(self.options, self.cluster, layers, self.num_microbatches)
+        return tuple(replace(self, options=options) for options in asked)
+
     def held_counts(self, layers: int) -> list[int]:
-        """Every number of microbatches that a stage can hold in a pipeline of up to `layers` stages, ascending."""
-        terms = self.options.terms(self.num_microbatches)
-        depths = range(1, layers + 1)
-        return sorted({terms.held(place, depth) for depth in depths for place in range(1, depth + 1)})
+        """Every number of microbatches that a stage can hold in a pipeline of `layers` layers, ascending."""
+        counts = set[int]()
+        for query in self.each(layers):
+            most = layers // query.options.terms(1).turns
+            counts |= {query.held_at(place, depth) for depth in range(1, most + 1) for place in range(1, depth + 1)}
+        return sorted(counts)
+
+    def most_held(self, first: int, last: int, layers: int) -> int:
+        """The most microbatches that layers first..last of so many can hold as a stage."""
+        most = 0
+        for query in self.each(layers):
+            turns = query.options.terms(1).turns  # the layers that every other stage has at least
+            before, after = first // turns, (layers - 1 - last) // turns
+            most = max(most, query.held_at(after + 1, before + 1 + after))
+        return most
 
     def best(self, costs: StageCosts) -> PipelineResult:
         """The best pipeline by the costs of the candidates."""
         return best_pipeline(costs, self.cluster, self.options, self.num_microbatches)
+
+    def best_of_each(self, costs: StageCosts) -> list[tuple[PipelineOptions, PipelineResult | None]]:
+        """For each schedule that is compared the best pipeline; None where none fits."""
+        found = [(query.options, query.best(costs)) for query in self.each(costs.num_layers)]
+        return [(options, pipeline if pipeline.feasible else None) for options, pipeline in found]
+
+    def bound(self, costs: StageCosts) -> float:
+        """The seconds of the best pipeline by `StageCosts.bound_table`."""
+        return best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True).total_seconds
 
     def best_stages(self, costs: StageCosts) -> list[HeldStage]:
         """The stages of the best pipeline by `StageCosts.bound_table`; none where no pipeline is feasible."""

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from alpa_explore.errors import CancelledError
+from alpa_explore.inter_op.pipeline_dp import NEAR
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
 from alpa_explore.search.eager.version_pricing import VersionPricing
 from alpa_explore.search.pipeline_query import PipelineQuery
@@ -65,8 +67,25 @@ def profile_stages(
         if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
             pricing.compose_deferred()
             costs = resolve(pricing, query)
+        costs = _under_other_schedules(pricing, query, costs)
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
     screened = {cell: costs.screened.get(cell, bound).or_better(bound) for cell, bound in pricing.bounded().items()}
     return pricing.profile(replace(costs, screened={**costs.screened, **screened}))
+
+
+def _under_other_schedules(
+    pricing: EagerPricing | VersionPricing, query: PipelineQuery, costs: StageCosts
+) -> StageCosts:
+    """`costs` with which the best pipeline under the best schedule has no open stage, too. A schedule whose pipelines
+    are all slower by their lower bounds is passed over."""
+    first, *others = query.each(costs.num_layers)
+    least = first.best(costs).total_seconds
+    bounds = {other: other.bound(costs) for other in others}
+    for other in sorted(bounds, key=lambda asked: bounds[asked]):
+        # What is minimised counts sends as if nothing ran beside them, so it may be near T alone.
+        if bounds[other] < (1.0 + NEAR) * least:
+            costs = resolve(pricing, other)
+            least = min(least, other.best(costs).total_seconds)
+    return costs

@@ -5,9 +5,8 @@ In the order to read them:
 
     pricing/      what is asked of the cost model for one layout, and its answer; `validation` asks the same of it
     layout        a uniform layout, and its name in words
-    offers        what each software has: ZeRO stages, interleaving, …
     models        a catalogue name or a Hugging Face config -> the architecture that is priced
-    enumeration   every layout of a model on a cluster
+    enumeration   every layout of a model on a cluster, of what its software has: ZeRO stages, …
     works         the work of each layout from few captures, kept in the cache
     ranking       the answer: layouts with seconds, bytes, reasons, ranked
     layouts       the public verb: all layouts of a model on a cluster
@@ -15,6 +14,7 @@ In the order to read them:
     measured      measured runs of the same model, device and batch beside them
     of_plan       what a plan does, in the same words, and what it gains
     as_baseline   a layout as a baseline, which is a plan
+    beside_plan   a layout that is faster than a plan, and a plan that starts from one
     report        rows and sentences of the answers
     tuning        limits of the enumeration
 

@@ -11,32 +11,71 @@ All devices are used: TP × CP × PP × DP of them. A degree must divide what it
 - EP the experts and DP; expert TP is TP.
 - Interleaved: the parts divide the blocks, or these with embedding and head counted as one each; the stages divide
   the microbatches (Megatron-LM).
+- What a software lacks (`Offer`, `Software.schedules`) is not among its layouts.
 - ZeRO only where there are copies; selective recomputation only where attention is spelled out, whose scores it drops:
   a fused kernel holds none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, Software
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.models import LayoutModel
-from alpa_explore.uniform_layouts.offers import Offer, offer_of
 from alpa_explore.uniform_layouts.pricing.architecture import SPELLED_OUT, Architecture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The layouts that a software can run."""
+
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    """Where the model has one stage."""
+    zero_in_pipelines: tuple[int, ...] = (0, 1)
+    """Where it has several: weights that are gathered for every microbatch rule out most schedules."""
+    tensor: bool = True
+    pipeline: bool = True
+    context: bool = True
+
+
+_ALL = Offer()
+_MEGATRON = Offer()  # ZeRO-2 and 3: Megatron-FSDP (--data-parallel-sharding-strategy), without pipelines
+_OFFERS: Mapping[str, Offer] = {
+    "megatron": _MEGATRON,
+    "megatron-2025": _MEGATRON,
+    "megatron-hybridep": _MEGATRON,
+    "mlperf": _MEGATRON,
+    "megatron-v2": Offer(zero_stages=(0,), zero_in_pipelines=(0,), context=False),
+    "megatron-deepspeed": Offer(zero_stages=(0, 1), context=False),
+    "nanotron": Offer(zero_stages=(0, 1)),
+    "torchtitan": Offer(zero_stages=(2, 3), zero_in_pipelines=(2, 3)),  # reshard_after_forward of FSDP2
+    "deepspeed": Offer(context=False, pipeline=False),
+    "fsdp": Offer(zero_stages=(2, 3), tensor=False, pipeline=False, context=False),
+    "maxtext": Offer(zero_stages=(3,), zero_in_pipelines=(3,)),
+    "eager": Offer(zero_stages=(0, 1), tensor=False, pipeline=False, context=False),
+    "compiled": Offer(zero_stages=(0, 1), tensor=False, pipeline=False, context=False),
+}
+"""By the name of the profile, from the documentation of each framework."""
+
+
+def _offer_of(software: str) -> Offer:
+    """What a software has; everything for the paper's setting, and for a profile of the user's."""
+    return _OFFERS.get(software, _ALL)
 
 
 def enumerate_layouts(model: LayoutModel, cluster: Cluster, global_batch: int) -> tuple[UniformLayout, ...]:
     """All layouts; none where the batch has no division on so many devices."""
-    offer = offer_of(cluster.software.name)
+    offer = _offer_of(cluster.software.name)
     return tuple(
         layout
         for degrees in _degrees(model, cluster, global_batch, offer)
         for expert in _experts(model.architecture, degrees)
         for batched in _microbatches(model, expert, global_batch)
-        for interleaved in _interleaved(model.architecture, batched, offer)
+        for interleaved in _interleaved(model.architecture, batched, cluster.software)
         for layout in _stored(model.architecture, interleaved, cluster, offer)
     )
 
@@ -104,10 +143,10 @@ def _microbatches(model: LayoutModel, degrees: UniformLayout, batch: int) -> Ite
         samples *= 2
 
 
-def _interleaved(architecture: Architecture, layout: UniformLayout, offer: Offer) -> Iterator[UniformLayout]:
+def _interleaved(architecture: Architecture, layout: UniformLayout, software: Software) -> Iterator[UniformLayout]:
     yield layout
     stages = layout.pipeline
-    if stages == 1 or not offer.interleaved or layout.microbatches % stages:
+    if stages == 1 or not software.runs(INTERLEAVED) or layout.microbatches % stages:
         return
     for chunks in range(2, tuning.MOST_CHUNKS + 1):
         parts = stages * chunks

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.parallelism import axis_uses, parallelism_lines
+from alpa_explore.plans.schedule_stages import planned_schedule
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 _UNIFORM = 0.95
 """Of FLOPs and of stored bytes: where fewer follow the use of an axis, no uniform layout does the same."""
-_RECOMPUTES = {"": "none", "none": "none", "attention": "selective", "full": "full", "True": "full"}
+RECOMPUTES = {"": "none", "none": "none", "attention": "selective", "full": "full", "True": "full"}
 """Recomputation of a plan by its name -> that of a layout. Megatron-LM's selective one repeats what 'attention'
 does."""
 
@@ -80,7 +82,7 @@ def _incomparable(layouts: Layouts, plan: Plan) -> str:
 
 def plan_layout(plan: Plan) -> tuple[UniformLayout | None, str]:
     """(the uniform layout that a plan corresponds to, or None; what it does in words)."""
-    recompute = _RECOMPUTES.get(plan.options.rematerialization)
+    recompute = RECOMPUTES.get(plan.options.rematerialization)
     if not plan.options.rematerialization and plan.model.rematerialization:
         recompute = "full"
     devices = {stage.submesh for stage in plan.stages}
@@ -91,13 +93,13 @@ def plan_layout(plan: Plan) -> tuple[UniformLayout | None, str]:
     degrees = uses[0]
     assert degrees is not None, "checked above"
     pipeline, options = len(plan.stages), plan.options
-    chunks = options.pipeline.stages_per_submesh if options.pipeline.schedule == "interleaved-1f1b" else 1
+    chunks = plan.terms.turns if pipeline > 1 else 1
     samples, data = plan.model.samples, degrees["data"]
-    if samples % data or pipeline % chunks or options.pipeline.schedule not in ("1f1b", "interleaved-1f1b"):
+    if samples % data or planned_schedule(plan) not in ("1f1b", INTERLEAVED):
         return None, mixed_words(plan)
     layout = UniformLayout(
         tensor=degrees["tensor"],
-        pipeline=pipeline // chunks,
+        pipeline=pipeline,
         data=data,
         context=degrees["context"],
         expert=degrees["expert"],

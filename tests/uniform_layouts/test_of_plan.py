@@ -43,12 +43,13 @@ def made(layouts: Layouts, layout: UniformLayout) -> Plan:
     )
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     [
         UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8),
+        UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8, chunks=2),
         UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=3),
         UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=1),
         UniformLayout(tensor=2, data=2, microbatch=2, microbatches=4, zero_stage=1, recompute="full"),

@@ -67,7 +67,7 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--precision")
     parser.add_argument("--sequence", type=int)
-    parser.add_argument("--schedule", default="1f1b")
+    parser.add_argument("--schedule", default="auto")
     parser.add_argument("--paper", action=argparse.BooleanOptionalAction)
     for option in ("--pin", "--forbid"):
         parser.add_argument(option, action="append", default=[], metavar="NAME=SPEC")

@@ -1,7 +1,6 @@
 """Commands about plans, without running them.
 
-    plan        plan a model on a cluster, by `planner.interface`; the other commands use its `write`, which writes plan
-                files and HTML pages (`figures.page`)
+    plan        plan a model on a cluster, by `planner.interface`
     show        print a plan file
     simulate    simulate the tasks of a plan file
     export      write a plan in the form of another tool, by `plans.export`
@@ -10,6 +9,7 @@
     layouts     every uniform layout of a model on a cluster
     scale       where a model fits, by device and number of nodes
     baseline_option  `plan --baseline`: a plan by hand
+    from_layout  `plan --from-layout`: a plan that is never slower than a uniform layout
     known_answer  what `plan` printed and wrote for the same question before
     predict     predict measured training runs, by `validation`, and score the predictions
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,24 +38,8 @@ def chosen_baseline(
     """
     if options.baseline is None:
         return None
-    from alpa_explore.baselines.kinds import EXCHANGES, Degrees, resolve
-
-    names, degrees, exchange = tuple(Degrees.__dataclass_fields__), dict[str, int](), None
     kind, *words = options.baseline
-    resolve(kind, Degrees())
-    for word in words:
-        name, _, value = word.partition("=")
-        if name == "exchange":
-            exchange = value
-        elif name in names and value.isdecimal():
-            degrees[name] = int(value)
-        else:
-            raise OptionError(
-                "A degree of a baseline is written NAME=N",
-                found=repr(word),
-                remedy=f"The names are {', '.join(names)}; and exchange={'|'.join(EXCHANGES)}. MODEL comes before it.",
-            )
-    resolve(kind, Degrees(**degrees), exchange)
+    made = made_by(kind, words, pipeline)
     planned = {
         "a pipeline option": pipeline != PipelineOptions(paper=pipeline.paper),
         "--pin or --forbid": any(spec_constraints.values()),
@@ -70,6 +54,28 @@ def chosen_baseline(
             found=f"{given[0]} with --baseline {kind}",
             remedy="Leave one of them out.",
         )
+    return made
+
+
+def made_by(kind: str, words: Sequence[str], pipeline: PipelineOptions) -> ByHand:
+    """What makes the plan of a baseline with the degrees in `words`. Errors as those of `chosen_baseline`."""
+    from alpa_explore.baselines.kinds import EXCHANGES, Degrees, resolve
+
+    names, degrees, exchange = tuple(Degrees.__dataclass_fields__), dict[str, int](), None
+    resolve(kind, Degrees())
+    for word in words:
+        name, _, value = word.partition("=")
+        if name == "exchange":
+            exchange = value
+        elif name in names and value.isdecimal():
+            degrees[name] = int(value)
+        else:
+            raise OptionError(
+                "A degree of a baseline is written NAME=N",
+                found=repr(word),
+                remedy=f"The names are {', '.join(names)}; and exchange={'|'.join(EXCHANGES)}. MODEL comes before it.",
+            )
+    resolve(kind, Degrees(**degrees), exchange)
     return partial(_by_hand, kind=kind, exchange=exchange, degrees=degrees, paper=pipeline.paper)
 
 

@@ -16,10 +16,11 @@ from alpa_explore import units
 from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import complain, json_text
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
+from alpa_explore.cli.planning.from_layout import add_from_layout, check_from_layout, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.cli.question_option import add_question
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
-from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.summary import plan_report
@@ -100,6 +101,7 @@ def add(commands: Any) -> None:
         help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
     add_baseline(parser.add_argument)
+    add_from_layout(parser.add_argument)
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
     argument(
         "--scheduler",
@@ -135,10 +137,11 @@ def _add_beyond_the_paper(group: Any) -> None:
     )
     beyond(
         "--schedule",
-        default="1f1b",
+        default=AUTO,
         metavar="NAME",
-        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or"
-        " dualpipe (two copies of the weights, half of the microbatches from either end): determines memory and bubble",
+        help="auto (default): the fastest of those that the software runs, 1f1b for the paper's; or 1f1b, "
+        "1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or dualpipe (two copies of the "
+        "weights, half of the microbatches from either end): determines memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
@@ -245,6 +248,7 @@ def run(options: argparse.Namespace) -> int:
             check_target(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
     by_hand = chosen_baseline(options, pipeline, mappings(spec_constraints))
+    check_from_layout(options, pipeline, mappings(spec_constraints))
     model = chosen_model(options)
     microbatches = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch
@@ -301,6 +305,7 @@ def run(options: argparse.Namespace) -> int:
                     **common,
                     **mappings(spec_constraints),
                 )
+            plan = with_layout(plan, options, model.reference, cluster, line, **common) or plan
         except CancelledError as error:
             if not cancel.is_set():
                 raise
@@ -311,21 +316,26 @@ def run(options: argparse.Namespace) -> int:
                 _give(_texts(error.known, options), options)
             return 130
         except InfeasiblePlanError as error:
-            if error.over_bytes is None or microbatches == "auto" or by_hand is not None:
+            found = with_layout(None, options, model.reference, cluster, line, **common)
+            if found is None and (error.over_bytes is None or microbatches == "auto" or by_hand is not None):
                 raise
+            if found is not None:
+                _give(_texts(found, options), options)
+                return 0
             line.say(f"looking for more {cluster.device.name} on which it fits; Ctrl-C stops this")
             raise _with_fitting_cluster(
                 error, model.reference, options, cluster, microbatches, batch, pipeline, cancel
             ) from error
-    texts = _texts(plan, options)
+    texts = _texts(plan, options, "" if known is None else faster_sentence(plan, options, model.reference))
     if known is not None:
         known.keep(plan, texts)
     _give(texts, options)
     return 0
 
 
-def _texts(plan: Plan, options: argparse.Namespace) -> dict[str, str]:
-    """The texts of the answer that the options ask for, by the names of `known_answer`."""
+def _texts(plan: Plan, options: argparse.Namespace, faster: str = "") -> dict[str, str]:
+    """The texts of the answer that the options ask for, by the names of `known_answer`; `faster` is a sentence about a
+    layout that is faster."""
     from alpa_explore.cli.planning.known_answer import PAGE, PLAN_FILE, PRINTED, PRINTED_JSON
     from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
@@ -339,10 +349,12 @@ def _texts(plan: Plan, options: argparse.Namespace) -> dict[str, str]:
 
         texts[PAGE] = page_html(plan)
     if options.json:
-        tried = {"microbatches": microbatches_table(plan)} if plan.microbatches else {}
-        texts[PRINTED_JSON] = json_text({**plan_summary(plan), **tried})
+        more: dict[str, Any] = {"microbatches": microbatches_table(plan)} if plan.microbatches else {}
+        more |= {"faster_layout": faster} if faster else {}
+        texts[PRINTED_JSON] = json_text({**plan_summary(plan), **more})
     else:
-        texts[PRINTED] = plan_report(plan) + (f"\n\n{microbatches_report(plan)}" if plan.microbatches else "")
+        tried = microbatches_report(plan) if plan.microbatches else ""
+        texts[PRINTED] = "\n\n".join(filter(None, (plan_report(plan), tried, faster)))
     return texts
 
 
@@ -459,20 +471,6 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
         stages_per_submesh=options.stages_per_submesh,
         tied_weights=options.tied_weights,
     )
-
-
-def write(plan: Plan, *, output: str | None, html: str | None) -> None:
-    """Write the requested files, and print their names to stderr."""
-    if output is not None:
-        from alpa_explore.plans.file.write import save_plan
-
-        save_plan(plan, output)
-        print(f"wrote {printable(output)}", file=sys.stderr)
-    if html is not None:
-        from alpa_explore.figures.page import write_html
-
-        write_html(plan, html)
-        print(f"wrote {printable(html)}", file=sys.stderr)
 
 
 @contextlib.contextmanager

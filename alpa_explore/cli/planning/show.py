@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from alpa_explore.cli.output import print_json
-from alpa_explore.cli.planning.plan import write
+from alpa_explore.cli.output import print_json, write_plan
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
@@ -44,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.plans.plan import load_plan
 
     plan = load_plan(options.file)
-    write(plan, output=None, html=options.html)
+    write_plan(plan, output=None, html=options.html)
     if options.stage is not None:
         rows = sharding_table(plan, options.stage)
         if options.json:

@@ -12,6 +12,7 @@ from alpa_explore.cluster.levels import Level
 from alpa_explore.cluster.topology import Kind
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.intra_op.stage.recomputation import LAYERS, NONE, Recomputation
 from alpa_explore.plans.iteration_time import iteration_time, objective_seconds
 from alpa_explore.plans.records import (
@@ -24,6 +25,7 @@ from alpa_explore.plans.records import (
     Predicted,
     Statistics,
     TriedMicrobatches,
+    TriedSchedule,
 )
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, Screened, StageCandidate, StageCosts
@@ -86,6 +88,7 @@ def to_document(plan: PlanValue) -> Document:
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": [warning for warning in plan.warnings if not warning.startswith(OF_ONE_RUN)],
         "microbatches": [_record_document(tried) for tried in plan.microbatches],
+        "schedules": [_record_document(tried) for tried in plan.schedules],
         "costs": _costs_document(plan.costs),
     }
 
@@ -109,6 +112,7 @@ def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
         costs=costs,
         warnings=tuple(document["warnings"]),
         microbatches=tuple(_record(TriedMicrobatches, tried) for tried in document.get("microbatches", ())),
+        schedules=tuple(_record(TriedSchedule, tried) for tried in document.get("schedules", ())),
     )
 
 
@@ -195,6 +199,7 @@ def _pipeline(body: Mapping[str, Any], cluster: Cluster) -> PipelineOptions:
         counted = body.get("communication", False) or not cluster.software.ideal_sends
         body = {"tied_weights": False, **body, "paper": True, "communication": counted}
     pinned = tuple((stage, nodes, devices) for stage, nodes, devices in body.get("stage_submeshes", ()))
+    body = {"schedule": SCHEDULES[0], **body}
     options: PipelineOptions = _record(PipelineOptions, body, stage_submeshes=pinned)
     return options
 

@@ -18,6 +18,7 @@ from alpa_explore.plans.report.text import (
     recomputed_sentence,
     render_table,
     run_sentence,
+    schedules_sentence,
     sentence,
     tied_sentences,
 )
@@ -45,6 +46,7 @@ def plan_report(plan: PlanValue) -> str:
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         f"{sentence(plan)} {plan_bands_sentence(plan)}" + _objective_sentence(plan),
+        *([schedules_sentence(plan)] if plan.schedules else []),
         *([run_sentence(plan)] if plan.cluster.software.low_precision else []),
         *(["\n".join(lines)] if (lines := parallelism_lines(plan)) else []),
         *([recomputed_sentence(plan)] if options.rematerialization else []),

@@ -101,6 +101,21 @@ def t_max_table(plan: PlanValue) -> list[Row]:
     return rows
 
 
+def schedules_table(plan: PlanValue) -> list[Row]:
+    """One row per schedule that was compared, 1F1B first; none where the schedule was given."""
+    own = plan.options.pipeline
+    return [
+        {
+            "schedule": tried.schedule,
+            "stages_per_submesh": tried.stages_per_submesh,
+            "iteration_seconds": tried.iteration_seconds,
+            "stages": tried.stages,
+            "chosen": (tried.schedule, tried.stages_per_submesh) == (own.schedule, own.terms(1).turns),
+        }
+        for tried in plan.schedules
+    ]
+
+
 def sharding_table(plan: PlanValue, stage: int = 0) -> list[Row]:
     """One row per operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
 
@@ -267,6 +282,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "spec_constraints": [asdict(constraint) for constraint in options.spec_constraints],
             "baseline": options.baseline,
         },
+        **({"schedules": schedules_table(plan)} if plan.schedules else {}),
         "predicted": {
             "iteration_seconds": p.iteration_seconds,
             "mode": options.pipeline.mode,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import iteration_with_band
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.schedules.catalog import INTERLEAVED
 
 _HEADINGS = {
     "num_microbatches": "B",
@@ -107,6 +109,19 @@ def pace_setter(plan: PlanValue) -> PlanStage:
 def fullest(plan: PlanValue) -> PlanStage:
     """The stage whose devices have the largest share of their memory in use."""
     return max(plan.stages, key=lambda s: (s.peak_bytes / plan.device_of(s).memory_bytes, s.peak_bytes))
+
+
+def schedules_sentence(plan: PlanValue) -> str:
+    """'Schedules compared: interleaved-1f1b × 4 takes 6.76 s (chosen), 1f1b 7.29 s.', the fastest first."""
+    own = plan.options.pipeline
+    words = []
+    for tried in sorted(plan.schedules, key=lambda t: math.inf if t.iteration_seconds is None else t.iteration_seconds):
+        several = f" × {tried.stages_per_submesh}" if tried.schedule == INTERLEAVED else ""
+        chosen = (tried.schedule, tried.stages_per_submesh) == (own.schedule, own.terms(1).turns)
+        seconds = "does not fit" if tried.iteration_seconds is None else units.seconds(tried.iteration_seconds)
+        words.append(f"{tried.schedule}{several} {seconds}" + " (chosen)" * chosen)
+    label = plan.cluster.software.label
+    return printable(f"Schedules compared, those that {label} runs: {', '.join(words)}.")
 
 
 def sentence(plan: PlanValue) -> str:

@@ -228,7 +228,7 @@ class EagerPricing:
             if submesh not in submeshes:
                 continue
             # At least its place from the end: with another B the same stage may hold that many.
-            held = max(layers - last, self.query.held_at(layers - last, first + layers - last))
+            held = max(layers - last, self.query.most_held(first, last, layers))
             for mesh in self._meshes[submesh]:
                 key = problem_key(self._problems.stage(first, last), prices[mesh])
                 self._wanted.append(Wanted((first, last, submesh), mesh, key))

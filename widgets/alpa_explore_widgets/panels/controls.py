@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets as W
 
 from alpa_explore.errors import ClusterError
+from alpa_explore.inter_op.options import AUTO
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore_widgets.elements.fields import NumberField
 from alpa_explore_widgets.panels.setting_controls import Control, choice, device_figure, fold, integer, pair, row
@@ -288,7 +289,7 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
             "Schedule",
             "The order of forward and backward passes: it sets the bubble and the activations held in memory. The plan "
             "follows at once.",
-            [[name, name, ""] for name in SCHEDULES],
+            [[AUTO, AUTO, "the fastest of those that the software runs"], *([name, name, ""] for name in SCHEDULES)],
             settings.schedule,
         ),
         "rematerialization": choice(

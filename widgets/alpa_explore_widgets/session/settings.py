@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster.precisions import precision_name
-from alpa_explore.inter_op.options import PipelineOptions, phrases
+from alpa_explore.inter_op.options import AUTO, PipelineOptions, phrases
+from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.models import catalog
 from alpa_explore.planner.request import in_its_mode
 from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
@@ -75,7 +76,8 @@ class Settings:
     expert_imbalance: float = 1.0
     """Rows of the busiest device over the mean, where devices hold different experts."""
     solver: str = "auto"
-    schedule: str = "1f1b"
+    schedule: str = AUTO
+    """AUTO: the fastest of those that the software runs, until another is chosen."""
     paper: bool | None = None
     communication: bool | None = None
     submesh_space: str = "all"
@@ -170,6 +172,9 @@ def _pipeline_settings(plan: Plan) -> dict[str, Any]:
     values["paper"] = None if bool(usual.paper) is bool(options.paper) else bool(options.paper)
     for name in ("communication", "tied_weights"):
         values[name] = None if values[name] is not bool(options.paper) else values[name]
+    alone = options.schedule == SCHEDULES[0] and not plan.cluster.software.schedules
+    if plan.schedules or alone:  # what the planner chooses where none is named
+        values |= {"schedule": AUTO, "stages_per_submesh": PipelineOptions().stages_per_submesh}
     return values
 
 

@@ -1,0 +1,152 @@
+"""`plan --from-layout DEGREE=N …`: a plan that is never slower than a uniform layout, or than the best of them."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore import units
+from alpa_explore.cli.planning.baseline_option import made_by
+from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
+from alpa_explore.inter_op.options import PipelineOptions
+
+if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.plans.plan import Plan
+
+_BEST = "best"
+"""In place of degrees: the fastest of all layouts."""
+
+
+def add_from_layout(argument: Callable[..., Any]) -> None:
+    """Add --from-layout to the parser of a command."""
+    argument(
+        "--from-layout",
+        nargs="+",
+        metavar="DEGREE=N",
+        help="start from a uniform layout, as tp=4 pp=2 dp=8 zero=1 chunks=2, or from the fastest of all (best): the "
+        "plan is never slower than it",
+    )
+
+
+def check_from_layout(
+    options: argparse.Namespace, pipeline: PipelineOptions, spec_constraints: Mapping[str, Any]
+) -> None:
+    """OptionError for degrees that are none, and with options that no layout follows."""
+    if options.from_layout is None:
+        return
+    if options.baseline is not None:
+        raise OptionError(
+            "A baseline is not planned, so it starts from no layout",
+            found=f"--from-layout with --baseline {options.baseline[0]}",
+            remedy="Leave one of them out.",
+        )
+    followed = pipeline == PipelineOptions(paper=pipeline.paper) and not any(spec_constraints.values())
+    if not followed or options.zigzag is not None:
+        raise OptionError(
+            "A uniform layout follows no options of the pipeline, so a plan with them cannot start from one",
+            found="--from-layout with an option of the pipeline, --pin, --forbid or --zigzag",
+            remedy="Leave one of them out.",
+        )
+    if options.from_layout != [_BEST]:
+        made_by("megatron", options.from_layout, pipeline)
+
+
+def with_layout(
+    found: Plan | None,
+    options: argparse.Namespace,
+    model: str,
+    cluster: Cluster,
+    line: ProgressLine,
+    **asked: Any,
+) -> Plan | None:
+    """The faster of a plan and of that of the layout; `found` without the option, None where neither fits. `asked` are
+    the arguments of `ax.plan`. CancelledError with `found`."""
+    if options.from_layout is None:
+        return found
+    try:
+        of_layout = _best if options.from_layout == [_BEST] else _given
+        made, words = of_layout(found, options, model, cluster, line, **asked)
+    except CancelledError as error:
+        error.known = found
+        raise
+    if made is None:
+        line.say(words)
+        return found
+    seconds = made.predicted.iteration_seconds
+    if found is not None and found.predicted.iteration_seconds <= seconds:
+        line.say(f"{words} takes {units.seconds(seconds)}, no less than the plan")
+        return found
+    beside = "no plan fits" if found is None else f"the plan {units.seconds(found.predicted.iteration_seconds)}"
+    line.say(f"{words} takes {units.seconds(seconds)}, {beside}: the layout is kept")
+    return made
+
+
+def faster_sentence(plan: Plan, options: argparse.Namespace, model: str) -> str:
+    """Which uniform layout is faster than a plan, as far as that is known; '' where none is."""
+    if plan.options.baseline:
+        return ""
+    from alpa_explore.uniform_layouts.beside_plan import faster_layout
+
+    return faster_layout(plan, model, precision=options.precision)
+
+
+def _best(
+    found: Plan | None,
+    options: argparse.Namespace,
+    model: str,
+    cluster: Cluster,
+    line: ProgressLine,
+    *,
+    num_microbatches: int | str,
+    rematerialization: bool | str | None,
+    cancel: threading.Event,
+    global_batch: int,
+    **_: Any,
+) -> tuple[Plan | None, str]:
+    """The plan of the fastest layout, and what it is called; or why there is none."""
+    from alpa_explore.uniform_layouts.beside_plan import best_layout, plan_of_layout
+
+    best = best_layout(
+        model,
+        cluster,
+        num_microbatches=None if isinstance(num_microbatches, str) else num_microbatches,
+        global_batch=global_batch,
+        rematerialization=rematerialization,
+        precision=options.precision,
+        cache=not options.no_cache,
+        progress=line,
+        cancel=cancel,
+    )
+    if best is None:
+        return None, "no uniform layout fits with these microbatches and this recomputation"
+    words = f"the layout {best.words}"
+    try:
+        return plan_of_layout(best.layout, model, cluster, precision=options.precision, cancel=cancel), words
+    except InfeasiblePlanError as error:
+        return None, f"{words}: {error}"
+
+
+def _given(
+    found: Plan | None,
+    options: argparse.Namespace,
+    model: str,
+    cluster: Cluster,
+    line: ProgressLine,
+    *,
+    num_microbatches: int | str,
+    rematerialization: bool | str | None,
+    **asked: Any,
+) -> tuple[Plan | None, str]:
+    """The plan of the layout with the given degrees, and what it is called; or why there is none."""
+    by_hand = made_by("megatron", options.from_layout, PipelineOptions(paper=options.paper))
+    count = num_microbatches if found is None else found.options.num_microbatches
+    named = None if rematerialization == "auto" else rematerialization
+    words = f"the layout {' '.join(options.from_layout)}"
+    try:
+        return by_hand(model, cluster, num_microbatches=count, rematerialization=named, **asked), words
+    except InfeasiblePlanError as error:
+        return None, f"{words}: {error}"

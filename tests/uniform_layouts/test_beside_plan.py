@@ -1,0 +1,78 @@
+"""A layout that is faster than a plan is named, and a plan that starts from a layout is never slower than it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.cli import main
+from alpa_explore.cluster import Cluster
+from alpa_explore.uniform_layouts.beside_plan import best_layout, faster_layout, plan_of_layout
+
+MODEL, CLUSTER, B, BATCH = "llama-tiny", "1x4:h100", 4, 64
+PLAN = ["plan", MODEL, "--cluster", CLUSTER, "-B", str(B), "--global-batch", str(BATCH), "--precision", "bf16"]
+
+
+@pytest.fixture(scope="module")
+def plan() -> ax.Plan:
+    return ax.plan(MODEL, CLUSTER, num_microbatches=B, global_batch=BATCH, scheduler="serial", precision="bf16")
+
+
+@pytest.fixture(scope="module")
+def layouts(plan: ax.Plan) -> Any:
+    assert faster_layout(at(plan, 1.0), MODEL, precision="bf16") == "", "no work of a layout is known"
+    return ax.layouts(MODEL, CLUSTER, global_batch=BATCH, precision="bf16", scheduler="serial")
+
+
+def at(plan: ax.Plan, seconds: float) -> ax.Plan:
+    """The plan, as if an iteration took so long."""
+    return replace(plan, predicted=replace(plan.predicted, iteration_seconds=seconds))
+
+
+@pytest.mark.slow
+def test_the_fastest_layout_that_is_alike_is_named_where_it_is_faster(plan: ax.Plan, layouts: Any) -> None:
+    alike = [p for p in layouts.fitting if p.layout.microbatches == B and p.layout.recompute == "none"]
+    best = alike[0]
+    assert best.words in faster_layout(at(plan, 1.03 * best.seconds), MODEL, precision="bf16")
+    assert faster_layout(at(plan, best.seconds), MODEL, precision="bf16") == ""
+    constrained = replace(plan.options, pipeline=ax.PipelineOptions(schedule="1f1b", num_stages=2))
+    slow = replace(at(plan, 1.0), options=constrained)
+    assert faster_layout(slow, MODEL, precision="bf16") == "", "a layout does not follow the constraint"
+    assert faster_layout(at(plan, 1.0), "mlp-tiny") == "", "a model without layouts"
+
+
+@pytest.mark.slow
+def test_a_plan_that_starts_from_a_layout_is_no_slower_than_it(
+    plan: ax.Plan, layouts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, Any] = {"num_microbatches": B, "global_batch": BATCH, "precision": "bf16"}
+    best = best_layout(MODEL, Cluster.parse(CLUSTER), rematerialization=None, **asked)
+    assert best == next(p for p in layouts.fitting if p.layout.microbatches == B)
+    of_layout = plan_of_layout(best.layout, MODEL, Cluster.parse(CLUSTER), precision="bf16", cancel=None)
+    for words, other in ((["best"], of_layout), (["tp=4", "dp=1"], None)):
+        assert main([*PLAN, "--json", "--from-layout", *words]) == 0
+        written = capsys.readouterr()
+        found = json.loads(written.out)
+        seconds = [plan.predicted.iteration_seconds, *([other.predicted.iteration_seconds] if other else [])]
+        assert found["predicted"]["iteration_seconds"] == min(seconds)
+        kept = min(seconds) < seconds[0]
+        assert bool(found["options"]["baseline"]) == kept
+        assert ("the layout is kept" if kept else "no less than the plan") in written.err
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["tp=four"], "NAME=N"),
+        (["best", "--stages", "2"], "follows no options"),
+        (["best", "--pin", "mm=S0R"], "follows no options"),
+        (["best", "--baseline", "zero-3"], "starts from no layout"),
+    ],
+)
+def test_what_no_layout_follows_is_refused(more: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PLAN, "--from-layout", *more]) == 2
+    assert reason in capsys.readouterr().err
