@@ -88,7 +88,13 @@ def _assembled(
         if pipeline is not None:
             options = replace(request.options(len(layering.layers)), pipeline=schedule)
             plan = assemble(graph, request.cluster, options, layering, profile, pipeline, clock.seconds)
-            return fastest_schedule(plan, found, cancel) if len(found) > 1 else plan
+            if len(found) == 1:
+                return plan
+            with clock("schedules"):
+                fastest = fastest_schedule(plan, found, cancel)
+            timed = replace(fastest, statistics=replace(fastest.statistics, seconds=tuple(clock.seconds)))
+            timed.memo.update(fastest.memo)  # the timeline does not depend on how long it took
+            return timed
     return None
 
 

@@ -13,7 +13,8 @@ Modules and rooms, lowest first; each imports only what stands above it in this 
 - `report/`: a plan as tables and sentences, and two plans compared.
 - `file/` and `export/`: the plan file; the plan as PyTorch code. They do not import each other.
 - `plan`: `Plan`, the value that users hold, whose methods forward to the modules above; and `load_plan`.
-- `assemble`: a plan from the results of the passes, of several schedules with the fastest; `rebuild`: the problems behind a plan that was read from a file.
+- `assemble`: a plan from the results of the passes, of several schedules with the fastest; `rebuild`: the problems
+  behind a plan that was read from a file.
 
 A plan is never changed in place. Nothing here plans, draws, or runs anything: no `planner`, `figures` or `runtime`.
 """

@@ -16,7 +16,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.planner.interface import planned
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.iteration_time import iteration_time
@@ -77,6 +77,8 @@ def better_plan(
         own = PipelineOptions(schedule=request.pipeline.schedule, paper=request.pipeline.paper)
         request = replace(request, pipeline=own, spec_constraints=())
     pipeline = request.pipeline
+    if plan.schedules:  # with other figures another schedule may be the fastest
+        pipeline = replace(pipeline, schedule=AUTO, stages_per_submesh=PipelineOptions().stages_per_submesh)
     whole = replace(pipeline, paper=False, communication=None, tied_weights=None)
     for asked in dict.fromkeys((pipeline, whole)) if pipeline.mode else (pipeline,):
         again = replace(request, pipeline=asked)

@@ -117,3 +117,11 @@ def test_the_command_line_compares_by_default(capsys: pytest.CaptureFixture[str]
     (chosen,) = [row for row in summary["schedules"] if row["chosen"]]
     assert chosen["schedule"] == summary["options"]["pipeline"]["schedule"]
     assert chosen["iteration_seconds"] == summary["predicted"]["iteration_seconds"]
+
+
+@pytest.mark.slow
+def test_the_number_of_turns_alone_stands_for_the_interleaved_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["plan", "llama-tiny", "--cluster", CLUSTER, "-B", "8", "--global-batch", "64", "--layers", "8"]
+    assert main([*arguments, "--stages", "2", "--stages-per-submesh", "4", "--json", "--scheduler", "serial"]) == 0
+    pipeline = json.loads(capsys.readouterr().out)["options"]["pipeline"]
+    assert (pipeline["schedule"], pipeline["stages_per_submesh"]) == ("interleaved-1f1b", 4)

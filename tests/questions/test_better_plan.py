@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedSchedule
 from alpa_explore.questions import tuning
 from tests.plans.example import example_plan
 
@@ -62,3 +64,21 @@ def test_the_planner_is_asked_as_for_the_present_plan(monkeypatch: pytest.Monkey
     for request in requests:
         assert replace(request, pipeline=pipeline).options(options.num_layers) == options
         assert (request.zigzag, request.cluster) == (asked, present.cluster)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_schedule_that_the_planner_chose_is_chosen_again(monkeypatch: pytest.MonkeyPatch, chosen: bool) -> None:
+    requests: list[PlanRequest] = []
+
+    def planned(request: PlanRequest, **_: Any) -> Plan:
+        requests.append(request)
+        return PRESENT
+
+    monkeypatch.setattr(MODULE, "planned", planned)
+    monkeypatch.setattr(MODULE, "reprice", lambda plan, *_, **__: plan)
+    tried = TriedSchedule(schedule="interleaved-1f1b", stages_per_submesh=4, iteration_seconds=1.0)
+    own = PipelineOptions(schedule="interleaved-1f1b", stages_per_submesh=4, paper=False)
+    plan = replace(PRESENT, options=replace(PRESENT.options, pipeline=own), schedules=(tried,) if chosen else ())
+    ax.better_plan(plan, plan.cluster, graph=object.__new__(TrainingGraph))
+    asked = {(r.pipeline.schedule, r.pipeline.stages_per_submesh) for r in requests}
+    assert asked == {(AUTO, 2) if chosen else ("interleaved-1f1b", 4)}

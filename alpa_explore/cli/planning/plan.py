@@ -25,6 +25,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def _add_beyond_the_paper(group: Any) -> None:
     )
     beyond(
         "--schedule",
-        default=AUTO,
         metavar="NAME",
         help="auto (default): the fastest of those that the software runs, 1f1b for the paper's; or 1f1b, "
         "1f1b-overlap, gpipe, interleaved-1f1b, zb-h1, zb-v, v-half, v-min, dualpipe-v or dualpipe (two copies of the "
@@ -146,9 +146,8 @@ def _add_beyond_the_paper(group: Any) -> None:
     beyond(
         "--stages-per-submesh",
         type=int,
-        default=2,
         metavar="V",
-        help="for interleaved-1f1b: number of stages on each submesh (default: 2)",
+        help="for interleaved-1f1b, which it stands for without --schedule: stages on each submesh (default: 2)",
     )
     beyond(
         "--paper",
@@ -465,10 +464,10 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
         stage_submeshes=tuple(pinned),
         paper=options.paper,
         communication=options.communication,
-        schedule=options.schedule,
+        schedule=options.schedule or (AUTO if options.stages_per_submesh is None else INTERLEAVED),
         submesh_space=options.submeshes,
         imbalance_tolerance=options.imbalance,
-        stages_per_submesh=options.stages_per_submesh,
+        stages_per_submesh=2 if options.stages_per_submesh is None else options.stages_per_submesh,
         tied_weights=options.tied_weights,
     )
 
