@@ -59,4 +59,6 @@ def test_every_option_is_kept_and_1f1b_comes_first() -> None:
 def test_profiles_name_schedules_that_there_are(software: str) -> None:
     named = load_software(software).schedules.split()
     assert set(named) <= set(SCHEDULES)
-    assert not named or named[0] == "1f1b"
+    # Those without pipelines, and the paper's setting, name none.
+    without = {"alpa", "compiled", "deepspeed", "eager", "fsdp"}
+    assert named[:1] == ([] if software in without else ["1f1b"])
