@@ -22,7 +22,15 @@ from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.iteration_time import iteration, iteration_time, objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
-from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics, TriedSchedule
+from alpa_explore.plans.records import (
+    ModelSummary,
+    PlanLayer,
+    PlanOptions,
+    PlanStage,
+    Predicted,
+    Statistics,
+    TriedSchedule,
+)
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
@@ -168,18 +176,36 @@ def fastest_schedule(plan: Plan, found: Sequence[Found], cancel: threading.Event
         under = replace(plan, options=replace(plan.options, pipeline=options))
         for stages in (pipeline.stages, *pipeline.near[:_MOST_NEAR]):
             _stop(cancel, plans, least, found)
+            other = _with_stages(under, stages, descriptions)
             with suppress(ScheduleError):  # it cannot run for this partition
-                seconds = iteration(_with_stages(under, stages, descriptions), shares).planned_seconds
-                least[options] = min(seconds, least.get(options, seconds))
+                if _turns_fit(other):
+                    seconds = iteration(other, shares).planned_seconds
+                    least[options] = min(seconds, least.get(options, seconds))
     for options, pipeline in sorted(found, key=lambda one: least.get(one[0], float("inf"))):
         if pipeline is None or options in plans or options not in least:
             continue
         if least[options] < (1.0 + _UNSURE) * min(least[known] for known in plans):
             _stop(cancel, plans, least, found)
             under = replace(plan, options=replace(plan.options, pipeline=options))
-            plans[options] = choose_stages(under, pipeline, shares)
-            least[options] = plans[options].predicted.iteration_seconds
+            made = choose_stages(under, pipeline, shares)
+            if _turns_fit(made):
+                plans[options], least[options] = made, made.predicted.iteration_seconds
+            else:
+                del least[options]
     return _of_schedules(plans, least, found)
+
+
+def _turns_fit(plan: Plan) -> bool:
+    """Whether the stages that each submesh runs in turn fit in memory together: each has a choice of its own, which may
+    need more than its part of the choice for all their layers."""
+    of_submesh: dict[tuple[int, ...], list[PlanStage]] = {}
+    for stage in plan.interleaved:
+        of_submesh.setdefault(stage.devices, []).append(stage)
+    return all(
+        sum(s.weight_bytes + s.activations_held_bytes for s in stages) + max(s.workspace_bytes for s in stages)
+        <= plan.device_of(stages[0]).memory_bytes
+        for stages in of_submesh.values()
+    )
 
 
 def _of_schedules(

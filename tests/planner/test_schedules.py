@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,3 +126,14 @@ def test_the_number_of_turns_alone_stands_for_the_interleaved_schedule(capsys: p
     assert main([*arguments, "--stages", "2", "--stages-per-submesh", "4", "--json", "--scheduler", "serial"]) == 0
     pipeline = json.loads(capsys.readouterr().out)["options"]["pipeline"]
     assert (pipeline["schedule"], pipeline["stages_per_submesh"]) == ("interleaved-1f1b", 4)
+
+
+@pytest.mark.slow
+def test_a_schedule_whose_stages_do_not_fit_together_is_not_chosen(plan: ax.Plan) -> None:
+    first = ax.replan(plan, pipeline=ax.PipelineOptions(num_stages=4, schedule="1f1b"))
+    least = min(stage.weight_bytes for stage in first.stages)
+    short = replace(first, cluster=plan.cluster.with_changes(memory_bytes=int(least)))
+    chosen = fastest_schedule(short, found(plan))
+    assert (chosen.options.pipeline.schedule, chosen.stages) == ("1f1b", first.stages)
+    assert [tried.iteration_seconds is None for tried in chosen.schedules] == [False, True, True, True]
+    assert "does not fit" in plan_report(chosen)
