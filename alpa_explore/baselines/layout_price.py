@@ -6,7 +6,8 @@ microbatches, an iteration takes
     (B · max (f_i + b_i + s_i) + (Σ (f_i + b_i + s_i) − max) / chunks) · stragglers + gradient sync + update + overhead,
 
 where s_i are its sends and the fixed time of a microbatch: 1F1B, whose fill and drain are `chunks` times shorter when
-it is interleaved (Narayanan et al., arXiv 2104.04473). A recomputed block runs its forward pass again in the backward
+it is interleaved (Narayanan et al., arXiv 2104.04473); then a microbatch takes at least `chunks` sends of the slowest
+border. A recomputed block runs its forward pass again in the backward
 one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
 """
 
@@ -142,19 +143,20 @@ class _Pricer:
             f + b + self.software.microbatch_seconds + 2 * (sends[i - 1] if i else 0.0) + 2 * sends[i]
             for i, (f, b) in enumerate(zip(forward, backward, strict=True))
         ]
-        slowest = max(each)
+        # A link carries a send of every chunk of a microbatch, whatever runs beside it.
+        slowest = max(*each, self.layout.chunks * max(self._borders()) if self.layout.chunks > 1 else 0.0)
         sync = self._sync(max(forward), max(backward)) + self._tied_tables()
         device = self.cluster.device
         moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(self.layout.pipeline))
         update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
         return MicrobatchCosts(
             slowest_seconds=slowest,
-            filling_seconds=(sum(each) - slowest) / self.layout.chunks,
+            filling_seconds=(sum(each) - max(each)) / self.layout.chunks,
             hidden_sends=self._hidden_sends(),
             stragglers=self._stragglers(),
             sync_seconds=sync,
             update_seconds=update,
-            slowest_stage=each.index(slowest),
+            slowest_stage=each.index(max(each)),
             fullest_stage=fullest_stage,
             parts_bytes=parts_bytes,
         )

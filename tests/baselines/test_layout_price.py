@@ -160,7 +160,8 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         sync += 2 * 2 * work.embedding.parameters / rate
     updated = max(held) / (copies if one.zero_stage else 1)
     update = UPDATE_BYTES * updated / (machines.device.memory_bandwidth * machines.device.memory_efficiency)
-    return (one.microbatches * max(latency) + filling) * slow + sync + update + soft.iteration_seconds
+    carried = chunks * max(borders) if chunks > 1 else 0.0
+    return (one.microbatches * max(*latency, carried) + filling) * slow + sync + update + soft.iteration_seconds
 
 
 SHARE = st.sampled_from([0.0, 0.25, 0.7])
