@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils.checkpoint import checkpoint
 
 import alpa_explore as ax
@@ -155,7 +156,16 @@ def buffer_bytes() -> Found:
 def complex_weights() -> Found:
     weight = nn.Parameter(torch.randn(8, 8, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)))
     model = Called(lambda self, x: (x.to(torch.complex64) @ self.weight).abs().square().mean(), weight=weight)
-    return equal_to_torch(model, noise(4, 8))
+    data = noise(4, 8)
+    equal, words = equal_to_torch(model, data)
+    with tempfile.TemporaryDirectory() as folder:
+        asked = {"steps": 1, "model": model, "data": data, "device": "cpu", "folder": f"{folder}/run"}
+        ax.launch(small(model, data(0)), save=f"{folder}/saved", **asked).result()
+        dcp_to_torch_save(f"{folder}/saved", f"{folder}/saved.pt")
+        (trained,) = torch.load(f"{folder}/saved.pt").values()
+    changed = float((trained - weight).imag.abs().max())
+    # A step of Adam changes each part by the learning rate at most.
+    return equal and 0 < changed < 0.1, f"{words}; a step changes the imaginary part by {changed:.1e}"
 
 
 @case("2b", "a product of complex matrices has four times the FLOPs of a real one")

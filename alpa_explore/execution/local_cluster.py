@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from typing import Any
 
 from distributed import Scheduler
@@ -31,6 +31,7 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
 from alpa_explore.execution import tuning
+from alpa_explore.execution.quiet import quiet_cluster
 
 HOST = "127.0.0.1"
 PROTOCOL = "tls"
@@ -43,6 +44,8 @@ class LocalCluster(SpecCluster):
         self._scratch = tempfile.mkdtemp(prefix="alpa-explore-")  # mode 0700
         security = Security.temporary()
         of_worker = {"environment": _environment(security), "folder": self._scratch}
+        self._quiet = ExitStack()
+        self._quiet.enter_context(quiet_cluster())
         try:
             super().__init__(
                 scheduler={
@@ -58,16 +61,17 @@ class LocalCluster(SpecCluster):
                 },
                 workers={number: {"cls": WorkerProcess, "options": of_worker} for number in range(workers)},
                 security=security,
-                silence_logs=logging.CRITICAL,
                 name="alpa-explore",
             )
         except BaseException:
             shutil.rmtree(self._scratch, ignore_errors=True)
+            self._quiet.close()
             raise
 
     async def _close(self) -> None:
         await super()._close()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        self._quiet.close()
 
 
 class _Scheduler(Scheduler):

@@ -214,7 +214,8 @@ def request_of(
     may be anything. None asks for all samples. A list is sent whole.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
-    which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole
+    which it keeps the last two (`runtime.checkpoints`); ranks copy their state and write it while training goes on,
+    unless `retries` are asked for. `resume` is the folder of a run, for its newest whole
     checkpoint, or of one checkpoint: training goes on from it, under this plan, which may have other stages, sharding,
     devices and schedule. `steps` are those of the whole training. Learning rate and seed are then the checkpoint's by
     default; another learning rate is allowed. With other microbatches of the same global batch the same samples are

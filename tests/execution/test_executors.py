@@ -238,8 +238,14 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
     monkeypatch.setattr(tuning, "AUTO_STAY_SECONDS", 0.1)
     monkeypatch.setattr(tuning, "AUTO_LEFT_SECONDS", 0.5)
 
+    def where(value):  # it must compute: what waits is not moved
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+        return os.getpid()
+
     with Executor("auto", workers=2) as executor:
-        found = dict(executor.map(process_of, {n: n + 1 for n in range(200)}))
+        found = dict(executor.map(where, {n: n for n in range(200)}))
     assert os.getpid() in found.values()
     assert len(set(found.values())) == 3
     assert set(found) == set(range(200))

@@ -1,22 +1,30 @@
-"""What dask logs when a scheduler goes."""
+"""What dask logs when a scheduler goes, and while clusters of ours run."""
 
+import io
 import logging
 
-from alpa_explore.execution.quiet import quiet_client
+import pytest
+
+from alpa_explore.execution.quiet import quiet_client, quiet_cluster
 
 
-def test_contexts_may_overlap_and_leave_the_logger_as_it_was(caplog):
-    logger = logging.getLogger("distributed.client")
-    before = list(logger.filters), logger.level
-    first, second = quiet_client(), quiet_client()
+@pytest.mark.parametrize(("quiet", "name"), [(quiet_client, "distributed.client"), (quiet_cluster, "distributed")])
+def test_contexts_may_overlap_and_leave_the_logger_as_it_was(quiet, name, monkeypatch):
+    logger, text = logging.getLogger(name), io.StringIO()
+    handler = logging.StreamHandler(text)
+    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "propagate", False)
+    said = logging.getLogger("distributed.client" if quiet is quiet_client else "distributed.scheduler")
+    before = list(logger.filters), logger.level, list(handler.filters), handler.level
+    first, second = quiet(), quiet()
     first.__enter__()
     second.__enter__()
-    logger.error("a traceback")
+    said.error("a traceback")
     first.__exit__(None, None, None)
-    logger.error("a traceback")
-    logger.critical("told")
+    said.error("a traceback")
+    said.critical("told")
     second.__exit__(None, None, None)
-    assert [record.message for record in caplog.records] == ["told"]
-    logger.error("another program's")
-    assert caplog.messages == ["told", "another program's"]
-    assert (list(logger.filters), logger.level) == before
+    assert text.getvalue() == "told\n"
+    said.error("another program's")
+    assert text.getvalue() == "told\nanother program's\n"
+    assert (list(logger.filters), logger.level, list(handler.filters), handler.level) == before

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from alpa_explore.errors import OptionError, SolverError
+from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.solve import SOLVERS, solve
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
@@ -247,6 +251,14 @@ def test_a_problem_too_large_for_the_ilp_gets_the_best_choice_found_and_a_bound(
 ) -> None:
     monkeypatch.setattr(f"alpa_explore.intra_op.{limit}", value)
     problem = clique(nodes=24, strategies=8)
+
+    def poor(asked: ShardingProblem, **options: Any) -> ShardingSolution:
+        first = (0,) * len(asked.node_costs)
+        return replace(solve_highs_direct(asked, **options), choices=first, objective=asked.evaluate(first))
+
+    monkeypatch.setattr("alpa_explore.intra_op.solve.solve_highs_direct", poor)
     solution = solve(problem)
     assert solution.status is Status.UNPROVEN
-    assert 0 < solution.bound < solution.objective == problem.evaluate(solution.choices)
+    known = prune_by_bound(problem)
+    assert known.bound * (1 - 1e-9) <= solution.bound < solution.objective == problem.evaluate(solution.choices)
+    assert solution.objective <= problem.evaluate(known.best)

@@ -8,9 +8,11 @@ import os
 import shutil
 import struct
 import tempfile
+import threading
 import zipfile
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -38,6 +40,7 @@ from tests.programs.cases import Case, at_random, optimal
 from tests.runtime.clock import Clock
 from tests.runtime.states import ended
 from tests.runtime.trained import Trained, assert_holds, mlp_plan, restored, written
+from tests.waiting import until
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
 TWO = [((0, 1), (2,)), ((2, 3), (2,))]
@@ -231,6 +234,47 @@ def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained
     StateWriter(run, 0, executors[0], share[0]).state(5)
     keeper.close()
     assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["step-000003", "step-000004"]
+
+
+def test_what_is_written_beside_is_the_state_of_its_step_whatever_the_rank_does_then(
+    run, mlp, trained, monkeypatch
+) -> None:
+    written, go_on = write_shard, threading.Event()
+
+    def slowly(*given: object) -> object:
+        until(go_on.is_set, "the test lets it write")
+        return written(*given)
+
+    monkeypatch.setattr("alpa_explore.runtime.ranks.checkpoint.write_shard", slowly)
+    reports = []
+    writers = [StateWriter(run, n, rank, shares(mlp)[rank.rank]) for n, rank in enumerate(trained.ranks(mlp))]
+    for writer in writers:
+        note = lambda report, rank=writer.executor.rank: reports.append((rank, {"event": "checkpoint", **report}))  # noqa: E731
+        assert writer.state_beside(4, note)
+        for *_, value in pieces(writer.executor, writer.share, STATE):
+            value.zero_()
+        assert writer.writing
+    keeper = CheckpointKeeper(run, mlp.ranks, lambda: reports)
+    keeper.poll()
+    assert find_checkpoint(run)[1].step == 3
+    go_on.set()
+    for writer in writers:
+        writer.wait()
+    keeper.poll()
+    assert_holds(run / "checkpoints" / "step-000004", trained.wanted)
+
+    (writer, *_) = writers
+    monkeypatch.setattr("alpa_explore.runtime.ranks.checkpoint.available_bytes", lambda: 10)
+    assert not writer.state_beside(5, reports.append), "no room for a copy"
+    monkeypatch.setattr("alpa_explore.runtime.ranks.checkpoint.available_bytes", lambda: None)
+    monkeypatch.setattr(
+        "alpa_explore.runtime.ranks.checkpoint.write_shard", Mock(side_effect=OSError(28, "No space left on device"))
+    )
+    assert writer.state_beside(5, reports.append)
+    with pytest.raises(RunError, match=r"The checkpoint was not written: .*No space left"):
+        writer.wait()
+    with pytest.raises(RunError, match="No space left"):
+        writer.state(6)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.booleans()), max_size=8), st.integers(1, 4))

@@ -22,7 +22,7 @@ from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch
 from tests.runtime.states import checkpointed, ended, gone, stepped
 from tests.runtime.trained import mlp_plan
-from tests.waiting import LIMIT_SECONDS, patience
+from tests.waiting import LIMIT_SECONDS, patience, until
 
 B = 3
 
@@ -227,8 +227,11 @@ def test_a_disk_that_fills_leaves_the_checkpoint_before_whole(tmp_path) -> None:
     model, graph = tied()
     plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
 
+    first = tmp_path / "run" / "checkpoints" / "step-000002"
+
     def data(number):
         if number == 2 * B:  # of step 2
+            until(first.is_dir, "the first checkpoint is whole")
             resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
         return microbatch(number)
 

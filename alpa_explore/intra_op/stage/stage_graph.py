@@ -241,7 +241,7 @@ class StageSlicer:
         first_read, last_read = self._read_in[:, written]
         held = np.unique(np.concatenate(self._held[first : last + 1]))
         if len(operators) < sum(map(len, self._by_layer[first : last + 1])):
-            held = held[np.isin(held, tensors)]
+            held = held[np.isin(held, np.concatenate([tensors, rows.storage[tensors]]))]  # of a view its storage
         forward, backward, again = rows.launches[numbers].sum(axis=0).tolist()
         stage = StageGraph(
             layered=layered,

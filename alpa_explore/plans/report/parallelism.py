@@ -183,16 +183,26 @@ def _exchange(forward: Sequence[PlanOperator], axis: int) -> tuple[str, bool]:
 
 def _zero_stage(stage: PlanStage, axis: int) -> tuple[int, float]:
     """(the ZeRO stage along an axis, by bytes; `AxisUse.stored`)."""
-    states = [(o.output, float(math.prod(o.output_shape))) for o in stage.operators if o.phase == "update"]
-    for zero, stored in ((3, _stored(stage, "weight")), (2, _stored(stage, "accumulator")), (1, states)):
+    computed = _computed_in_shards(stage, axis)
+    updates = [o for o in stage.operators if o.phase == "update" and not computed & {*o.input_names[:1]}]
+    states = [(o.output, float(math.prod(o.output_shape))) for o in updates]
+    weights, gradients = (_stored(stage, role, computed) for role in ("weight", "accumulator"))
+    for zero, stored in ((3, weights), (2, gradients), (1, states)):
         if (share := _divided(stored, axis)) > 0.5:
             return zero, share
     return 0, 1.0 - share
 
 
-def _stored(stage: PlanStage, role: str) -> list[tuple[str, float]]:
+def _computed_in_shards(stage: PlanStage, axis: int) -> set[str]:
+    """What forward operators read in shards along an axis. Weights among it, as those of experts that the devices of
+    the axis divide, are nowhere whole, and their shards are none of ZeRO."""
+    reads = (zip(o.input_names, o.inputs, strict=False) for o in stage.operators if o.phase == "forward")
+    return {name for pairs in reads for name, spec in pairs if _divides(spec, axis)}
+
+
+def _stored(stage: PlanStage, role: str, left_out: set[str]) -> list[tuple[str, float]]:
     """(spec, bytes of the whole) of weights or gradients; all count alike in a file of an earlier version."""
-    return [(t.spec, float(t.bytes or 1)) for t in stage.tensors if t.role == role]
+    return [(t.spec, float(t.bytes or 1)) for t in stage.tensors if t.role == role and t.name not in left_out]
 
 
 def _divided(stored: Sequence[tuple[str, float]], axis: int) -> float:

@@ -136,6 +136,8 @@ class _Worker:
         """Where this rank keeps the checkpoints of the run."""
         self.saving = ""
         """What is being written; empty while the rank trains."""
+        self.unkept = False
+        """Whether a checkpoint that is written beside the training may not be whole yet."""
         self.measured: dict[Task, _Measured] = {}
         self.times = RunningTimes(folder, rank, self.transport.traffic, options.first_step)
         stages = ", ".join(map(str, self.executor.stages))
@@ -165,7 +167,12 @@ class _Worker:
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
+            writing = self.writer.writing
+            if self.keeper is not None and self.unkept:
+                self.unkept = self.keeper.waits() or writing
             due, requested = self._due(step + 1)
+            if due and not requested and step + 1 < steps and self._saved_beside(step + 1):
+                continue
             if due or requested:
                 write = partial(self.writer.state, step + 1, requested=not due)
                 self._save(f"writing the checkpoint of step {step + 1}", write)
@@ -192,6 +199,24 @@ class _Worker:
         print(f"{doing}: {units.seconds(report['seconds'])}")
         if self.keeper is not None:
             self.keeper.poll()
+
+    def _saved_beside(self, step: int) -> bool:
+        """Write a part of a checkpoint while the next steps are done; False where these wait for it, or where the host
+        has no room for a copy of the state."""
+        if self.job.options.wait_for_whole:
+            return False
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+        def done(report: Mapping[str, Any]) -> None:
+            self.reporter.report("checkpoint", **report)
+            print(f"wrote the checkpoint of step {step} beside the training: {units.seconds(report['seconds'])}")
+
+        self.saving = f"waiting until the checkpoint before that of step {step} is written, and copying the state"
+        begun = self.writer.state_beside(step, done)
+        self.saving = ""
+        self.unkept |= begun
+        return begun
 
     def _wait_for_whole(self, step: int, *, requested: bool) -> None:
         """Do no step that would be lost with the checkpoint of `step`, until it is whole.

@@ -74,6 +74,7 @@ def test_a_model_from_outside_the_catalogue_has_functions_to_write() -> None:
 
 
 EXPORTED = {
+    "pp": ("llama-tiny", "1x2:h100", "megatron", {"tp": 1, "pp": 2}),
     "tp+pp": ("llama-tiny", "1x4:h100", "megatron", {"tp": 2, "pp": 2}),
     "fsdp+tp": ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 2, "pp": 1, "rematerialization": "full"}),
     "fsdp+pp": ("llama-tiny", "1x4:h100", "fsdp+tp+pp", {"tp": 1, "pp": 2}),
@@ -109,9 +110,12 @@ def assert_equal(found: dict[str, Any]) -> None:
     assert max(found.values()) < 1e-5, found
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.distributed
-def test_loss_gradients_and_weights_are_those_of_one_process(tmp_path: Path) -> None:
-    names = list(EXPORTED)[1:]
+@pytest.mark.parametrize(
+    "names", [("tp+pp", "fsdp+tp"), ("fsdp+pp", "hsdp"), ("cp", "interleaved"), ("tied",)], ids=" ".join
+)
+def test_loss_gradients_and_weights_are_those_of_one_process(names: tuple[str, ...], tmp_path: Path) -> None:
     words = [word for name in names for word in written(name, tmp_path)]
     for name, found in zip(names, ran(sys.executable, str(_RANK), *words), strict=True):
         print(name)  # the last one is the one that differs
@@ -120,7 +124,7 @@ def test_loss_gradients_and_weights_are_those_of_one_process(tmp_path: Path) -> 
 
 @pytest.mark.distributed
 def test_they_are_under_torchrun_too(tmp_path: Path) -> None:
-    exported, ranks = written("tp+pp", tmp_path)
+    exported, ranks = written("pp", tmp_path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
     (found,) = ran(*torchrun, str(_RANK), exported)
     assert_equal(found)

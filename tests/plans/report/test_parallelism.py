@@ -41,6 +41,11 @@ def test_the_axes_of_a_baseline_are_named_as_what_it_is(
     assert parallelism_lines(plan) == (said,)
 
 
+def test_shards_of_experts_that_devices_divide_are_none_of_zero() -> None:
+    plan = ax.baseline("mixtral-tiny", "1x4:h100", "megatron", tp=1, ep=4, pp=1, num_microbatches=4, num_layers=2)
+    assert parallelism_lines(plan) == ("data parallel (ZeRO-1) and expert parallel over axis 0 (4)",)
+
+
 def test_what_is_stored_in_shards_is_counted_by_bytes() -> None:
     """Of a table, a matrix and eight vectors, of which the table has most bytes."""
     plan = ax.baseline("gpt-tiny", "1x2:v100", "zero-3", num_microbatches=8, num_layers=1)
