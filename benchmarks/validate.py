@@ -127,6 +127,19 @@ SOURCES = (
         licence="MIT, Apache-2.0",
         fitted=FITTED,
     ),
+    Source(
+        name="mlperf_pretrain",
+        label="MLPerf",
+        origin="github.com/mlcommons/training_results_v3.0 to v5.1",
+        licence="Apache-2.0",
+        fitted=FITTED,
+    ),
+    Source(
+        name="simumax_b200",
+        label="SimuMax, B200",
+        origin="github.com/MooreThreads/SimuMax @4dcaae5",
+        licence="Apache-2.0",
+    ),
 )
 """The known files. Where no figure is fitted to the runs of a source, `fitted` is empty: then all of them are held
 out."""
