@@ -232,7 +232,7 @@ class Question:
             precision=self.precision,
             ranked=ranked(priced),
             sizes=self.model.architecture.sizes,
-            case=self.prices.on(cluster, recipe_of(self.precision) or "").case,
+            case=self.prices.on(cluster).case,
             whole=whole,
         )
 

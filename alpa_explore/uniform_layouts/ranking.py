@@ -156,7 +156,7 @@ class Prices:
         architecture = model.architecture
         self.case = case(
             cluster,
-            precision=recipe or works.dtype,
+            precision=works.dtype,
             experts=architecture.experts > 1,
             token_flops=architecture.flops(1, model.sequence),
         )
