@@ -14,6 +14,9 @@ from alpa_explore.accuracy import tuning
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.cluster import Cluster
 
+_RELEASES = frozenset({"megatron", "megatron-2025"})
+"""Profiles of one software that differ for experts alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -96,12 +99,17 @@ def is_like(run: MeasuredRun, asked: Case) -> bool:
     """Whether a run is like a case, on whatever device."""
     same = (
         asked.decoder
-        and run.software == asked.software
+        and _same_software(run.software, asked)
         and bits_of(run.precision) == asked.bits
         and run.experts == asked.experts
         and ((run.context or 1) > 1) == asked.context
     )
     return same and _of_size(run, asked) and _as_busy(run, asked)
+
+
+def _same_software(software: str, asked: Case) -> bool:
+    dense = not asked.experts and {software, asked.software} <= _RELEASES
+    return software == asked.software or dense
 
 
 def _of_size(run: MeasuredRun, asked: Case) -> bool:

@@ -126,3 +126,12 @@ def test_what_fits_by_less_than_its_error_is_tight() -> None:
     assert is_tight(73 * GIB, room, band)
     assert not is_tight(78 * GIB, room, None)
     assert is_tight(79.2 * GIB, room, None)  # more than such a device offers
+
+
+def test_releases_that_differ_for_experts_alone_share_the_runs_of_dense_models() -> None:
+    runs = tuple(run(n, 1.1, 1.0, software="megatron-2025", experts=n > 7) for n in range(2, 14))
+    band = error_band(asked("1x8:h100"), "seconds", Record(runs=runs))
+    assert band is not None
+    assert band.runs == 6
+    assert error_band(asked("1x8:h100", experts=True), "seconds", Record(runs=runs)) is None
+    assert error_band(asked("1x8:h100", software="mlperf"), "seconds", Record(runs=runs)) is None
