@@ -1,11 +1,11 @@
-"""The error to expect of a prediction: that of measured runs of its kind, which no figure was fitted to.
+"""The error to expect of a prediction: that of measured runs like it (`likeness`), which no figure was fitted to.
 
-The kind is widened until there are `tuning.LEAST_RUNS` runs, and the band says how far:
+Where fewer than `tuning.LEAST_RUNS` have it, less is asked of them, and the band says so:
 
-    1. the same device and software, and as the cluster on one node or on several
-    2. the same device and software
-    3. the same software on other devices
-    4. none: not measured on runs of this kind
+    1. runs like it on the same device, and as the cluster on one node or on several
+    2. on the same device
+    3. on other devices
+    4. none: no run like this was measured
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from alpa_explore.accuracy import tuning
+from alpa_explore.accuracy.likeness import Case, is_like
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, stored_record
 from alpa_explore.accuracy.scores import errors
-from alpa_explore.cluster import Cluster
 
 Quantity: TypeAlias = Literal["seconds", "bytes"]
-NOT_MEASURED = "not measured on runs of this kind"
+NOT_MEASURED = "no run like this was measured"
 """What stands in the place of a band."""
 _NOTICEABLE_BIAS = 0.01
-_REACHING = f", MFU {tuning.ENOUGH_MFU:.0%} or more".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class Band:
     runs: int
     """Number of runs."""
     kind: str
-    """'312 runs of Megatron on A100-80GB'."""
+    """'312 runs of Megatron in 16 bits on A100-80GB'."""
 
     @property
     def short(self) -> str:
@@ -50,7 +49,7 @@ class Band:
 
     @property
     def words(self) -> str:
-        """'± 9 % (312 runs of Megatron on A100-80GB)'."""
+        """'± 9 % (312 runs of Megatron in 16 bits on A100-80GB)'."""
         return f"{self.short} ({self.kind})"
 
     @property
@@ -67,59 +66,31 @@ class Band:
         return f"{text}; on average {abs(100.0 * self.bias):.0f} % too {side}"
 
 
-def error_band(
-    cluster: Cluster, quantity: Quantity, record: Record | None = None, *, mfu: float | None = None
-) -> Band | None:
-    """The band of predictions for a cluster and its software; None where no run of the software was measured, and for
-    unlike nodes, on which none was.
-
-    With `mfu`, the share of the peak that a plan reaches, of at least `tuning.ENOUGH_MFU`, only times of runs that
-    reach as much count, where the share is known.
-    """
-    if cluster.others:
+def error_band(asked: Case | None, quantity: Quantity, record: Record | None = None) -> Band | None:
+    """The band of a predicted case; None where fewer than `tuning.LEAST_RUNS` such runs were measured, and
+    for no case: that of unlike nodes, on which no run was."""
+    if asked is None:
         return None
-    software = cluster.software
-    kind = _Kind(
-        software=software.name,
-        label=software.label,
-        device=cluster.device.name,
-        one_node=cluster.nodes == 1,
-        enough=quantity == "seconds" and mfu is not None and mfu >= tuning.ENOUGH_MFU,
-    )
-    return stored_band(kind, quantity) if record is None else _band(kind, quantity, record)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    """The runs that count for a prediction."""
-
-    software: str
-    label: str
-    """Of the software."""
-    device: str
-    one_node: bool
-    enough: bool
-    """Only runs that reach a usual share of the peak."""
+    asked = asked if quantity == "seconds" else asked.of_memory
+    return stored_band(asked, quantity) if record is None else _band(asked, quantity, record)
 
 
 @cache
-def stored_band(kind: _Kind, quantity: Quantity) -> Band | None:
+def stored_band(asked: Case, quantity: Quantity) -> Band | None:
     """Of the record that is part of the package; computed once, as every plan that is shown needs it."""
-    return _band(kind, quantity, stored_record())
+    return _band(asked, quantity, stored_record())
 
 
-def _band(kind: _Kind, quantity: Quantity, record: Record) -> Band | None:
-    known = [run for run in record.runs if run.held_out and _error(run, quantity) is not None]
-    of_software = [run for run in known if run.software == kind.software]
-    runs = [run for run in of_software if not kind.enough or run.mfu is None or run.mfu >= tuning.ENOUGH_MFU]
-    same = [run for run in runs if run.device == kind.device]
-    scale = [run for run in same if (run.nodes == 1) == kind.one_node]
-    label, shown = kind.label, kind.device.upper()
-    where, other = ("one node", "several nodes") if kind.one_node else ("several nodes", "one node")
+def _band(asked: Case, quantity: Quantity, record: Record) -> Band | None:
+    runs = [r for r in record.runs if r.held_out and _error(r, quantity) is not None and is_like(r, asked)]
+    same = [run for run in runs if run.device == asked.device]
+    scale = [run for run in same if (run.nodes == 1) == asked.one_node]
+    of, shown = f"{asked.label} {asked.words}", asked.device.upper()
+    where, other = ("one node", "several nodes") if asked.one_node else ("several nodes", "one node")
     scopes: list[tuple[Sequence[MeasuredRun], str]] = [
-        (scale, f"{label} on {where} of {shown}"),
-        (same, f"{label} on {shown}, most of them on {other}"),
-        (runs, f"{label} on {_listed(run.device.upper() for run in runs)}; too few on {shown}"),
+        (scale, f"{of} on {where} of {shown}"),
+        (same, f"{of} on {shown}, most of them on {other}"),
+        (runs, f"{of} on {_listed(run.device.upper() for run in runs)}; too few on {shown}"),
     ]
     for chosen, words in scopes:
         found = errors(_error(run, quantity) for run in chosen)
@@ -129,7 +100,7 @@ def _band(kind: _Kind, quantity: Quantity, record: Record) -> Band | None:
                 fraction=found.mean,
                 bias=found.bias,
                 runs=found.runs,
-                kind=f"{found.runs:,} runs of {words}{_REACHING if len(runs) < len(of_software) else ''}",
+                kind=f"{found.runs:,} runs of {words}",
             )
     return None
 

@@ -47,6 +47,12 @@ class MeasuredRun:
     zero_stage: int | None = None
     recompute: str = ""
     precision: str = ""
+    experts: bool = False
+    """Whether the model has experts."""
+    token_flops: float | None = None
+    """FLOPs of a token, which tell the size of the model that it meets."""
+    overhead: float | None = None
+    """Share of the predicted time that the software adds to kernels and links (`likeness.overhead_share`)."""
     predicted_seconds: float | None = None
     """Of an iteration."""
     measured_seconds: float | None = None

@@ -13,3 +13,12 @@ MOST_OF_A_SOURCE = 3
 """Weak spots of one source: a source with many runs would fill the list."""
 MOST_WEAK_SPOTS = 16
 """Weak spots that are listed, those that weigh most first: what fills a screen. The record has all runs."""
+OTHER_SIZE = 8.0
+"""Ratio of the FLOPs of a token from which on a run says nothing of a model: other products, other limits."""
+MUCH_OVERHEAD = 0.25
+"""Share of an iteration that software adds from which on the host, and not kernels, decides on the time."""
+USABLE_SHARE = 0.989
+"""Of a device's memory what PyTorch may allocate: it reports 79.1 of 80 GiB on an H100 and 39.5 of 40 GiB on an A100;
+the driver and its reserve take the rest."""
+UNKNOWN_ERROR = 0.01
+"""Error of a size where no run of the kind was measured: fragments of the allocator and buffers of communicators."""

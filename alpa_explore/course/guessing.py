@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.accuracy.error_band import NOT_MEASURED, error_band
+from alpa_explore.accuracy.error_band import NOT_MEASURED
 from alpa_explore.arguments import checked
 from alpa_explore.cluster import Cluster
 from alpa_explore.course import students
@@ -145,8 +145,10 @@ def _reveal(asked: Layouts, priced: PricedLayout, *, planner: Mapping[str, Any] 
             look="wrong", title=f"{priced.words}: does not fit", text=f"It needs {room}: {priced.reason}.{instead}"
         )
     assert best is not None, "a layout that fits is not better than the best"
-    band = error_band(asked.cluster, "seconds", mfu=priced.mfu)
+    band = asked.band(priced, "seconds")
     regret = priced.seconds / best.seconds - 1
+    if priced.tight:
+        room += " (tight: with the error of the prediction it may need more than there is)"
     lines = [
         f"Predicted: {units.seconds(priced.seconds)} an iteration, "
         + (f"± ?, {NOT_MEASURED}" if band is None else band.words),

@@ -44,6 +44,7 @@ class Offer:
 
 _ALL = Offer()
 _MEGATRON = Offer()  # ZeRO-2 and 3: Megatron-FSDP (--data-parallel-sharding-strategy), without pipelines
+_TORCHTITAN = Offer(zero_stages=(2, 3), zero_in_pipelines=(2, 3))  # reshard_after_forward of FSDP2
 _OFFERS: Mapping[str, Offer] = {
     "megatron": _MEGATRON,
     "megatron-2025": _MEGATRON,
@@ -52,7 +53,8 @@ _OFFERS: Mapping[str, Offer] = {
     "megatron-v2": Offer(zero_stages=(0,), zero_in_pipelines=(0,), context=False),
     "megatron-deepspeed": Offer(zero_stages=(0, 1), context=False),
     "nanotron": Offer(zero_stages=(0, 1)),
-    "torchtitan": Offer(zero_stages=(2, 3), zero_in_pipelines=(2, 3)),  # reshard_after_forward of FSDP2
+    "torchtitan": _TORCHTITAN,
+    "torchtitan-eager": _TORCHTITAN,
     "deepspeed": Offer(context=False, pipeline=False),
     "fsdp": Offer(zero_stages=(2, 3), tensor=False, pipeline=False, context=False),
     "maxtext": Offer(zero_stages=(3,), zero_in_pipelines=(3,)),

@@ -192,7 +192,7 @@ class Question:
             return None
         prices = self.prices.on(faster_links(found.cluster))
         best: PricedLayout | None = None
-        for slower in found.fitting:
+        for slower in [p for p in found.fitting if not p.tight] or found.fitting:
             if best is not None and slower.seconds / 2 >= best.seconds:
                 break
             priced = prices.price(slower.layout)
@@ -232,6 +232,7 @@ class Question:
             precision=self.precision,
             ranked=ranked(priced),
             sizes=self.model.architecture.sizes,
+            case=self.prices.on(cluster).case,
             whole=whole,
         )
 

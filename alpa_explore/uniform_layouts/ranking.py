@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.accuracy.error_band import Band, Quantity, error_band
+from alpa_explore.accuracy.headroom import is_tight
+from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, MicrobatchCosts, counted_microbatches, microbatch_costs
@@ -43,6 +46,8 @@ class PricedLayout:
     """Of gradients and gathered weights, as far as computation does not hide them."""
     parts_bytes: tuple[tuple[str, float], ...]
     """Of the fullest device."""
+    tight: bool = False
+    """Whether it fits, but with the mean error of its bytes might not, in what a device really offers."""
 
     @property
     def fits(self) -> bool:
@@ -55,9 +60,10 @@ class PricedLayout:
         return self.layout.words
 
     @property
-    def order(self) -> tuple[bool, float]:
-        """Sorts the fastest that fits first, and what does not fit by how much it lacks."""
-        return (not self.fits, self.seconds if self.fits else self.missing_bytes)
+    def order(self) -> tuple[bool, bool, float]:
+        """Sorts the fastest that fits with room to spare first, then the tight ones, and what does not fit by how much
+        it lacks."""
+        return (not self.fits, self.tight, self.seconds if self.fits else self.missing_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,8 @@ class Layouts:
     ranked: tuple[PricedLayout, ...]
     sizes: str = ""
     """Of the model, as measured runs name them (`Architecture.sizes`)."""
+    case: Case | None = None
+    """What the errors of its layouts depend on, but for their own degrees and times; None where that is not known."""
     whole: bool = True
     """Whether all are there; not where the enumeration was cancelled."""
     larger: Layouts | None = None
@@ -86,12 +94,12 @@ class Layouts:
 
     @property
     def best(self) -> PricedLayout | None:
-        """The fastest that fits."""
+        """The fastest that fits with room to spare; where none does, the fastest that fits."""
         return self.ranked[0] if self.ranked and self.ranked[0].fits else None
 
     @property
     def fitting(self) -> tuple[PricedLayout, ...]:
-        """Those that fit, the fastest first."""
+        """Those that fit, the fastest first; the tight ones last."""
         return tuple(priced for priced in self.ranked if priced.fits)
 
     @property
@@ -117,6 +125,14 @@ class Layouts:
         """This layout among them."""
         return next((priced for priced in self.ranked if priced.layout == layout), None)
 
+    def band(self, priced: PricedLayout, quantity: Quantity) -> Band | None:
+        """The error band of the seconds or bytes of one of them; None where no run like it was measured."""
+        if self.case is None:
+            return None
+        share = overhead_share(self.cluster, priced.layout.microbatches, priced.seconds)
+        own = replace(self.case, context=priced.layout.context > 1, overhead=share, mfu=priced.mfu)
+        return error_band(own, quantity)
+
     def rank(self, priced: PricedLayout) -> int:
         """Its place, from 1."""
         return self.ranked.index(priced) + 1
@@ -136,6 +152,15 @@ class Prices:
         self._peak = cluster.devices * cluster.device.peak(works.dtype)
         self._times: dict[tuple[object, ...], tuple[DecoderWork, DecoderTime]] = {}
         self._costs: dict[UniformLayout, MicrobatchCosts] = {}
+        self._bands: dict[bool, Band | None] = {}
+        architecture = model.architecture
+        self.case = case(
+            cluster,
+            precision=works.dtype,
+            experts=architecture.experts > 1,
+            token_flops=architecture.flops(1, model.sequence),
+        )
+        """What the errors of layouts depend on, but for their own degrees and times."""
 
     def price(self, layout: UniformLayout) -> PricedLayout:
         """The price of one layout whose work was prepared."""
@@ -147,11 +172,13 @@ class Prices:
         room = self.cluster.device.memory_bytes
         tokens = layout.data * layout.microbatch * layout.microbatches * self.model.sequence
         flops = self.model.architecture.flops(tokens, self.model.sequence)
+        reason = self._reason(layout, price, room)
         return PricedLayout(
             layout=layout,
             seconds=price.seconds,
             bytes=price.bytes,
-            reason=self._reason(layout, price, room),
+            reason=reason,
+            tight=not reason and is_tight(price.bytes, room, self._band_of_bytes(layout.context > 1)),
             missing_bytes=max(price.bytes - room, 0.0),
             tokens_per_second=tokens / price.seconds,
             mfu=flops / (price.seconds * self._peak),
@@ -159,6 +186,12 @@ class Prices:
             sync_seconds=price.sync_seconds,
             parts_bytes=price.parts_bytes,
         )
+
+    def _band_of_bytes(self, context: bool) -> Band | None:
+        """The error band of the bytes of a layout, on which its degrees have no other influence."""
+        if context not in self._bands:
+            self._bands[context] = error_band(replace(self.case, context=context), "bytes")
+        return self._bands[context]
 
     def _costs_of(self, layout: UniformLayout) -> MicrobatchCosts:
         work, manual = self.works.of(self.cluster, layout), self._manual(layout)

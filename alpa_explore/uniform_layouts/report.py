@@ -32,6 +32,7 @@ def layouts_table(layouts: Layouts, most: int | None = None, shown: Sequence[Pri
             "mfu_fraction": priced.mfu,
             "peak_bytes": priced.bytes,
             "fits": priced.fits,
+            "tight": priced.tight,
             "reason": priced.reason,
             "tp": priced.layout.tensor,
             "pp": priced.layout.pipeline,
@@ -59,9 +60,21 @@ def layouts_sentence(layouts: Layouts, plan: PlanAsLayout | None = None) -> str:
         return f"None of {count:,} uniform layouts{so_far} of {where} fits{_lacks(layouts)}.{_on_more_nodes(layouts)}"
     text = (
         f"{len(layouts.fitting):,} of {count:,} uniform layouts{so_far} of {where} fit with {batch}; the fastest is "
-        f"{_time(best)}.{_faster(layouts, best)}"
+        f"{_time(layouts, best)}.{_tight(layouts, best)}{_faster(layouts, best)}"
     )
     return f"{text} {plan_sentence(plan)}" if plan is not None else text
+
+
+def _tight(layouts: Layouts, best: PricedLayout) -> str:
+    """' It is tight: …', or which faster one is not recommended for that."""
+    band = layouts.band(best, "bytes")
+    error = "the error of the prediction" if band is None else f"its error of {band.short}"
+    if best.tight:
+        return f" It is tight: with {error} it may need more memory than there is, and so may all others that fit."
+    faster = min((p for p in layouts.fitting if p.tight), key=lambda p: p.seconds, default=best)
+    if faster.seconds >= best.seconds:
+        return ""
+    return f" {faster.words} would take {units.seconds(faster.seconds)}, but its memory is tight."
 
 
 def _faster(layouts: Layouts, best: PricedLayout) -> str:
@@ -77,8 +90,10 @@ def _faster(layouts: Layouts, best: PricedLayout) -> str:
     return f" With twice the bandwidth {where} {named} {units.seconds(faster.seconds)} ({gain})."
 
 
-def _time(best: PricedLayout) -> str:
-    return f"{best.words}: {units.seconds(best.seconds)}, MFU {units.percent(best.mfu)} by Megatron's formula"
+def _time(layouts: Layouts, best: PricedLayout) -> str:
+    band = layouts.band(best, "seconds")
+    seconds = units.seconds(best.seconds) + ("" if band is None else f" {band.short}")
+    return f"{best.words}: {seconds}, MFU {units.percent(best.mfu)} by Megatron's formula"
 
 
 def _lacks(layouts: Layouts) -> str:
@@ -96,7 +111,8 @@ def _on_more_nodes(layouts: Layouts) -> str:
         return ""
     on = f" On {larger.cluster}, {larger.cluster.devices:,} devices, {len(larger.fitting):,} of {len(larger.ranked):,}"
     so_far = "" if larger.whole else " so far"
-    return f"{on}{so_far} fit; the fastest is {_time(larger.best)}.{_faster(larger, larger.best)}"
+    best = larger.best
+    return f"{on}{so_far} fit; the fastest is {_time(larger, best)}.{_tight(larger, best)}{_faster(larger, best)}"
 
 
 def plan_sentence(plan: PlanAsLayout) -> str:

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
+from alpa_explore.accuracy.likeness import overhead_share
 from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.uniform_layouts.pricing.architecture import padded_vocabulary
@@ -61,6 +62,8 @@ class Prediction:
     ends: tuple[RunPrice, ...] = ()
     """Where the source does not say what is recomputed, the predictions of the two ends between which the run lies:
     seconds and bytes above are those of the first, and `fits` says whether one of them does."""
+    overhead: float | None = None
+    """Share of the time that the software adds to kernels and links (`accuracy.likeness.overhead_share`)."""
     notes: tuple[str, ...] = ()
     """What of the row is priced by the nearest that is known."""
 
@@ -204,6 +207,7 @@ def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
         peak_flops=row.devices * on.cluster.device.peak(precision.tensors),
         recompute=price.recompute,
         ends=price.ends,
+        overhead=overhead_share(on.cluster, row.microbatches, price.seconds),
         notes=tuple(note for note in (*on.notes, precision.note, recomputed(row.recompute)[1]) if note),
     )
 

@@ -58,10 +58,10 @@ def test_groups_side_by_side_share_the_network_of_the_nodes_that_they_span(per_n
 @pytest.mark.parametrize(
     ("name", "bf16_teraflops", "fp8_teraflops", "gigabytes", "terabytes_a_second"),
     [  # as the makers' data sheets print them, dense
-        ("b200", 2250, 4500, 180, 8.0),
-        ("gb300", 2500, 5000, 279, 8.0),
+        ("b200", 2250, 4500, 192.27, 8.0),
+        ("gb300", 2500, 5000, 298.01, 8.0),
         ("h800", 989, 1979, 85.9, 3.35),
-        ("h20", 148, 296, 96, 4.0),
+        ("h20", 148, 296, 102.63, 4.0),
         ("mi300x", 1307.4, 2614.9, 192, 5.3),
         ("mi325x", 1307.4, 2614.9, 256, 6.0),
         ("mi355x", 2516.6, 5033.2, 288, 8.0),

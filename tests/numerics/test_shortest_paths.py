@@ -40,7 +40,7 @@ def test_figures_of_a_searched_sequence_are_those_of_its_steps(mesh, monkeypatch
     table = reshard_table((8, 16, 4), 2**20, mesh)
     some = np.arange(0, len(table.specs), 4)
     seconds, reduced = table.between(some, some), table.all_reduce_seconds(some, some)
-    together = table.in_buckets(2**18, some, some)
+    together, whole = (table.in_buckets(2**18, of_tensors, some, some) for of_tensors in (False, True))
     calls = table.calls(some, some) if mesh.call_seconds else None
     for (i, a), (j, b) in ((p, q) for p in enumerate(some) for q in enumerate(some)):
         if seconds[i, j] >= UNREACHABLE:
@@ -49,11 +49,13 @@ def test_figures_of_a_searched_sequence_are_those_of_its_steps(mesh, monkeypatch
         path = table.path(table.specs[a], table.specs[b])
         assert not path or (path[0][0].source, path[-1][0].target) == (table.specs[a], table.specs[b])
         assert sum(s for _, s in path) == pytest.approx(seconds[i, j], rel=1e-12)
-        of_bucket = 0.0
+        of_bucket = of_whole = 0.0
         for step, _ in path:
-            held = 2**20 * max(table.shares[table.index[spec]] for spec in (step.source, step.target))
-            of_bucket += axis_seconds(step.kind, 2.0**18, mesh, step.axis) * held / 2**18
+            share = max(table.shares[table.index[spec]] for spec in (step.source, step.target))
+            of_bucket += axis_seconds(step.kind, 2.0**18, mesh, step.axis) * share * 2**20 / 2**18
+            of_whole += axis_seconds(step.kind, share * 2.0**18, mesh, step.axis) * 2**20 / 2**18
         assert together[i, j] == pytest.approx(of_bucket, rel=1e-12)
+        assert whole[i, j] == pytest.approx(of_whole, rel=1e-12)
         expected = sum(s for step, s in path if step.kind is StepKind.ALL_REDUCE)
         assert reduced[i, j] == pytest.approx(expected, rel=1e-12)
         if calls is not None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.accuracy.error_band import error_band
 from alpa_explore.cluster import Cluster, submeshes
 from alpa_explore.errors import ClusterError, InfeasiblePlanError, OptionError, PlanFileError, ScheduleError
 from alpa_explore.figures.decisions.cluster import cluster_figure
@@ -20,6 +19,7 @@ from alpa_explore.figures.decisions.stage_costs import stage_costs_figure
 from alpa_explore.figures.page import page_html
 from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.plans.plan import load_plan
+from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import stage_costs_table, stages_table
 from alpa_explore.plans.schedule_stages import possible_schedules
@@ -146,7 +146,7 @@ def test_reports_name_the_kind_of_every_stage(plan: ax.Plan) -> None:
     report = plan_report(plan)
     assert all(re.search(rf"on \d × {name}", report) for name in names)
     assert "the mean of its unlike devices" in report
-    assert error_band(Cluster.parse("1x8:h100+1x8:a100"), "seconds") is None
+    assert band_of(plan, "seconds") is None
     peaks = [kind.device.peak(plan.model.precision) for kind in plan.cluster.kinds]
     assert plan.flops_utilization == pytest.approx(plan.flops_per_second_per_device * 2 / sum(peaks))
 

@@ -243,3 +243,36 @@ def test_tokens_are_those_of_the_global_batch_and_what_does_not_fit_is_sorted_by
     some = found.ranked[0]
     lacking = [replace(some, reason="too large", missing_bytes=5.0 - n, seconds=1.0 + n) for n in range(4)]
     assert sorted([*lacking, some], key=lambda priced: priced.order) == [some, *reversed(lacking)]
+
+
+@pytest.mark.slow
+def test_a_layout_that_fits_by_less_than_its_error_is_not_recommended_over_a_safe_one(llama_layouts: Layouts) -> None:
+    device = llama_layouts.cluster.device
+    plain = replace(device, software=replace(device.software, reserve_bytes=0, fragmentation=0.0))
+    question = Question.of(llama_layouts.model, llama_layouts.global_batch, None, None, cache=False)
+
+    def on(memory_bytes: float) -> Layouts:
+        cluster = replace(llama_layouts.cluster, device=replace(plain, memory_bytes=int(memory_bytes)))
+        with Executor("serial") as executor:
+            return question.answer(cluster, executor=executor)
+
+    roomy = on(device.memory_bytes).best
+    assert roomy is not None
+    assert not roomy.tight
+    scarce = on(1.005 * roomy.bytes)
+    same = scarce.find(roomy.layout)
+    assert same is not None
+    assert same.fits
+    assert same.tight
+    assert scarce.best is not None
+    assert not scarce.best.tight
+    assert scarce.best.seconds > same.seconds
+    assert scarce.rank(same) > scarce.rank(scarce.best)
+    assert f"{scarce.best.words}: " in layouts_sentence(scarce)
+    assert "but its memory is tight" in layouts_sentence(scarce)
+    # Where no layout is safe, the fastest that fits is named with that.
+    least = min(p.bytes for p in scarce.ranked)
+    all_tight = on(1.005 * least)
+    assert all_tight.best is not None
+    assert all_tight.best.tight
+    assert "It is tight" in layouts_sentence(all_tight)

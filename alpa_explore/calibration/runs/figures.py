@@ -178,6 +178,12 @@ _ATTENTION_FACTOR: Range = (1, 0.5, 1.7)
 """Of software with fused attention in most measured runs."""
 _EXPOSED: Range = (0.5, 0.02, 1)
 """Of software whose tensor parallelism divides the sequence, so that there is something to overlap."""
+_GRAPHS: Mapping[str, Range] = {
+    "iteration_seconds": (0.025, 1e-3, 0.12),
+    "network_share": (0.85, 0.5, 1.0),
+    "network_decline": (0.02, 0.001, 0.2),
+}
+"""Of software that launches whole passes as graphs: what its runs tell; nothing is launched by the host."""
 _EXPERTS: Mapping[str, tuple[Range, str]] = {
     "grouped_factor": ((0.85, 0.4, 1), "rate of its grouped products over that of one large product"),
     "expert_host_seconds": ((2e-3, 5e-4, 4e-3), "host time of a layer of experts in a pass"),
@@ -231,6 +237,16 @@ def _of_software() -> Iterator[Figure]:
                 meaning="share of collectives beside a product that it does not hide",
                 complement=True,
             )
+    for field, (start, low, high) in _GRAPHS.items():
+        yield Figure(
+            name=f"mlperf.{field}",
+            place=Place.SOFTWARE,
+            field=field,
+            start=start,
+            low=low,
+            high=high,
+            meaning=_SOFTWARE[field][1],
+        )
     yield from _of_experts()
 
 

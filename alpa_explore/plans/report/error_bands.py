@@ -1,33 +1,67 @@
 """How far to trust the predicted figures of a plan: the error bands of its time and its memory, in words.
 
 Wherever people read a predicted time or size, the band stands beside it: '26.2 s ± 9 %' where there is little room,
-'± 9 % (312 runs of Megatron on A100-80GB)' where there is more, '± ?' and 'not measured on runs of this kind' where no
-run of the kind was measured. What the bands are: `alpa_explore.accuracy.error_band`.
+'± 9 % (312 runs of Megatron on A100-80GB)' where there is more, '± ?' and 'no run like this was measured' where no
+run like the plan was measured. What the bands are: `alpa_explore.accuracy.error_band`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band
+from alpa_explore.accuracy.headroom import is_tight
+from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.parallelism import axis_uses
 from alpa_explore.plans.value import PlanValue
 
 UNKNOWN = "± ?"
 """Where there is little room, for an error that is not known."""
 _MEMO = "error band of "
+_NUMBER = re.compile(r"_\d+$")
+_ATTENTION, _EXPERTS = {"attention", "_softmax", "softmax"}, {"experts", "topk"}
+_OTHER_BLOCKS = {"convolution", "scan"}
+"""Kinds of operators, as their names begin: of decoders, of experts, and of what no measured run has."""
 
 
 def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
     """The band of the plan's times ('seconds') or sizes ('bytes'); None where it is not known."""
     key = _MEMO + quantity
     if key not in plan.memo:
-        plan.memo[key] = error_band(plan.cluster, quantity, mfu=plan.flops_utilization)
+        plan.memo[key] = error_band(_case(plan), quantity)
     band: Band | None = plan.memo[key]
     return band
+
+
+def _case(plan: PlanValue) -> Case | None:
+    """What the error of a plan depends on; None for unlike nodes."""
+    cluster, model, seconds = plan.cluster, plan.model, plan.predicted.iteration_seconds
+    if cluster.others:
+        return None
+    kinds = {_NUMBER.sub("", name) for layer in plan.layers for name in layer.operators}
+    return case(
+        cluster,
+        precision=model.precision,
+        decoder="embedding" in kinds and bool(kinds & _ATTENTION) and not kinds & _OTHER_BLOCKS,
+        experts=bool(kinds & _EXPERTS),
+        context=model.zigzag > 1 or _shares_sequences(plan),
+        token_flops=model.model_flops / model.tokens,
+        overhead=overhead_share(cluster, plan.options.num_microbatches, seconds),
+        mfu=plan.flops_utilization,
+    )
+
+
+def _shares_sequences(plan: PlanValue) -> bool:
+    """Whether some attention of the plan does; where it may at all, which asks for the strategies of its stages."""
+    positions = plan.cluster.software.context_positions
+    if not positions or plan.model.tokens < positions * plan.model.samples:
+        return False
+    return any(use.kind == "context" for stage in plan.described_by() for use in axis_uses(stage))
 
 
 def band_short(band: Band | None) -> str:
@@ -38,7 +72,7 @@ def band_short(band: Band | None) -> str:
 def band_meaning(band: Band | None) -> str:
     """For a hover or a second line: '± 9 %: mean error of 312 runs of Megatron on A100-80GB; on average 3 % too
     short'."""
-    return f"expected error: {NOT_MEASURED}" if band is None else printable(band.meaning)
+    return f"expected error unknown: {NOT_MEASURED}" if band is None else printable(band.meaning)
 
 
 def with_band(text: str, band: Band | None) -> str:
@@ -63,17 +97,24 @@ def bytes_with_band(plan: PlanValue, size: float) -> str:
 
 
 def bands_sentence(cluster: Cluster, seconds: Band | None, bytes_: Band | None) -> str:
-    """'Expected error: times ± 9 % (312 runs of Megatron on A100-80GB), memory not measured on runs of this kind.'"""
+    """'Expected error: times ± 9 % (312 runs of Megatron in 16 bits on A100-80GB), memory unknown: no run like this was
+    measured.'"""
     if seconds is None and bytes_ is None:
         kind = f"{printable(cluster.software.label)} on {printable(cluster.device_name)}"
-        return f"Expected error: {NOT_MEASURED} ({kind})."
-    times, sizes = (NOT_MEASURED if band is None else printable(band.words) for band in (seconds, bytes_))
+        return f"Expected error: unknown, {NOT_MEASURED} ({kind})."
+    unknown = f"unknown: {NOT_MEASURED}"
+    times, sizes = (unknown if band is None else printable(band.words) for band in (seconds, bytes_))
     return f"Expected error: times {times}, memory {sizes}."
 
 
 def plan_bands_sentence(plan: PlanValue) -> str:
     """`bands_sentence` of a plan."""
     return bands_sentence(plan.cluster, band_of(plan, "seconds"), band_of(plan, "bytes"))
+
+
+def tight(plan: PlanValue, peak_bytes: float, memory_bytes: float) -> bool:
+    """Whether so many predicted bytes of a device may be more than it really offers (`accuracy.headroom`)."""
+    return is_tight(peak_bytes, memory_bytes, band_of(plan, "bytes"))
 
 
 def bands_summary(plan: PlanValue) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.error_bands import iteration_with_band
+from alpa_explore.plans.report.error_bands import band_of, iteration_with_band, tight
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED
 
@@ -96,11 +96,6 @@ def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | Non
     return "\n".join(shown)
 
 
-_TIGHT = 0.98
-"""From this share of a device's nominal memory on, what is not in a prediction (fragments of the allocator, the driver,
-buffers of communicators) decides whether a plan runs. Set by hand: CUDA's context alone takes about 0.5 GiB of 80."""
-
-
 def pace_setter(plan: PlanValue) -> PlanStage:
     """The slowest stage: every microbatch waits for it."""
     return max(plan.stages, key=lambda s: s.latency_seconds)
@@ -132,11 +127,14 @@ def sentence(plan: PlanValue) -> str:
         f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
         f"({units.percent(plan.flops_utilization)} of {peak_words(plan)})"
     )
-    share = full.peak_bytes / plan.device_of(full).memory_bytes
-    memory = f"memory is {units.percent(share)} full"
-    if share >= _TIGHT:
-        free = max(plan.device_of(full).memory_bytes - full.peak_bytes, 0.0)
-        memory += f", which is tight: {units.bytes_(free)} are left for the allocator, the driver and communicators"
+    room = plan.device_of(full).memory_bytes
+    memory = f"memory is {units.percent(full.peak_bytes / room)} full"
+    if tight(plan, full.peak_bytes, room):
+        free, band = max(room - full.peak_bytes, 0.0), band_of(plan, "bytes")
+        error = "" if band is None else f" and for the error of the prediction, {band.short}"
+        memory += (
+            f", which is tight: {units.bytes_(free)} are left for the allocator, the driver and communicators{error}"
+        )
     if len(plan.stages) == 1:
         count = plan.cluster.devices
         return f"One stage on {count:,} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."

@@ -103,6 +103,7 @@ def machine(
     cluster = Cluster.parse(f"1x1:{name}", software=profile)
     if on.memory_bytes is not None:
         cluster = cluster.with_changes(memory_bytes=on.memory_bytes)
+    cluster = _slower(cluster, on)
     if on.inside_share != 1.0:
         inside = cluster.inside_node
         cluster = cluster.with_changes(inside_node=replace(inside, bandwidth=inside.bandwidth * on.inside_share))
@@ -122,6 +123,20 @@ def machine(
             cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
     notes = tuple(near.note for near in (on, runs) if near.note)
     return Machine(cluster=cluster, device=cluster.device.name, software=profile, notes=notes)
+
+
+def _slower(cluster: Cluster, on: Near) -> Cluster:
+    """With the rates of a variant of the preset's device."""
+    device = cluster.device
+    if on.memory_bandwidth is not None:
+        device = replace(device, memory_bandwidth=on.memory_bandwidth)
+    if on.rate_share != 1.0:
+        efficiency, kernels = device.matmul_efficiency * on.rate_share, device.kernels
+        if kernels is not None:
+            shares = {dtype: share * on.rate_share for dtype, share in kernels.shares.items()}
+            kernels = replace(kernels, shares=shares, attention_share=kernels.attention_share * on.rate_share)
+        device = replace(device, matmul_efficiency=efficiency, kernels=kernels)
+    return replace(cluster, device=device)
 
 
 def device_name(gpu_type: str) -> Near:
@@ -145,6 +160,8 @@ def software_name(framework: str, note: str = "") -> Near:
         return Near(name, "")
     for part, profile in _FRAMEWORKS:
         if part in name:
+            if profile == "torchtitan" and "eager" in f"{name} {note.lower()}":
+                return Near("torchtitan-eager", "")
             release = _RELEASE.search(note)
             if profile == "megatron" and release and (int(release[1]), int(release[2])) < _NEW_RELEASE:
                 return Near("megatron-2025", "")

@@ -23,6 +23,10 @@ class Near(NamedTuple):
     """Of a device whose memory is another than that of the preset."""
     inside_share: float = 1.0
     """Bandwidth inside a node over that of the preset."""
+    rate_share: float = 1.0
+    """Rate of products and attention over that of the preset."""
+    memory_bandwidth: float | None = None
+    """Of a device whose memory is slower than that of the preset, in bytes per second."""
 
 
 _VARIANTS = {
@@ -39,6 +43,14 @@ _VARIANTS = {
 _FORM = re.compile(r"(.*\d[a-z]?)(?:sxm\d?|pcie|nvl\d*|oam)")
 """A form factor that is written on to the name: 'h100sxm5'."""
 _SIZE = re.compile(r"(\d+)g(?:i?b)?")
+_WATTS = re.compile(r"(\d+)w")
+_OWN_WATTS = {"a100-40gb": 400, "a100-80gb": 400, "h100": 700, "h200": 700, "h800": 700, "b200": 1000}
+"""Power limit of a preset's device, by its data sheet."""
+_OF_POWER = 0.75
+"""Exponent with which the rate of products falls with a lower power limit: between 1/3, where frequency and voltage
+fall together, and 1, where the voltage is at its least. So torchtitan's runs on H100 of 500 W: 0.78 of the rate."""
+_SLOWER = {("h100", "hbm2e"): 2.4e12}
+"""(preset, kind of memory in a name) -> its bytes per second."""
 _SAME = re.compile(r"sxm\d?|oam|hbm\d\w?|nvidia|amd|tesla|instinct|geforce|dgx|hgx|nvl72|\d+g(?:i?b)?")
 """Parts of a name that make no other device of it."""
 _OTHER_SIZE = 0.05
@@ -119,12 +131,20 @@ def near_device(gpu_type: str) -> Near | None:
     other = next((size * 10**9 for size in sizes if _is_other(size, memory)), None)
     if share == 1.0 and other is None and all(p in known[best] or _SAME.fullmatch(p) for p in parts):
         return Near(name, "")
+    watts = next((int(m[1]) for part in parts if (m := _WATTS.fullmatch(part))), None)
+    own = _OWN_WATTS.get(name)
+    rate = min(1.0, (watts / own) ** _OF_POWER) if watts and own else 1.0
+    bandwidth = next((_SLOWER[name, part] for part in parts if (name, part) in _SLOWER), None)
     note = f"{gpu_type} is priced as {name}, the nearest device that is known"
     if share != 1.0:
         note += f", with {share:.0%} of its bandwidth inside a node"
     if other is not None:
         note += f", with {other // 10**9} GB of memory"
-    return Near(name, note, other, share)
+    if rate != 1.0:
+        note += f", with {rate:.0%} of its rate under a limit of {watts} W"
+    if bandwidth is not None:
+        note += f", with memory of {bandwidth / 1e12:.1f} TB/s"
+    return Near(name, note, other, share, rate, bandwidth)
 
 
 def _is_other(size: int, memory: int) -> bool:

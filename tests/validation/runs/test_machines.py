@@ -8,7 +8,7 @@ from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError
 from alpa_explore.uniform_layouts.pricing.architecture import padded_vocabulary
 from alpa_explore.validation.runs.known_models import kind_of
 from alpa_explore.validation.runs.machines import check_overrides, device_name, machine, software_name
-from alpa_explore.validation.runs.nearest import recomputed
+from alpa_explore.validation.runs.nearest import Near, recomputed
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from alpa_explore.validation.runs.nearest import recomputed
     ],
 )
 def test_devices_of_the_measured_files_are_known(gpu_type: str, preset: str) -> None:
-    assert device_name(gpu_type) == (preset, "", None, 1.0)
+    assert device_name(gpu_type) == Near(preset, "")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,11 @@ def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str
 def test_a_release_that_the_note_names_has_its_own_profile(note: str, profile: str) -> None:
     assert software_name("Megatron-Bridge/NeMo (Megatron-Core)", note).name == profile
     assert software_name("nanotron", note).name == "nanotron"
+
+
+def test_torchtitan_without_compilation_has_its_own_profile() -> None:
+    assert software_name("torchtitan FSDP2", "eager; peak reserved, of 95 GiB").name == "torchtitan-eager"
+    assert software_name("torchtitan FSDP2, compiled", "middle of the range").name == "torchtitan"
 
 
 @pytest.mark.parametrize(
@@ -183,3 +188,15 @@ def test_a_run_of_mlperf_on_nvidias_devices_has_nvidias_implementation(
     of = "mlcommons/training_results_v5.1 Cisco/results/hpf_n16/llama31_8b @441d65f4"
     assert machine(gpu_type, framework, 8, 8, source=of).software == profile
     assert machine(gpu_type, framework, 8, 8, source=of, software="fsdp").software == "fsdp"
+
+
+def test_a_lower_power_limit_and_slower_memory_in_a_name_lower_the_rates() -> None:
+    known = machine("H100-80GB", "megatron", 8, 8).cluster.device
+    on = machine("H100-96GB-HBM2e-500W", "megatron", 8, 8)
+    slow = on.cluster.device
+    assert slow.memory_bandwidth == 2.4e12
+    assert slow.matmul_efficiency == pytest.approx(known.matmul_efficiency * (500 / 700) ** 0.75)
+    assert slow.kernels.shares["float8_e4m3fn"] < known.kernels.shares["float8_e4m3fn"]
+    assert slow.kernels.attention_share < known.kernels.attention_share
+    assert "78% of its rate under a limit of 500 W, with memory of 2.4 TB/s" in on.notes[0]
+    assert machine("H100-SXM5-700W", "megatron", 8, 8).cluster.device == known

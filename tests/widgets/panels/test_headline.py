@@ -45,7 +45,7 @@ def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
     assert html.count('alpa-tile"') == 8
     assert 'title="T, simulated, = ' in html
     assert "forward and backward passes" in html
-    assert 'expected error: not measured on runs of this kind"' in html
+    assert 'expected error unknown: no run like this was measured"' in html
     assert "without recomputation, and without masked parts of attention" in html
     assert "<b>122 <small>ms</small></b>" in html
     assert "<i>13.1 % of peak</i>" in html

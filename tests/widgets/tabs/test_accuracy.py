@@ -42,10 +42,10 @@ def test_the_question_is_answered_for_the_plan_on_screen(monkeypatch: pytest.Mon
     panel = AccuracyPanel()
     panel.show(State(settings=SETTINGS, plan=measured_plan()), "light")
     assert "Times ± 20 %, memory ± 25 %." in panel.question_line.value
-    assert "mean error of 6 runs of Megatron-Core on several nodes of H100" in panel.bands.value
+    assert "mean error of 6 runs of Megatron-Core in 16 bits on several nodes of H100" in panel.bands.value
     panel.show(State(settings=SETTINGS, plan=example_plan()), "light")
     assert "Times ± ?, memory ± ?." in panel.question_line.value
-    assert "not measured on runs of this kind" in panel.bands.value
+    assert "no run like this was measured" in panel.bands.value
 
 
 def test_the_figure_is_drawn_once_for_all_plans(monkeypatch: pytest.MonkeyPatch) -> None:
