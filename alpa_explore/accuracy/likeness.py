@@ -14,7 +14,7 @@ from alpa_explore.accuracy import tuning
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.cluster import Cluster
 
-_RELEASES = frozenset({"megatron", "megatron-2025"})
+_RELEASES = frozenset({"megatron", "megatron-2025", "megatron-hybridep"})
 """Profiles of one software that differ for experts alone."""
 
 

@@ -53,6 +53,15 @@ def test_without_runs_on_the_device_it_is_that_of_the_software_on_others() -> No
     assert band.kind == "12 runs of Megatron-Core in 16 bits on H100; too few on H200"
 
 
+def test_runs_on_the_device_count_before_those_of_others_though_they_divide_the_sequence() -> None:
+    divided = [run(n, 1.1, 1.0, context=2) for n in range(2, 8)]
+    elsewhere = [run(n, 1.5, 1.0, device="b200") for n in range(8, 14)]
+    band = error_band(asked("1x8:h100"), "seconds", Record(runs=(*divided, *elsewhere)))
+    assert band is not None
+    assert (band.runs, band.fraction) == (6, pytest.approx(0.1))
+    assert band.kind.endswith("on H100, most of them with context parallelism")
+
+
 @pytest.mark.parametrize("software", ["nanotron", "alpa"])
 def test_too_few_runs_or_none_give_no_band(software: str) -> None:
     assert error_band(asked("1x8:h100", software), "seconds", RECORD) is None
