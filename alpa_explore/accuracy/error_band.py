@@ -4,7 +4,7 @@ Where fewer than `tuning.LEAST_RUNS` have it, less is asked of them, and the ban
 
     1. runs like it on the same device, and as the cluster on one node or on several
     2. on the same device
-    3. on the same device, also those of the other kind in context parallelism
+    3. on the same device, also those with context parallelism, whose errors are larger
     4. on other devices
     5. none: no run like this was measured
 """
@@ -86,15 +86,15 @@ def _band(asked: Case, quantity: Quantity, record: Record) -> Band | None:
     told = [run for run in record.runs if run.held_out and _error(run, quantity) is not None]
     runs = [run for run in told if is_like(run, asked)]
     same = [run for run in runs if run.device == asked.device]
-    switched = replace(asked, context=not asked.context)
-    either = same + [run for run in told if run.device == asked.device and is_like(run, switched)]
+    sharing = replace(asked, context=True)
+    also = [run for run in told if not asked.context and run.device == asked.device and is_like(run, sharing)]
     scale = [run for run in same if (run.nodes == 1) == asked.one_node]
     of, shown = f"{asked.label} {asked.words}", asked.device.upper()
     where, other = ("one node", "several nodes") if asked.one_node else ("several nodes", "one node")
     scopes: list[tuple[Sequence[MeasuredRun], str]] = [
         (scale, f"{of} on {where} of {shown}"),
         (same, f"{of} on {shown}, most of them on {other}"),
-        (either, f"{of} on {shown}, most of them {'without' if asked.context else 'with'} context parallelism"),
+        (same + also, f"{of} on {shown}, most of them with context parallelism"),
         (runs, f"{of} on {_listed(run.device.upper() for run in runs)}; too few on {shown}"),
     ]
     for chosen, words in scopes:
