@@ -148,13 +148,13 @@ SOURCES = (
     ),
     Source(
         name="megatron_bridge_skills",
-        label="Megatron-Bridge, tuning notes",
+        label="Bridge, tuning notes",
         origin="github.com/NVIDIA-NeMo/Megatron-Bridge @067f987",
         licence="Apache-2.0",
     ),
     Source(
         name="qwen3_235b_layouts",
-        label="Qwen3-235B, five layouts",
+        label="Qwen3, five layouts",
         origin="github.com/yanring/Megatron-MoE-ModelZoo @e865051",
         licence="MIT",
     ),

@@ -14,7 +14,7 @@ from alpa_explore.validation.runs.rows import read_rows
 DATA = Path(__file__).parent / "data" / "on_gpu"
 TOKENS = 8192
 """Of a microbatch that keeps the GPU busier than the host."""
-ERROR = 0.08
+ERROR = 0.085
 
 
 @pytest.mark.slow
