@@ -23,7 +23,7 @@ def configuration(row: MeasuredRow) -> Configuration:
         *(row.tensor, row.pipeline, row.data, row.chunks, row.zero_stage),
         *(row.recompute, row.precision, row.schedule, row.framework),
         # Absent where they say nothing, so that other configurations stay on their side.
-        *((a.experts, row.expert, row.expert_tensor) if a.experts > 1 else ()),
+        *((a.experts, a.chosen_experts, row.expert, row.expert_tensor) if a.experts > 1 else ()),
         *((row.context,) if row.context > 1 else ()),
     )
 

@@ -38,6 +38,11 @@ class Architecture:
         return self.decoder.experts.count if self.decoder is not None and self.decoder.experts is not None else 1
 
     @property
+    def chosen_experts(self) -> int:
+        """Routed experts that a token passes through; 1 where there are none."""
+        return self.decoder.experts.chosen if self.decoder is not None and self.decoder.experts is not None else 1
+
+    @property
     def period(self) -> int:
         """Unlike blocks that take turns."""
         return 1 if self.decoder is None else self.decoder.period

@@ -107,7 +107,7 @@ def _work(model: CapturedModel, run: RunRequest) -> DecoderWork:
         work = own_work(model.graph(samples * expert, positions), cluster, (expert, context, tensor), period)
     else:
         # Devices that share other products have tokens of their own in layers of experts.
-        own = positions * run.expert_tensor // (context * tensor)
+        own = max(positions * run.expert_tensor // (context * tensor), 1)
         work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), period, counted=Counted.OTHERS)
         inside = own_work(
             model.graph(samples * expert, own),
