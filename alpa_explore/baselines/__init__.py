@@ -11,6 +11,7 @@ role_pipelines     the pipelines of a baseline whose axes have roles: every divi
 layout             a hand-made layout: degrees, microbatches, ZeRO stage, recomputation
 block_work         the work of the parts of a decoder (embedding, block, head) on a mesh whose axes have roles
 part_times         device and host seconds of those parts in one pass
+interleaved_time   seconds of an interleaved layout, by the simulator
 layout_price       seconds and bytes of a layout, from the seconds of its parts, without a plan
 stage_pricer       prices the stages of a pipeline whose mesh axes have roles
 infeasible         the errors where no pipeline of a baseline fits in memory

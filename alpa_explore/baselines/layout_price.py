@@ -1,22 +1,22 @@
 """Price a manual layout: seconds of an iteration and bytes of the fullest device, from the work of its parts.
 
-With f_i, b_i the forward and backward seconds of stage i at the pace of the slower of host and device, and B
-microbatches, an iteration takes
+With t_i the seconds of a microbatch in stage i at the pace of the slower of host and device, of the slowest of many
+devices, and with its sends, an iteration of B microbatches takes under 1F1B
 
-    (B · max (f_i + b_i + s_i) + (Σ (f_i + b_i + s_i) − max) / chunks) · stragglers + gradient sync + update + overhead,
+    Σ t_i + (B − 1) · max t_i + gradient sync + update + overhead
 
-where s_i are its sends and the fixed time of a microbatch: 1F1B, whose fill and drain are `chunks` times shorter when
-it is interleaved (Narayanan et al., arXiv 2104.04473); then a microbatch takes at least `chunks` sends of the slowest
-border. A recomputed block runs its forward pass again in the backward
-one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
+An interleaved schedule is simulated (`interleaved_time`). A recomputed block runs its forward pass again in the
+backward one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from alpa_explore.baselines.block_work import DecoderWork
+from alpa_explore.baselines.interleaved_time import FULL_ROUNDS, interleaved_seconds
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster
@@ -54,17 +54,13 @@ class LayoutPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicrobatchCosts:
-    """What decides on the price of a layout besides its number of microbatches. Made for 2 · pipeline microbatches or
+    """What decides on the price of a layout besides its number of microbatches. Made for 3 · pipeline microbatches or
     more, it holds for every larger number; made for fewer, for that number alone (`counted_microbatches`)."""
 
     slowest_seconds: float
     """Of one microbatch in the slowest stage."""
     filling_seconds: float
-    """Of the other stages, once."""
-    hidden_sends: float
-    """Seconds of overlapped sends while the pipeline fills and drains."""
-    stragglers: float
-    """Factor by which the slowest of many devices makes the pipeline longer."""
+    """While the pipeline fills and drains: of the other stages, once."""
     sync_seconds: float
     update_seconds: float
     slowest_stage: int
@@ -74,8 +70,7 @@ class MicrobatchCosts:
 
     def price(self, microbatches: int) -> LayoutPrice:
         """The price with so many microbatches."""
-        passes = microbatches * self.slowest_seconds + self.filling_seconds + self.hidden_sends
-        pipeline = passes * self.stragglers
+        pipeline = microbatches * self.slowest_seconds + self.filling_seconds
         return LayoutPrice(
             seconds=pipeline + self.sync_seconds + self.update_seconds,
             pipeline_seconds=pipeline,
@@ -101,9 +96,10 @@ def microbatch_costs(work: DecoderWork, cluster: Cluster, layout: ManualLayout, 
 
 
 def counted_microbatches(pipeline: int, microbatches: int) -> int:
-    """The number of microbatches as far as the memory of a pipeline of so many stages depends on it: no part holds more
-    than two for each stage (`_interleaved_held`), and a loss is kept from the second one on."""
-    return min(microbatches, 2 * pipeline)
+    """The number of microbatches as far as the costs of a pipeline of so many stages depend on it: no part holds more
+    than two for each stage (`_interleaved_held`), and a loss is kept from the second one on; an interleaved pipeline is
+    full after `FULL_ROUNDS`."""
+    return min(microbatches, FULL_ROUNDS * pipeline)
 
 
 def layout_seconds(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> float:
@@ -137,29 +133,53 @@ class _Pricer:
 
     def _costs(self, *, fullest_stage: int, parts_bytes: tuple[tuple[str, float], ...]) -> MicrobatchCosts:
         """The seconds, beside these bytes."""
-        forward, backward = zip(*(self._stage(stage) for stage in range(self.layout.pipeline)), strict=True)
-        sends = self._sends()
-        each = [
-            f + b + self.software.microbatch_seconds + 2 * (sends[i - 1] if i else 0.0) + 2 * sends[i]
-            for i, (f, b) in enumerate(zip(forward, backward, strict=True))
-        ]
-        # A link carries a send of every chunk of a microbatch, whatever runs beside it.
-        slowest = max(*each, self.layout.chunks * max(self._borders()) if self.layout.chunks > 1 else 0.0)
+        layout, stragglers = self.layout, self._stragglers()
+        passes = [self._stage(stage) for stage in range(layout.pipeline)]
+        forward, backward = zip(*passes, strict=True)
+        fixed = self.software.microbatch_seconds
+        each = [(f + b + fixed) * stragglers + send for (f, b), send in zip(passes, self._sends(), strict=True)]
+        if layout.chunks == 1:
+            slowest, filling = max(each), sum(each) - max(each)
+        else:
+            slowest, filling = self._interleaved(stragglers)
         sync = self._sync(max(forward), max(backward)) + self._tied_tables()
         device = self.cluster.device
         moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(self.layout.pipeline))
         update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
         return MicrobatchCosts(
             slowest_seconds=slowest,
-            filling_seconds=(sum(each) - max(each)) / self.layout.chunks,
-            hidden_sends=self._hidden_sends(),
-            stragglers=self._stragglers(),
+            filling_seconds=filling,
             sync_seconds=sync,
             update_seconds=update,
             slowest_stage=each.index(max(each)),
             fullest_stage=fullest_stage,
             parts_bytes=parts_bytes,
         )
+
+    def _interleaved(self, stragglers: float) -> tuple[float, float]:
+        """(seconds of one more microbatch, seconds beside those of all microbatches) of an interleaved schedule."""
+        layout = self.layout
+        together, per_node = layout.stage_devices, self.cluster.devices_per_node
+        nodes = [range(s * together // per_node, -(-(s + 1) * together // per_node)) for s in range(layout.pipeline)]
+        alike: dict[object, tuple[float, float]] = {}
+        forward, backward = [], []
+        for part, blocks in enumerate(layout.blocks):
+            stage = part % layout.pipeline
+            kind = blocks, part == 0, part == layout.head_part, self.parameters[stage], self.expert_parameters[stage]
+            if kind not in alike:
+                alike[kind] = self._stage(stage, ((part, blocks),))
+            forward.append(alike[kind][0] * stragglers)
+            backward.append((alike[kind][1] + self.software.microbatch_seconds / layout.chunks) * stragglers)
+        first, more = interleaved_seconds(
+            forward,
+            backward,
+            self._borders(),
+            nodes,
+            waits=1.0 - self.software.send_overlap,
+            microbatches=layout.microbatches,
+        )
+        each = more or first / layout.microbatches
+        return each, first - layout.microbatches * each
 
     def _divided(self, stage: int, from_stage: int) -> float:
         """Parameters of a device of the stage, over their copies where ZeRO of `from_stage` or more divides them."""
@@ -174,11 +194,11 @@ class _Pricer:
         pipeline = self.layout.pipeline
         return [(c * pipeline + stage, self.layout.blocks[c * pipeline + stage]) for c in range(self.layout.chunks)]
 
-    def _stage(self, stage: int) -> tuple[float, float]:
-        """Seconds of the forward and the backward pass of one microbatch."""
+    def _stage(self, stage: int, parts: Sequence[tuple[int, float]] = ()) -> tuple[float, float]:
+        """Seconds of the forward and the backward pass of one microbatch, of all parts of a stage or of some."""
         zero = PassTime(0.0, 0.0)
         forward = backward = adding = zero
-        for number, blocks in self._parts_of(stage):
+        for number, blocks in parts or self._parts_of(stage):
             ends = [self.time.embedding] * (number == 0) + [self.time.head] * (number == self.layout.head_part)
             forward += sum((end.forward for end in ends), self.time.block.forward * blocks)
             backward += sum((end.backward for end in ends), self.time.block.backward * blocks)
@@ -190,6 +210,10 @@ class _Pricer:
             share = self._divided(stage, 2) / self._divided(stage, 4)
             backward += PassTime(adding.device * share, adding.host)
         gathering, scattering = self._gathers(stage)
+        if parts:
+            of_all = sum(blocks for _, blocks in self._parts_of(stage))
+            share = sum(blocks for _, blocks in parts) / of_all if of_all else 1.0 / self.layout.chunks
+            gathering, scattering = gathering * share, scattering * share
         return self._paced(forward, gathering), self._paced(backward, scattering)
 
     def _paced(self, time: PassTime, communication: float) -> float:
@@ -250,7 +274,8 @@ class _Pricer:
         return self.work.block.expert_parameters * count + self.work.head.expert_parameters * last
 
     def _borders(self) -> list[float]:
-        """Seconds of one send across each border between stages; 0 behind the last."""
+        """Seconds of one send from each stage to the next; behind the last to the first, where the schedule is
+        interleaved, and else 0."""
         layout, cluster = self.layout, self.cluster
         sent = self.work.boundary_bytes / min(layout.tensor, cluster.devices_per_node)
         together, per_node = layout.stage_devices, cluster.devices_per_node
@@ -258,18 +283,14 @@ class _Pricer:
         for i in range(layout.pipeline - 1):
             crosses = (i * together) // per_node != ((i + 2) * together - 1) // per_node
             seconds.append(send_seconds(cluster, sent, crosses_nodes=crosses))
-        return [*seconds, 0.0]
+        if layout.chunks == 1:
+            return [*seconds, 0.0]
+        return [*seconds, send_seconds(cluster, sent, crosses_nodes=layout.devices > per_node)]
 
     def _sends(self) -> list[float]:
-        """Seconds of the sends across each border that a microbatch waits for."""
-        chunks = self.layout.chunks
-        # Interleaved, a microbatch crosses every border once a chunk, beside the computation of others.
-        exposed = chunks * (1 - self.software.send_overlap) if chunks > 1 else 1.0
-        return [seconds * exposed for seconds in self._borders()]
-
-    def _hidden_sends(self) -> float:
-        """Overlapped sends still count while the pipeline fills and drains."""
-        return 2 * sum(self._borders()) if self.layout.chunks > 1 and self.software.send_overlap else 0.0
+        """Seconds in which each stage waits for what a microbatch sends and receives."""
+        borders = self._borders()
+        return [2 * ((borders[i - 1] if i else 0.0) + borders[i]) for i in range(len(borders))]
 
     def _stragglers(self) -> float:
         layout = self.layout

@@ -114,7 +114,7 @@ class StagePricer:
         )
 
     def _solution(
-        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], held: int
+        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], held: float
     ) -> tuple[str, StageTotals] | None:
         """(solution key, totals) of the fastest permitted choice, or of the fastest that fits with `held` microbatches.
 
@@ -198,5 +198,5 @@ def stop_if_cancelled(cancel: threading.Event | None, progress: str) -> None:
         raise CancelledError("The baseline was cancelled", found=progress, remedy="Start again.")
 
 
-def _peak_bytes(totals: StageTotals, held: int) -> float:
+def _peak_bytes(totals: StageTotals, held: float) -> float:
     return totals.weight_bytes + held * totals.activation_bytes + totals.workspace_bytes

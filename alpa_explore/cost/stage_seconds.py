@@ -20,8 +20,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from alpa_explore.cluster import Software
+import numpy as np
 
+from alpa_explore.cluster import Software
+from alpa_explore.numerics.arrays import Floats
+
+TINY = 1e-300
+"""In place of 0 as a divisor."""
 UNHIDDEN_SHARE = 0.05
 """Share of an overlapped gradient sum that nothing hides: its first and last bucket. Set by hand; not measured."""
 
@@ -67,6 +72,15 @@ def pass_seconds(parts: PassParts, software: Software) -> float:
         return pace(parts.host, parts.device + parts.stored, sharpness)
     computing = pace(parts.host, parts.device + software.contention * parts.stored, sharpness)
     return pace(computing, parts.stored, sharpness)
+
+
+def exposed_beside(computing: float, stored: Floats, software: Software) -> Floats:
+    """Seconds by which collectives of stored weights make some computation longer that runs beside them, as far as
+    one operator is asked about: those of a pass of such operators, by `pass_seconds`, where the host sets no pace."""
+    longer, sharpness = computing + software.contention * stored, software.pace_sharpness
+    high, low = np.maximum(longer, stored), np.minimum(longer, stored)
+    together = high * (1.0 + (low / np.maximum(high, TINY)) ** sharpness) ** (1.0 / sharpness)
+    return np.asarray(np.where(stored > 0.0, np.maximum(together - computing, 0.0), 0.0))
 
 
 def once_seconds(parts: OnceParts, software: Software, *, forward: float, backward: float) -> float:

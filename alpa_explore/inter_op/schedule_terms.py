@@ -9,7 +9,7 @@ name               q         a stage holds                       requires
 1f1b               1         min(s, B) (the paper)
 1f1b-overlap       1         min(2s − 1, B)                      (eager 1F1B: sends hide behind computing)
 gpipe              1         B
-interleaved-1f1b   v         ⌈min(2(s − 1) + (v − 1)P + 1, v·B) / v⌉   P | B; v layers in every stage
+interleaved-1f1b   v         min(2(s − 1) + (v − 1)P + 1, v·B) / v     P | B; v layers in every stage
 zb-h1              3 or 2    min(P, B)                           P ≤ B
 zb-v               6         min(P, B)                           2 layers in every stage
 v-half             2         min(⌊(P + 2)/2⌋, B)                 2 layers in every stage
@@ -123,12 +123,13 @@ class ScheduleTerms:
         """Whether the bubble or the microbatches that a stage holds depend on the number of stages too."""
         return self.schedule in (INTERLEAVED, "zb-h1", *_DIVISORS)
 
-    def held(self, place: int, depth: int) -> int:
-        """The most microbatches whose activations a stage holds, at `place` from the end of `depth` stages."""
+    def held(self, place: int, depth: int) -> float:
+        """The most microbatches whose activations a stage holds, at `place` from the end of `depth` stages;
+        interleaved, of a microbatch perhaps those of some turns alone."""
         b, v = self.num_microbatches, self.stages_per_submesh
         if self.schedule == INTERLEAVED:
             runs = min(2 * (place - 1) + (v - 1) * depth + 1, v * b)
-            return -(-runs // v)
+            return runs / v if runs % v else runs // v
         whole = {
             "1f1b": place,
             "1f1b-overlap": 2 * place - 1,

@@ -29,6 +29,7 @@ tolerance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -136,7 +137,10 @@ def stage_table(
     depth = options.num_stages or layers
     possible = options.num_stages is None or depth in terms.depths(depth)
     held = [terms.held(s, depth) for s in range(1, layers + 1)]
-    table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
+    if bound:  # bounds are known for whole microbatches
+        table = costs.bound_table(num_microbatches, [math.ceil(h) for h in held])
+    else:
+        table = costs.latency_table(num_microbatches, held)
     if options.communication:
         for first, last in _ranges(layers):
             for shape in range(len(costs.submeshes)):
@@ -191,7 +195,7 @@ def send_waits(cluster: Cluster, turns: int) -> float:
 
 def chosen_candidate(
     costs: StageCosts, options: PipelineOptions, key: RangeKey, place: int, depth: int, num_microbatches: int
-) -> tuple[StageCandidate, int]:
+) -> tuple[StageCandidate, float]:
     """The candidate for a stage at `place` from the end of `depth` stages, and the microbatches that it holds."""
     held = schedule_terms(costs, options, num_microbatches).held(place, depth)
     candidate = costs.choose(key, held, num_microbatches)

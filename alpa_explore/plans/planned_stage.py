@@ -32,7 +32,7 @@ def planned_stage(
     devices: tuple[int, ...],
     candidate: StageCandidate,
     *,
-    held: int,
+    held: float,
     tied_seconds: float,
     turns: int = 1,
 ) -> PlanStage:
@@ -43,6 +43,8 @@ def planned_stage(
     first, last, shape = key
     costs, options, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
     submesh, mesh, layers = costs.submeshes[shape], candidate.logical_mesh, (first, last)
+    # What the software adds to a microbatch is part of each candidate, and paid once a submesh.
+    fixed = plan.cluster.kinds[submesh.kind].device.software.microbatch_seconds * mesh.stragglers * (1 - 1 / turns)
     receive = receive_seconds(costs, plan.cluster, options, key) / turns  # it counts what all turns receive
     version = costs.versions[candidate.version]
     operators: Sequence[PlanOperator]
@@ -58,8 +60,8 @@ def planned_stage(
         submesh=(submesh.nodes, submesh.devices_per_node),
         logical_mesh=mesh.shape,
         devices=devices,
-        latency_seconds=candidate.latency_seconds(b) + receive,
-        microbatch_seconds=candidate.paced_seconds,
+        latency_seconds=candidate.latency_seconds(b) - fixed + receive,
+        microbatch_seconds=candidate.paced_seconds - fixed,
         iteration_seconds=candidate.iteration_seconds,
         weight_bytes=candidate.weight_bytes,
         activation_bytes=candidate.activation_bytes,

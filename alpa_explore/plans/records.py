@@ -160,7 +160,7 @@ class PlanStage:
     weight_bytes: float
     activation_bytes: float
     workspace_bytes: float
-    microbatches_held: int
+    microbatches_held: float
     """The most microbatches whose activations it holds: min(place from the end, B) under 1F1B."""
     solution_key: str
     """`StageCandidate.solution_key` of the candidate that was chosen."""

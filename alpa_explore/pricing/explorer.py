@@ -30,7 +30,7 @@ class Sample:
 class Explorer:
     """Solves one stage problem at several prices; remembers every distinct choice."""
 
-    def __init__(self, problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int) -> None:
+    def __init__(self, problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float) -> None:
         self.problem, self.solve = problem, solve
         self.memory, self.held = device_memory_bytes, held
         self.points: dict[tuple[int, ...], StageChoice] = {}

@@ -23,7 +23,7 @@ from alpa_explore.pricing.stage_costs import Provenance
 
 
 def fastest_fitting(
-    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, bound_seconds: float
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float, inverse_b: float, bound_seconds: float
 ) -> Frontier:
     """At one B, the fastest choice that fits with `held` microbatches held; where it is not proven in FITTING_SECONDS,
     the best that was found. Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
@@ -94,7 +94,7 @@ def memory_frontier(
 
 
 def whole_frontier(
-    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, most: int, caps: Caps
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float, inverse_b: float, most: int, caps: Caps
 ) -> Frontier:
     """The whole frontier at one B: all points if the Pareto sets stay within `caps` (`proven` is true), otherwise the
     convex part, with `most` solves."""
@@ -112,7 +112,7 @@ def whole_frontier(
 
 
 def exact_frontier(
-    problem: StageProblem, held: int, inverse_b: float, most_seconds: float, caps: Caps
+    problem: StageProblem, held: float, inverse_b: float, most_seconds: float, caps: Caps
 ) -> tuple[ParetoPoint, ...] | None:
     """All non-dominated pairs of (seconds, weight + held × activation bytes) up to `most_seconds`; None where the
     Pareto sets exceed `caps`."""

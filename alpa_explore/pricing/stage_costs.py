@@ -71,11 +71,11 @@ class StageCandidate:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
         return self.paced_seconds + self.iteration_seconds / num_microbatches
 
-    def held_bytes(self, microbatches_held: int) -> float:
+    def held_bytes(self, microbatches_held: float) -> float:
         """Weights, and the activations of so many microbatches."""
         return self.weight_bytes + microbatches_held * self.activation_bytes
 
-    def peak_bytes(self, microbatches_held: int, turns: int = 1) -> float:
+    def peak_bytes(self, microbatches_held: float, turns: int = 1) -> float:
         """Peak memory of one device that holds the activations of so many microbatches and runs `turns` stages like
         this one."""
         return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
@@ -149,12 +149,12 @@ class StageCosts:
         """Memory of one device of a mesh, in bytes: of unlike nodes, of one of its kind."""
         return self.memory_of_kinds[mesh.kind] if self.memory_of_kinds else self.device_memory_bytes
 
-    def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
+    def choose(self, key: RangeKey, held: float, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits with `held` microbatches held; None when none fits."""
         fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.memory_of(c.logical_mesh)]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
-    def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
+    def latency_table(self, num_microbatches: int, held: Sequence[float] | None = None) -> Floats:
         """Seconds, shape [L, L + 1, submeshes, L]: layers k..i-1, submesh, place from the end minus 1; inf where no
         candidate fits.
 
@@ -212,7 +212,7 @@ class StageCosts:
             if len(slopes := (slower / np.where(useful, saved, 1.0))[useful & (mesh_of == number)])
         }
 
-    def _fits(self, held: int) -> Flags:
+    def _fits(self, held: float) -> Flags:
         """For each candidate whether it fits with so many microbatches held; cached, as it is the same at every B."""
         if held not in self._fitting:
             _, _, (_, _, weight, activation, workspace) = self._columns
@@ -227,7 +227,7 @@ class StageCosts:
         return np.array([self.memory_of(c.logical_mesh) for of_cell in self.candidates.values() for c in of_cell])
 
     @cached_property
-    def _fitting(self) -> dict[int, Flags]:
+    def _fitting(self) -> dict[float, Flags]:
         return {}
 
     @cached_property

@@ -61,7 +61,7 @@ class StageFrontier:
 
     stage: int
     layers: tuple[int, int]
-    microbatches_held: int
+    microbatches_held: float
     memory_bytes: int
     """Memory of a device."""
     complete: bool
@@ -89,7 +89,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
         raise OptionError(
             "A stage holds at least one microbatch", found=f"held={held}", remedy="Give 1 or more, or omit it."
         )
-    held = planned.microbatches_held if held is None else held
+    beside = planned.microbatches_held if held is None else held
     candidate = plan.candidate_of(planned)
     mesh = candidate.logical_mesh
 
@@ -100,7 +100,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
         plan.details.problem(planned.layers, mesh, candidate.version),
         solver,
         plan.device_of(planned).memory_bytes,
-        held,
+        beside,
         1.0 / plan.options.num_microbatches,
         most,
         Caps(),
@@ -110,7 +110,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
         (
             p.totals.latency_seconds(plan.options.num_microbatches),
             p.totals.weight_bytes,
-            p.totals.held_bytes(held),
+            p.totals.held_bytes(beside),
             p.totals.workspace_bytes,
             mesh.shape,
             p.provenance,
@@ -118,7 +118,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
         )
         for p in solved.points
     ]
-    return _stage_frontier(plan, planned, held, points, complete=solved.proven)
+    return _stage_frontier(plan, planned, beside, points, complete=solved.proven)
 
 
 def known_frontier(plan: Plan, stage: int) -> StageFrontier:
@@ -179,7 +179,7 @@ def _dominates(a: _Figures, b: _Figures) -> bool:
 def _stage_frontier(
     plan: Plan,
     stage: PlanStage,
-    held: int,
+    held: float,
     points: Iterable[_Figures],
     *,
     complete: bool,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Cluster, Submesh, submeshes
@@ -40,8 +41,9 @@ class PipelineQuery:
         return submeshes(self.cluster, self.options.submesh_space)
 
     def held_at(self, place: int, depth: int) -> int:
-        """Microbatches that the stage at `place` from the end holds in a pipeline of `depth` stages."""
-        return self.options.terms(self.num_microbatches).held(place, depth)
+        """Microbatches that the stage at `place` from the end holds in a pipeline of `depth` stages, rounded up: what
+        fits is sought beside whole ones."""
+        return math.ceil(self.options.terms(self.num_microbatches).held(place, depth))
 
     def each(self, layers: int) -> tuple[PipelineQuery, ...]:
         """The query under each schedule that is compared, 1F1B first."""

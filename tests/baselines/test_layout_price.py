@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.baselines.block_work import DecoderWork
+from alpa_explore.baselines.interleaved_time import interleaved_seconds
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import (
     OPTIMIZER_BYTES,
@@ -26,6 +27,9 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, pace
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
+from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.sharding.reshard import StepKind
 
 PRODUCT = Kernel(
@@ -81,9 +85,9 @@ def test_recomputation_runs_the_forward_pass_again() -> None:
 
 
 def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time: DecoderTime) -> float:
-    """The seconds of an iteration with every term written out; a part has one block or more, TP is 1."""
+    """The seconds of an iteration with every term written out; no interleaving, TP is 1."""
     sharpness = machines.software.pace_sharpness
-    soft, stages, chunks, copies = machines.software, one.pipeline, one.chunks, one.data
+    soft, stages, copies = machines.software, one.pipeline, one.data
     group, last = device_group(machines, one.data, 1), one.head_part % stages
 
     def exchange(kind: StepKind, parameters: float, tensors: int, width: int = 2, *, by_block: bool = False) -> float:
@@ -131,14 +135,11 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         nodes = {device // per_node for device in range(stage * each, (stage + 2) * each)}
         borders.append(send_seconds(machines, work.boundary_bytes, crosses_nodes=len(nodes) > 1))
     borders.append(0.0)
-    waited = chunks * (1 - soft.send_overlap) if chunks > 1 else 1.0
+    slow = straggler_factor(machines, devices=one.devices, stage_devices=each, tensor=1)
     latency = [
-        f + b + soft.microbatch_seconds + 2 * waited * (before + after)
+        (f + b + soft.microbatch_seconds) * slow + 2 * (before + after)
         for f, b, before, after in zip(forward, backward, borders[:-1], borders[1:], strict=True)
     ]
-    filling = (sum(latency) - max(latency)) / chunks
-    filling += 2 * sum(borders) * (chunks > 1 and soft.send_overlap > 0)  # there and back
-    slow = straggler_factor(machines, devices=one.devices, stage_devices=each, tensor=1)
 
     def exposed(seconds: float, beside: float) -> float:
         if soft.gradient_sync == "exposed":
@@ -160,8 +161,8 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         sync += 2 * 2 * work.embedding.parameters / rate
     updated = max(held) / (copies if one.zero_stage else 1)
     update = UPDATE_BYTES * updated / (machines.device.memory_bandwidth * machines.device.memory_efficiency)
-    carried = chunks * max(borders) if chunks > 1 else 0.0
-    return (one.microbatches * max(*latency, carried) + filling) * slow + sync + update + soft.iteration_seconds
+    passes = sum(latency) + (one.microbatches - 1) * max(latency)
+    return passes + sync + update + soft.iteration_seconds
 
 
 SHARE = st.sampled_from([0.0, 0.25, 0.7])
@@ -185,7 +186,7 @@ MILLISECONDS = st.sampled_from([0.0, 1e-4, 3e-3])
         network_share=st.sampled_from([0.5, 1.0]),
     ),
     st.sampled_from([1, 4]),
-    st.sampled_from([(2, 3), (1, 1), (2, 1), (4, 2)]),
+    st.sampled_from([2, 1, 4]),
     st.sampled_from([8, 1, 2]),
     st.sampled_from([1, 0, 2, 3]),
     st.sampled_from(["none", "full"]),
@@ -195,16 +196,15 @@ MILLISECONDS = st.sampled_from([0.0, 1e-4, 3e-3])
 def test_an_iteration_is_the_sum_of_its_terms(
     software: Software,
     nodes: int,
-    parts: tuple[int, int],
+    stages: int,
     data: int,
     zero: int,
     recompute: str,
     tied: bool,
     microbatches: int,
 ) -> None:
-    stages, chunks = parts
     machines = Cluster.parse(f"{nodes}x8:h100", software=software)
-    blocks = tuple(1 + place % 2 for place in range(stages * chunks))
+    blocks = tuple(1 + place % 2 for place in range(stages))
     one = layout(pipeline=stages, blocks=blocks, head_part=len(blocks) - 1, data=data, microbatches=microbatches)
     one = replace(one, zero_stage=zero if data > 1 else 0, recompute=recompute)
     # Exchanges longer than the pass beside them, too.
@@ -264,4 +264,45 @@ def test_costs_of_one_number_of_microbatches_price_every_larger_one(pipeline: in
         each = replace(some, microbatches=microbatches)
         counted = replace(some, microbatches=counted_microbatches(pipeline, microbatches))
         costs = microbatch_costs(WORK, machines, counted, decoder_time(WORK, machines, counted))
-        assert costs.price(microbatches) == price_layout(WORK, machines, each)
+        found, asked = costs.price(microbatches), price_layout(WORK, machines, each)
+        assert found.seconds == pytest.approx(asked.seconds, rel=1e-12)
+        assert found.parts_bytes == asked.parts_bytes
+
+
+@given(
+    st.sampled_from([(2, 2), (2, 3), (4, 2), (3, 3)]),
+    st.integers(2, 7),
+    st.tuples(st.sampled_from([1.0, 1.3]), st.sampled_from([1.0, 1.4, 2.5])),
+    st.sampled_from([0.0, 0.05, 0.3]),
+    st.sampled_from([0.0, 0.4, 1.0]),
+)
+def test_an_interleaved_pipeline_takes_what_all_of_its_microbatches_take_simulated(
+    size: tuple[int, int], rounds: int, ends: tuple[float, float], send: float, waits: float
+) -> None:
+    stages, chunks = size
+    parts = [ends[0], *[1.0] * (stages * chunks - 2), ends[1]]
+    back = [2 * t for t in parts]
+    nodes = [range(s, s + 1) for s in range(stages)]
+    found, _ = interleaved_seconds(parts, back, [send] * stages, nodes, waits=waits, microbatches=rounds * stages)
+    last = len(parts) - 1
+    waited = [waits * send * ((i < last) + (i > 0)) for i in range(len(parts))]
+    times = [
+        StageTimes(
+            forward_seconds=f + w,
+            backward_input_seconds=b + w,
+            backward_weight_seconds=0.0,
+            send_forward_seconds=(1 - waits) * send,
+            send_backward_seconds=(1 - waits) * send,
+        )
+        for f, b, w in zip(parts, back, waited, strict=True)
+    ]
+    schedule = build_schedule("interleaved-1f1b", stages, rounds * stages, stages_per_submesh=chunks)
+    assert found == pytest.approx(simulate(schedule, times).makespan_seconds, rel=0.011)
+
+
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_like_parts_make_the_bubble_of_an_interleaved_pipeline_shorter(chunks: int) -> None:
+    parts = [1.0] * 4 * chunks
+    total, each = interleaved_seconds(parts, parts, [0.0] * 4, [range(1)] * 4, waits=1.0, microbatches=16)
+    assert each == pytest.approx(2 * chunks)
+    assert total == pytest.approx(16 * 2 * chunks + 3 * 2)

@@ -7,7 +7,8 @@ exact. Who says what overlaps decides the form.
 result, views in between not counted – gathers and reduce-scatters hide tensor_overlap × min(their seconds, those of the
 product); all-reduces hide nothing. Gathers of stored weights, and reduce-scatters of their gradients, in every
 microbatch (ZeRO-2 and 3) hide behind that product too, whose seconds are divided among all of them by size: an operator
-of experts reads several matrices. Each hidden second costs `contention` seconds.
+of experts reads several matrices. What is exposed is what both take together (`cost.stage_seconds.pace`) less the
+product: of operators with equal shares of communication the sum is what `pass_seconds` says of the whole pass.
 
 **The user**, for a device (`collective_overlap`). A resharding between two operators hides coefficient × min(its
 seconds, those computed beside it): an all-gather behind the matrix product that reads its result, a reduce-scatter
@@ -16,10 +17,11 @@ all of its edges, so that no second of computation hides two seconds of collecti
 its operator hides nothing, and nothing of it is hidden.
 
 In both (`gradient_overlap`, or `gradient_sync` of the software), the sum of a weight's gradient hides behind the
-backward pass, in the last microbatch, of the operator that read the weight (both gradients, and recomputation), divided
-among its weights by size. The strategies of these operators are not known at that edge: the least seconds of each are
-counted, so that no choice is priced too low. For a weight that several operators of the stage read, the sum waits for
-all of them: nothing of it is hidden.
+backward pass, in the last microbatch, of the operator that read the weight (both gradients, and recomputation),
+divided among its weights by size; with software, the gathering of the updated weight hides behind that operator. The
+strategies of these operators are not known at that edge: the least seconds of each are counted, so that no choice is
+priced too low. For a weight that several operators of the stage read, the sum waits for all of them, and its gathering
+delays the first: nothing of either is hidden.
 
 In the paper nothing overlaps.
 """
@@ -33,6 +35,7 @@ from functools import cached_property
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
+from alpa_explore.cost.stage_seconds import exposed_beside
 from alpa_explore.graph import Tensor
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
@@ -102,9 +105,10 @@ class Overlap:
             return seconds
         least = float(self.model.operator(self.graph, product).seconds.min())
         if edge.stored:
-            hides = device.software.gradient_sync == "overlapped"
-            share = edge.tensor.bytes / self.layered.stored_beside[product]
-            return _exposed(seconds, np.asarray(least * share), max(0.0, 1.0 - device.software.contention) * hides)
+            if device.software.gradient_sync != "overlapped":
+                return seconds
+            computing = least * edge.tensor.bytes / self.layered.stored_beside[product]
+            return exposed_beside(computing, seconds, device.software)
         # No framework's grouped products hide the gathering of the tokens that they route.
         if not device.software.tensor_overlap or packet(self.graph.operators[product].kind) in ROUTED:
             return seconds
@@ -119,15 +123,28 @@ class Overlap:
 
     def behind_backward(self, seconds: Floats, position: int) -> Floats:
         """Exposed seconds of the sum of the gradient of the parameter at `position` in `graph.parameters`."""
-        coefficient = self.model.device.hidden_gradient_sums
-        if not coefficient:
+        coefficient, reader = self.model.device.hidden_gradient_sums, self._reader(position)
+        if not coefficient or reader is None:
             return seconds
-        readers = self._readers[position]
-        if len(readers) != 1:
-            return seconds
-        (forward,) = readers
-        share = self._bytes(position) / sum(map(self._bytes, self._weights_of[forward]))
+        forward, share = reader
         return _exposed(seconds, np.array(self._backward_seconds(forward) * share), coefficient)
+
+    def behind_forward(self, seconds: Floats, position: int) -> Floats:
+        """Exposed seconds of the gathering of the updated parameter at `position` in `graph.parameters`."""
+        reader = self._reader(position) if self.hides_stored else None
+        if reader is None:
+            return seconds
+        forward, share = reader
+        computing = np.array(float(self._computing(forward).min()) * share)
+        return _exposed(seconds, computing, max(0.0, 1.0 - self.model.device.software.contention))
+
+    def _reader(self, position: int) -> tuple[int, float] | None:
+        """The forward operator that reads a parameter, and the share of the parameter in all that it reads; None where
+        there are several such operators, or none."""
+        if len(readers := self._readers[position]) != 1:
+            return None
+        (forward,) = readers
+        return forward, self._bytes(position) / sum(map(self._bytes, self._weights_of[forward]))
 
     def _edge_share(self, operator: int) -> Floats:
         """For each strategy the seconds of a microbatch behind which one edge of the operator can hide."""

@@ -84,7 +84,7 @@ class StageProblem:
         return workspace_intervals(self.stage)
 
     def at(
-        self, *, inverse_b: float, memory_price: float, microbatches_held: int, kept: Sequence[Ints] | None = None
+        self, *, inverse_b: float, memory_price: float, microbatches_held: float, kept: Sequence[Ints] | None = None
     ) -> ShardingProblem:
         """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes).
 
@@ -172,7 +172,7 @@ class StageProblem:
         workspace = self._workspace(choices) + self.model.device.reserved_bytes
         return totals_of(figures, workspace, self.stage, self.model)
 
-    def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
+    def memory_limit(self, microbatches_held: float, limit_bytes: float) -> MemoryLimit:
         """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
         alive, and what the software keeps back.
 
@@ -346,7 +346,7 @@ class _Builder:
             return self.overlap.beside(edge, seconds, operators, times, model)
         if ends[0].kind is NodeKind.ACCUMULATOR:
             return self.overlap.behind_backward(seconds, ends[0].subject)
-        return seconds
+        return self.overlap.behind_forward(seconds, ends[0].subject) if ends[0].kind is NodeKind.UPDATE else seconds
 
     def unhidden_seconds(
         self, edge: Resharding, each_iteration: bool, rows: Ints | None = None, columns: Ints | None = None

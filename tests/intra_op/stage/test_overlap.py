@@ -12,6 +12,7 @@ from torch import nn
 from alpa_explore.cluster import Cluster, Software, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import UNREACHABLE
+from alpa_explore.cost.stage_seconds import PassParts, exposed_beside, pass_seconds
 from alpa_explore.errors import ClusterError
 from alpa_explore.graph import Phase
 from alpa_explore.graph.counts import is_matrix_product
@@ -212,8 +213,10 @@ def test_software_hides_gathers_behind_the_product_beside_them(layered, sync):
                 room = hidden_share * min(gathers, model.operator(graph, product).seconds.min())
             elif product is not None and not plain.each_iteration and sync == "overlapped":
                 share = graph.tensors[plain.tensor].bytes / sizes[product]
-                room = (1 - contention) * min(before, share * model.operator(graph, product).seconds.min())
-            assert after == pytest.approx(before - room, rel=1e-9)
+                computing = share * model.operator(graph, product).seconds.min()
+                both = pass_seconds(PassParts(device=computing, host=0.0, stored=before), software)
+                room = before - (both - computing)
+            assert after == pytest.approx(before - room, rel=1e-9, abs=1e-15)
             seen.add((product is not None, stored, room > 0, before > 0))
     assert {(True, False, True, True), (True, False, False, True), (False, False, False, True)} <= seen
     assert (True, True, sync == "overlapped", True) in seen
@@ -239,7 +242,7 @@ def test_all_stored_weights_and_gradients_of_a_product_hide_no_more_than_it_take
             reachable = plain.seconds < UNREACHABLE
             most.setdefault(of[0], []).append(float((plain.seconds - less.seconds)[reachable].max()))
     for product, hides in most.items():
-        assert sum(hides) <= (1 - 0.25 + 1e-9) * problems[1].model.operator(graph, product).seconds.min()
+        assert sum(hides) <= (1 + 1e-9) * problems[1].model.operator(graph, product).seconds.min()
     assert max(map(len, most.values())) == (2 if model == "gpt-tiny" else 6)
     assert any(max(hides) > 0 for hides in most.values())
 
@@ -254,3 +257,32 @@ def test_views_between_a_product_and_its_gather_do_not_count(layered):
             assert operator.bytes_accessed == 0, "only views pass a product on"
             through += 1
     assert through > 10
+
+
+def test_what_solvers_add_up_of_like_operators_is_what_the_pass_takes() -> None:
+    """Else they gather weights that seem to be free, and the plan is slower than what they left out."""
+    for sharpness, contention, share in itertools.product((1.0, 1.6, 8.0), (0.0, 0.3), (0.0, 0.2, 1.0, 5.0)):
+        software = Software(gradient_sync="overlapped", contention=contention, pace_sharpness=sharpness)
+        computing = [1.0, 0.25, 3.0]
+        exposed = [float(exposed_beside(c, np.array(share * c), software)) for c in computing]
+        parts = PassParts(device=sum(computing), host=0.0, stored=share * sum(computing))
+        assert sum(computing) + sum(exposed) == pytest.approx(pass_seconds(parts, software))
+
+
+def test_gathers_of_updated_weights_hide_behind_the_operator_that_reads_them(layered) -> None:
+    cluster = Cluster.parse("1x4:h100")
+    software = Software(gradient_sync="overlapped", contention=0.25)
+    stage, mesh = slice_stages(layered)(0, 2), logical_mesh(cluster, Submesh(1, 4), (4,)).squeezed()
+    plain, less = (
+        build_stage_problem(stage, CostModel(cluster.with_changes(software=s).device, mesh))
+        for s in (Software(), software)
+    )
+    hidden = 0.0
+    for before, after in zip(plain.edges, less.edges, strict=True):
+        if before.each_iteration and plain.nodes[before.a].kind is NodeKind.UPDATE:
+            reachable = before.seconds < UNREACHABLE
+            saved = (before.seconds - after.seconds)[reachable]
+            assert (saved >= 0).all()
+            assert (saved <= 0.75 * before.seconds[reachable] + 1e-15).all()
+            hidden = max(hidden, float(saved.max()))
+    assert hidden > 0
