@@ -42,3 +42,15 @@ def test_scale_has_a_row_for_each_cluster_and_dollars_where_a_price_is_given(cap
     assert (point["place"], point["nodes"], point["state"]) == ("1x8:h100", 1, "fits")
     hours = 1e9 / point["tokens_per_second"] / 3600
     assert point["dollars_per_billion_tokens"] == pytest.approx(2.5 * 8 * hours, rel=0.01)
+
+
+@pytest.mark.slow
+def test_layouts_and_a_plan_of_a_config_file_are_shown(tmp_path: Path, capsys: Capture) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 128}
+    config = sizes | {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "llama"}))
+    asked = ["--hf", str(tmp_path / "config.json"), "--cluster", "1x2:h100", "--global-batch", "8"]
+    assert cli.main(["layouts", *asked]) == 0
+    assert "· DP" in capsys.readouterr().out
+    assert cli.main(["plan", *asked, "-B", "2", "--layers", "2", "--scheduler", "serial"]) == 0
+    assert "on 1x2:h100" in capsys.readouterr().out
