@@ -16,7 +16,7 @@ from tests.browser.conftest import guarded, has_failed
 from tests.browser.harness.explorer import LOADED, leave_overview, seen_figure, slider
 from tests.browser.harness.guard import Guard
 from tests.browser.harness.kept import Chromium, KeptPage
-from tests.browser.harness.page import LabPage, NotebookPage
+from tests.browser.harness.page import LabPage
 from tests.browser.harness.server import LabServer
 from tests.plans.example import example_plan
 
@@ -268,12 +268,3 @@ def test_a_kernel_that_is_shut_down_says_so(lab_page: ConnectedPage) -> None:
     explorer = moved_explorer(lab_page)
     lab_page.shut_down()
     check_ended(lab_page, explorer, "Kernel shut down")
-
-
-def test_a_restart_in_notebook_7_leaves_the_same_banner(notebook: NotebookPage) -> None:
-    load_notebook(notebook)
-    explorer = run_again(notebook)
-    notebook.page.evaluate(f"{KERNEL}.restart()")
-    check_ended(notebook, explorer, "Kernel restarted")
-    notebook.wait_idle()
-    run_again(notebook)

@@ -1,5 +1,5 @@
-"""The first minutes with the explorer: a known plan is there soon, a chosen model waits for Plan, and what does not fit
-in memory comes with a button that makes it fit."""
+"""The first minutes with the explorer: a chosen model waits for Plan, and what does not fit in memory comes with a
+button that makes it fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-IMPORTED = "sorted({'torch', 'distributed'} & set(__import__('sys').modules))"
 TOO_LITTLE_MEMORY = """
 from alpa_explore_widgets import explore
 explore("gpt-tiny", cluster="1x1:v100", num_microbatches=8, num_layers=2, memory_bytes=5 * 2**20)
@@ -47,15 +46,6 @@ def shown_in_place_of_a_figure(lab: LabPage, explorer: Locator) -> str | None:
     figure = explorer.locator(".alpa-panel:visible .alpa-figure")
     lab.wait_until(lambda: figure.count() == 1, "one panel is shown")
     return figure.get_attribute("data-waiting")
-
-
-def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_workers(
-    shown: LabPage, own_lab: LabPage
-) -> None:
-    own_lab.load(own_lab.server.write_notebook("start.ipynb", SMALL))
-    own_lab.run_all()
-    assert "read from the cache" in first_explorer(own_lab).locator(".alpa-plan-button").inner_text()
-    assert own_lab.ask(IMPORTED) == "[]"
 
 
 def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage) -> None:
