@@ -18,17 +18,14 @@ from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingPr
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.intra_op.solve_limited import solve_limited
+from tests.intra_op.problems import whole_numbers
 
 
 def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
     sizes = rng.integers(1, strategies + 1, nodes)
     pairs = [p for p in itertools.combinations(range(nodes), 2) if rng.random() < density]
 
-    def costs(*shape):
-        values = rng.integers(0, 20, shape).astype(float)
-        values[rng.random(shape) < forbidden] = FORBIDDEN
-        return values
-
+    costs = whole_numbers(rng, 20, forbidden)
     matrices = []
     for a, b in pairs:
         if sizes[a] == sizes[b] and rng.random() < 0.4:  # a follower: only equal strategies
