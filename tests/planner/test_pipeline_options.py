@@ -34,6 +34,7 @@ def plan():
     return tiny()
 
 
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
