@@ -170,11 +170,11 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
     monkeypatch.setattr(tuning, "AUTO_STAY_SECONDS", 0.1)
     monkeypatch.setattr(tuning, "AUTO_LEFT_SECONDS", 0.5)
 
-    def where(value):  # it must compute: what waits is not moved
-        end = time.thread_time() + 0.05
+    def where(value):  # the first ones compute, for what waits is not moved; then they take their time
+        end = time.thread_time() + 0.05 * (value < 10)
         while time.thread_time() < end:
             pass
-        return os.getpid()
+        return process_of(value + 1)
 
     with Executor("auto", workers=2) as executor:
         found = dict(executor.map(where, {n: n for n in range(200)}))
