@@ -17,6 +17,7 @@ from tests.browser.harness.explorer import (
     wait_for_finding,
 )
 from tests.browser.harness.page import LabPage
+from tests.browser.test_layout import check_places
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -37,6 +38,7 @@ def test_layouts_are_priced_when_the_tab_is_opened_filtered_and_opened_as_a_plan
     wait_for_finding(lab, "uniform layouts of llama-tiny on 1x4:h100 fit")
     assert "The plan (" in finding(explorer), "the plan is named in the same words"
     figure = seen_figure(lab, explorer)
+    check_places(lab, "Layouts")
     assert "fastest" in [trace.get("name") for trace in figure["data"]]
     assert figure["layout"]["xaxis"]["ticktext"] == ["1", "2", "4"]
     across = explorer.get_by_role("combobox", name="Across")
@@ -76,6 +78,7 @@ def test_fit_and_scale_says_what_is_typed_wrong_prices_in_dollars_and_plans_ther
     panel.get_by_role("button", name="Find out").press("Enter")
     wait_for_finding(lab, "llama-tiny fits from 8 H100 on")
     assert note_of(nodes) == ""
+    check_places(lab, "Fit & scale")
 
     price = type_number(explorer, "H100", "-2")
     lab.wait_until(lambda: note_of(price) != "", "what is possible is said in the field")

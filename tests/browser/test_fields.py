@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import (
-    SMALL,
-    first_explorer,
-    note_of,
-    show_tab,
-    slider,
-    tab,
-    type_number,
-    type_text,
-)
+from tests.browser.harness.explorer import SMALL, first_explorer, note_of, show_tab, slider, tab, type_number, type_text
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.boxes import Box, box, boxes, rows
-from tests.browser.harness.explorer import figure_tabs, show_again, show_baseline, show_explorer, show_tab, slider
+from tests.browser.harness.explorer import figure_tabs, show_again, show_baseline, show_tab, slider
 from tests.browser.harness.page import WIDE, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NARROW = (900, 900)
 ASKING = ("Fit & scale", "Layouts")
-"""Tabs that price hundreds of layouts when they are shown; of a small model in a test of their own."""
-TINY = """
-from alpa_explore_widgets import explore
-explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
-"""
+"""Tabs that price hundreds of layouts when they are shown: `check_places` is called in test_asking.py."""
 EIGHT_STAGES = {"tp": 1, "dp": 1, "pp": 8, "num_microbatches": 64, "num_layers": 8}
 VISIBLE = ".alpa-panel:visible .alpa-figure"
 PICTURE = ".alpa-figure, .alpa-flow"
@@ -177,15 +171,6 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
     assert menu.count() == 0
 
 
-def test_nothing_covers_a_legend_or_moves_in_the_tabs_that_ask_either(lab: LabPage) -> None:
-    explorer = show_explorer(lab, TINY)
-    for size, name in itertools.product((WIDE, NARROW), ASKING):
-        _resize(lab, size)
-        _show_tab(lab, name)
-        lab.wait_until(lambda: not _covered(explorer), f"nothing is covered in {name} at {size}")
-        _check_a_selection_moves_nothing(lab, name)
-
-
 def test_the_tools_of_a_figure_appear_with_the_pointer_or_the_focus(wide: LabPage) -> None:
     explorer = _explorer(wide)
     _show_tab(wide, "Layers")
@@ -289,6 +274,16 @@ def test_the_explorer_follows_the_width_of_the_page(wide: LabPage) -> None:
         else:
             _resize(wide, change)
         _fits(wide, explorer)
+
+
+def check_places(lab: LabPage, name: str) -> None:
+    """Nothing covers a legend in this tab, and a selection moves nothing, in both windows."""
+    for size in (WIDE, NARROW):
+        _resize(lab, size)
+        _show_tab(lab, name)
+        lab.wait_until(lambda: not _covered(_explorer(lab)), f"nothing is covered in {name} at {size}")
+        _check_a_selection_moves_nothing(lab, name)
+    _resize(lab, WIDE)
 
 
 def _covered(explorer: Locator) -> list[tuple[Box, Box]]:

@@ -1,4 +1,4 @@
-"""Pages that are new, that start slowly, or that are loaded while the explorer changes."""
+"""Pages that are new, that are loaded while the explorer changes, or that start slowly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_TIME_TO_START = """
 """anywidget's limit for the start of a widget, 2 s, is over at once."""
 _CHANGE_AFTER_STATES = """
 from ipywidgets import Widget
-send_states = Widget._handle_control_comm_msg
+explorer, send_states = Out[1], Widget._handle_control_comm_msg
 
 def send_then_change(message):
     send_states(message)
@@ -113,7 +113,8 @@ def check_figures_follow_the_plan(lab: LabPage, explorer: Locator, received: lis
 
 
 def check_saved(lab: LabPage, explorer: Locator, name: str) -> None:
-    """The stored notebook is small, and shows the explorer while its kernel lives and a table after."""
+    """The stored notebook is small, and shows the explorer while its kernel lives, also what changed while the page was
+    loaded, and a table after."""
     lab.wait_until(lambda: any("B = 12" in str(o.get("data")) for o in lab.outputs()), "the table follows the plan")
     assert lab.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
     lab.save()
@@ -121,9 +122,16 @@ def check_saved(lab: LabPage, explorer: Locator, name: str) -> None:
     lab.wait_until(lambda: "B = 12" in stored.read_text(), "the notebook is stored")
     assert stored.stat().st_size < 200_000
 
+    assert lab.ask("Out[1].bridge.loads") == "0", "the page was there before the explorer"
+    headline = explorer.locator(".alpa-tile").first.inner_text()
+    assert not (error := lab.do(_CHANGE_AFTER_STATES)), error
     lab.load(name)
     first_explorer(lab)  # after a reload the page shows the explorer of the kernel, which still runs
-    explorer.get_by_text("12 × 8").wait_for()
+    explorer.get_by_text("6 × 8").wait_for()
+    b = slider(explorer, "B, microbatches")
+    lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "6", "the page shows the B of now")
+    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "and its headline")
+    assert lab.ask("Out[1].bridge.loads") == "1"
     lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left has reported it")
     lab.guard.check()
     lab.shut_down()
@@ -159,22 +167,3 @@ def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "the headline follows")
     lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before, "B moves the figure")
     assert lab.ask("_1.tabs.selected") == lab.ask("_1.panels.at('t_max')")
-
-
-def test_a_page_shows_what_changed_while_it_was_loaded(own_lab: LabPage) -> None:
-    lab = own_lab
-    cell = SMALL.replace("\nexplore(", "\nexplorer = explore(") + "explorer\n"
-    lab.load(lab.server.write_notebook("loaded.ipynb", cell, _CHANGE_AFTER_STATES))
-    lab.run_all()
-    explorer = first_explorer(lab)
-    headline, b = explorer.locator(".alpa-tile").first.inner_text(), slider(explorer, "B, microbatches")
-    assert b.get_attribute("aria-valuetext") == "8"
-    assert lab.ask("explorer.bridge.loads") == "0", "the page was there before the explorer"
-    lab.save()
-    lab.wait_answered()
-    lab.load("loaded.ipynb")
-    explorer = lab.page.locator(".alpa-explorer").first
-    explorer.locator(".alpa-tile").first.wait_for()
-    lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "4", "the page shows the B of now")
-    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "and its headline")
-    assert lab.ask("explorer.bridge.loads") == "1"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import SMALL, explorer_of, first_explorer, seen_figure, show_tab, slider
+from tests.browser.harness.explorer import SMALL, explorer_of, first_explorer, seen_figure, show_again, show_tab, slider
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -48,8 +48,8 @@ def shown_in_place_of_a_figure(lab: LabPage, explorer: Locator) -> str | None:
     return figure.get_attribute("data-waiting")
 
 
-def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(lab_as_left: LabPage) -> None:
+    shown, explorer = lab_as_left, show_again(lab_as_left, SMALL)
     for name in ("Layers", "Timeline", "t_max"):
         show_tab(explorer, name)
         shown.wait_until(lambda: bool(seen_figure(shown, explorer)["data"]), "it is drawn")

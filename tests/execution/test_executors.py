@@ -380,11 +380,7 @@ def test_a_script_needs_no_main_guard_and_may_come_from_stdin(tmp_path):
     for arguments, text in (([str(tmp_path / "script.py")], None), (["-"], SCRIPT)):
         # -P: the script's own import of random is not what is tried here.
         done = subprocess.run(
-            [sys.executable, "-P", *arguments],
-            input=text,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
+            [sys.executable, "-P", *arguments], input=text, cwd=tmp_path, capture_output=True, text=True
         )
         assert (done.stdout, done.returncode) == (expected, 0), done.stderr
 

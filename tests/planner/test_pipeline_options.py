@@ -97,10 +97,7 @@ def test_the_papers_models_on_its_devices_are_planned_in_its_mode():
 
     def mode(model, cluster, **options):
         request = PlanRequest(
-            model=model,
-            cluster=ax.Cluster.parse(cluster),
-            num_microbatches=4,
-            pipeline=ax.PipelineOptions(**options),
+            model=model, cluster=ax.Cluster.parse(cluster), num_microbatches=4, pipeline=ax.PipelineOptions(**options)
         )
         return request.pipeline.mode
 

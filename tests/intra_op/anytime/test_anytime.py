@@ -33,10 +33,7 @@ def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
         else:
             matrices.append(costs(sizes[a], sizes[b]))
     problem = ShardingProblem(
-        name="random",
-        node_costs=tuple(costs(s) for s in sizes),
-        edges=tuple(pairs),
-        edge_costs=tuple(matrices),
+        name="random", node_costs=tuple(costs(s) for s in sizes), edges=tuple(pairs), edge_costs=tuple(matrices)
     )
     items = []
     for v in range(nodes):
@@ -199,10 +196,7 @@ def test_a_limit_that_was_not_reached_names_the_least_usage_found():
     items = []
     for v in range(400):
         early = rng.integers(500, 1000, 10) * 1.0
-        items += [
-            Item(node=v, start=0, end=1, usage=early),
-            Item(node=v, start=1, end=2, usage=1500.0 - early),
-        ]
+        items += [Item(node=v, start=0, end=1, usage=early), Item(node=v, start=1, end=2, usage=1500.0 - early)]
     # The sum of both times is 600,000 whatever is chosen.
     load_kernels(problem, MemoryLimit.of(items, 299_000.0))
     with pytest.raises(SolverError) as raised:
