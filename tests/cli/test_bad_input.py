@@ -124,6 +124,35 @@ verify --random 3 --ports 1-2                                       | --ports 1-
 verify small.plan.json --target slurm                               | only writes a script
 verify small.plan.json --target dusk                                | No such launch target
 verify small.plan.json --ports 29500                                | needs no ports
+plan mlp-tiny --cluster 1x4:v100 -B 4 --pin mm                      | mm
+plan mlp-tiny --cluster 1x4:v100 -B 4 --pin mm=RR --pin mm=S0R      | mm
+plan mlp-tiny --cluster 1x4:v100 -B 4 --forbid =RR                  | no operator or parameter of this name to pin or forbid: ''
+plan gpt-tiny --cluster 1x4:v100 --collective-overlap 1.5           | between 0 and 1
+plan gpt-tiny --cluster 1x4:v100 --stage-submesh 0=1:2              | STAGE=NxM
+plan llama-tiny --cluster 1x4:h100 --from-layout tp=four            | NAME=N
+plan llama-tiny --cluster 1x4:h100 --from-layout best --stages 2    | follows no options
+plan llama-tiny --cluster 1x4:h100 --from-layout best --pin mm=S0R  | follows no options
+plan llama-tiny --cluster 1x4:h100 --from-layout best --baseline zero-3 | starts from no layout
+plan gpt-tiny --cluster attached -B 4                               | without --scheduler
+plan gpt-tiny --cluster 1x2:cpu --hosts h1 -B 4                     | --hosts is for attached hosts
+nodes tcp://8.8.8.8:8786                                            | --allow-remote
+verify                                                              | --random
+verify a.plan.json --random 3                                       | --random
+verify --random 0                                                   | too small: 0
+verify --random 2 --families gtp                                    | gpt
+verify --random 2 --launched 3                                      | Launch fewer
+verify --random 2 --workers 0                                       | number of workers is too small
+compare-run .                                                       | Name the folder of a run
+logs missing                                                        | not the folder of a run
+calibrate --from-run . --like v100 -o mine.json                     | --from-run with --like
+calibrate --device cpu --ranks 0                                    | Give 1 to
+calibrate --device cpu --ranks 100000                               | Give 1 to
+calibrate --device cpu --run-seconds 0                              | The seconds of a timed series must be positive
+calibrate --device cpu --like z80                                   | Unknown device
+calibrate --device cpu --name 'my gpu'                              | short name
+calibrate --device cpu -o mine.txt                                  | mine.txt.json
+calibrate --device cpu -o no/such/folder/mine.json                  | Make the folder first
+calibrate --device tpu                                              | invalid choice
 solve none.json                                                     | cannot be read
 solve problem.json --solver elimnation                              | Did you mean 'elimination'
 solve problem.json --solver elimination                             | cannot take a memory limit
@@ -131,8 +160,8 @@ solve problem.json --time-limit 0                                   | time limit
 solve problem.json --time-limit soon                                | invalid float value
 """
 """What is typed, and words of the answer."""
-LATE = ("layouts", "scale", "compare-solvers")
-"""Commands that say what they begin to price or capture before they know what is possible."""
+LATE = ("layouts", "scale", "compare-solvers", "calibrate", "plan mlp-tiny --cluster 1x4:v100 -B 4 --forbid")
+"""What says that it begins to price, capture, measure or plan before it knows what is possible."""
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +191,7 @@ def test_bad_input_is_exit_2_with_one_line(
     typed: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("alpa_explore.calibration.microbenchmarks.spawn", None)  # nothing is measured
     before = sorted(path.name for path in folder.iterdir())
     try:
         code: object = cli.main(shlex.split(typed))
