@@ -126,7 +126,7 @@ verify small.plan.json --target dusk                                | No such la
 verify small.plan.json --ports 29500                                | needs no ports
 plan mlp-tiny --cluster 1x4:v100 -B 4 --pin mm                      | mm
 plan mlp-tiny --cluster 1x4:v100 -B 4 --pin mm=RR --pin mm=S0R      | mm
-plan mlp-tiny --cluster 1x4:v100 -B 4 --forbid =RR                  | no operator or parameter of this name to pin or forbid: ''
+plan mlp-tiny --cluster 1x4:v100 -B 4 --forbid =RR                  | of this name to pin or forbid: ''
 plan gpt-tiny --cluster 1x4:v100 --collective-overlap 1.5           | between 0 and 1
 plan gpt-tiny --cluster 1x4:v100 --stage-submesh 0=1:2              | STAGE=NxM
 plan llama-tiny --cluster 1x4:h100 --from-layout tp=four            | NAME=N
