@@ -114,6 +114,14 @@ def test_nothing_else_is_repeated(answers, first, repeats) -> None:
     assert came.repeated == ()
 
 
+@pytest.mark.parametrize(("given", "found"), [("max 100000", 2), ("150000 100000", 1), ("50000 100000", 1), (None, 2)])
+def test_a_container_has_the_cores_that_it_is_given(given, found, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tiers.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    if given:
+        (tmp_path / "cpu.max").write_text(f"{given}\n")
+    assert tiers.cores(tmp_path) == found
+
+
 def test_only_tiers_that_start_processes_repeat() -> None:
     found = {tier.name: tier.repeats for tier in tiers.TIERS}
     assert found == {"default": 0, "slow": 0, "distributed": 3, "hosts": 3, "browser": 3, "sweep": 0}

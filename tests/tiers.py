@@ -44,12 +44,19 @@ from pathlib import Path
 
 import psutil
 
+from alpa_explore.execution.available_memory import available_bytes
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """The cores that this process may use: those that it may run on, and in a container those that it is given."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        share, period = (group / "cpu.max").read_text(encoding="ascii").split()
+        return max(1, min(there, int(share) // int(period)))
+    except (OSError, ValueError):  # no such group, or the share is "max"
+        return there
 
 
 def patience() -> float:
@@ -58,8 +65,9 @@ def patience() -> float:
 
 
 CORES = cores()
-ROOM = max(1, psutil.virtual_memory().total // (3 * 2**30))
-"""So many workers have memory: one takes about 2 GB at most, and something else runs, too."""
+ROOM = max(1, (available_bytes() or psutil.virtual_memory().total) // (3 * 2**30))
+"""So many workers have memory, of the container where it has a limit: one takes about 2 GB at most, and something else
+runs, too."""
 HOSTS_AT_ONCE = min(CORES + 1, ROOM)
 """A test of emulated hosts computes for about a third of its time on one core, and waits for limits of time else."""
 RANKS_AT_ONCE = min(CORES + 1, 4, ROOM)

@@ -22,7 +22,7 @@ MAY = {
     "tests/waiting.py::until": "it is the one way of waiting",
     "tests/tiers.py::run": "it says how long a tier took",
     "tests/tiers.py::main": "it says how long all took",
-    "tests/execution/test_executors.py::slow": "a task that takes time is what executors are for",
+    "tests/execution/tasks.py::slow": "a task that takes time is what executors are for",
     "tests/browser/harness/page.py::GuardedPage": "it is the pause of `until` on a page, which works meanwhile",
     "tests/runtime/test_retries.py::test_a_worker_that_was_lost_is_not_waited_for_unless_no_other_one_is_listed": (
         "its event loop has a clock of its own"

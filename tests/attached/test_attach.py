@@ -167,17 +167,6 @@ def test_hosts_over_ssh_are_named_once_and_need_asyncssh() -> None:
         pass
 
 
-def test_the_command_says_what_is_wrong_in_a_line(capsys) -> None:
-    from alpa_explore import cli
-
-    assert cli.main(["nodes", "tcp://8.8.8.8:8786"]) == 2
-    assert "--allow-remote" in capsys.readouterr().err
-    assert cli.main(["plan", "gpt-tiny", "--cluster", "attached", "-B", "4"]) == 2
-    assert "without --scheduler" in capsys.readouterr().err
-    assert cli.main(["plan", "gpt-tiny", "--cluster", "1x2:cpu", "--hosts", "h1", "-B", "4"]) == 2
-    assert "--hosts is for attached hosts" in capsys.readouterr().err
-
-
 def test_a_calibration_on_a_worker_is_kept_for_machines_of_its_kind(cluster, tmp_path, monkeypatch, reported) -> None:
     reported()
     monkeypatch.setenv("ALPA_EXPLORE_CALIBRATIONS", str(tmp_path / "kept"))

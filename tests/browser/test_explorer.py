@@ -15,7 +15,6 @@ import pytest
 
 from tests.browser.harness.explorer import (
     SMALL,
-    figure_tabs,
     first_explorer,
     is_chosen,
     seen_figure,
@@ -178,42 +177,6 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
         assert shown.inner_html() == html, f"{name} of the third B stays"
 
 
-def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_library_once(
-    own_lab: LabPage,
-) -> None:
-    lab = own_lab
-    received: list[int] = []
-    lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
-    lab.load(lab.server.write_notebook("tabs.ipynb", SMALL))
-    lab.run_all()
-    explorer = first_explorer(lab)
-    before: dict[str, object] = {}
-    for name in figure_tabs(explorer):
-        show_tab(explorer, name, key="Enter")
-        if name in ("Compare", "Solvers", "Run"):
-            explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
-        elif name in ("Fit & scale", "Layouts"):  # they are about transformers
-            explorer.locator(".alpa-finding:visible").wait_for()
-        elif name == "Accuracy":  # it shows measured runs, whatever the plan is
-            explorer.locator(".alpa-finding:visible", has_text="measured").wait_for()
-        else:
-            if name == "Sharding":  # its matrix is a figure of plotly, its graph is not
-                explorer.locator(".alpa-flow-canvas:visible").wait_for()
-                explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("matrix")
-            lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
-            before[name] = seen_figure(lab, explorer)["data"]
-    assert sum(received) < 5e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
-
-    type_number(explorer, "Layers", "3")
-    slider(explorer, "B, microbatches").press("ArrowRight")
-    explorer.get_by_text("12 × 8").wait_for()
-    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
-    lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date")
-    for name, data in before.items():
-        show_tab(explorer, name)
-        lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != data, f"{name} follows the plan")  # noqa: B023
-
-
 def test_groups_and_their_tabs_are_two_rows_that_keys_walk_through_with_names_for_screen_readers(
     looked_at: LabPage,
 ) -> None:
@@ -322,36 +285,6 @@ def test_the_figures_follow_the_theme_of_the_page(looked_at: LabPage) -> None:
     assert "alpa-dark" in (explorer.get_attribute("class") or "")
     looked_at.set_theme(LIGHT)
     looked_at.wait_until(lambda: paper() == light, "and for a light one again")
-
-
-def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives_and_a_table_after(
-    own_lab: LabPage,
-) -> None:
-    lab = own_lab
-    name = lab.server.write_notebook("saved.ipynb", SMALL)
-    lab.load(name)
-    lab.run_all()
-    explorer = first_explorer(lab)
-    slider(explorer, "B, microbatches").press("ArrowRight")
-    explorer.get_by_text("12 × 8").wait_for()
-    lab.wait_until(lambda: any("B = 12" in str(o.get("data")) for o in lab.outputs()), "the table follows the plan")
-    assert lab.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
-    lab.save()
-    stored = lab.server.root / name
-    lab.wait_until(lambda: "B = 12" in stored.read_text(), "the notebook is stored")
-    assert stored.stat().st_size < 200_000
-
-    lab.load(name)
-    first_explorer(lab)  # after a reload the page shows the explorer of the kernel, which still runs
-    explorer.get_by_text("12 × 8").wait_for()
-    lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left has reported it")
-    lab.guard.check()
-    lab.shut_down()
-    lab.page.goto("about:blank")
-    lab.guard.console_errors.clear()  # Lab reports the kernel that was shut down as an error
-    lab.load(name)
-    lab.page.locator(".alpa-saved td").first.wait_for()
-    assert lab.page.locator(".alpa-explorer").count() == 0
 
 
 def test_every_control_has_a_name(looked_at: LabPage) -> None:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import (
-    SMALL,
-    first_explorer,
-    note_of,
-    show_tab,
-    slider,
-    tab,
-    type_number,
-    type_text,
-)
+from tests.browser.harness.explorer import SMALL, first_explorer, note_of, show_tab, slider, tab, type_number, type_text
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -23,16 +14,26 @@ B = "B, microbatches"
 RUNS = "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells.map((cell) => cell.execution_count)"
 
 
+CELLS = (SMALL, "ran_below = True")
+
+
 @pytest.fixture
-def shown(lab: LabPage) -> LabPage:
-    lab.show(SMALL, "ran_below = True")
-    return lab
+def shown(lab_as_left: LabPage) -> LabPage:
+    """A page with an explorer, whose values are put back by `explorer`, for the tests share it."""
+    if lab_as_left.shown != CELLS:
+        lab_as_left.show(*CELLS)
+    return lab_as_left
 
 
 @pytest.fixture
 def explorer(shown: LabPage) -> Locator:
-    """A new explorer with B = 8."""
-    return first_explorer(shown)
+    """An explorer with B = 8 and δ = 0.5, which shows Layers."""
+    explorer = first_explorer(shown)
+    show_tab(explorer, "Layers")
+    type_number(explorer, "FLOP tolerance", "0.5")
+    set_b(shown, explorer, 8)
+    shown.rest()
+    return explorer
 
 
 def has_focus(box: Locator) -> bool:

@@ -16,7 +16,7 @@ from tests.browser.conftest import guarded, has_failed
 from tests.browser.harness.explorer import LOADED, leave_overview, seen_figure, slider
 from tests.browser.harness.guard import Guard
 from tests.browser.harness.kept import Chromium, KeptPage
-from tests.browser.harness.page import LabPage, NotebookPage
+from tests.browser.harness.page import LabPage
 from tests.browser.harness.server import LabServer
 from tests.plans.example import example_plan
 
@@ -199,9 +199,7 @@ def test_a_kernel_that_dies_says_so(lab_page: ConnectedPage) -> None:
     lab_page.wait_idle()
 
 
-def test_a_lost_connection_is_said_once_and_forgotten_when_it_is_back(
-    lab_page: ConnectedPage,
-) -> None:
+def test_a_lost_connection_is_said_once_and_forgotten_when_it_is_back(lab_page: ConnectedPage) -> None:
     explorer, connection = moved_explorer(lab_page), lab_page.connection
     connection.interrupt()
     alert = explorer.get_by_role("alert")
@@ -215,9 +213,7 @@ def test_a_lost_connection_is_said_once_and_forgotten_when_it_is_back(
     assert lab_page.page.locator(".alpa-explorer").count() == 1
 
 
-def test_a_field_whose_answer_was_lost_with_the_connection_can_be_moved_again(
-    lab_page: ConnectedPage,
-) -> None:
+def test_a_field_whose_answer_was_lost_with_the_connection_can_be_moved_again(lab_page: ConnectedPage) -> None:
     explorer, connection = moved_explorer(lab_page), lab_page.connection
     connection.mute()
     slider(explorer, "B, microbatches").press("ArrowRight")
@@ -231,9 +227,7 @@ def test_a_field_whose_answer_was_lost_with_the_connection_can_be_moved_again(
     explorer.get_by_text("1 × 8").wait_for()
 
 
-def test_an_answer_that_comes_after_all_is_not_counted_twice(
-    lab_page: ConnectedPage,
-) -> None:
+def test_an_answer_that_comes_after_all_is_not_counted_twice(lab_page: ConnectedPage) -> None:
     explorer, connection = moved_explorer(lab_page), lab_page.connection
     b = slider(explorer, "B, microbatches")
     connection.mute()
@@ -251,9 +245,7 @@ def test_an_answer_that_comes_after_all_is_not_counted_twice(
     # The widgets of Jupyter say on the console when they count more answers than edits: `lab_page` finds it.
 
 
-def test_a_kernel_that_was_restarted_elsewhere_meanwhile_is_noticed(
-    lab_page: ConnectedPage,
-) -> None:
+def test_a_kernel_that_was_restarted_elsewhere_meanwhile_is_noticed(lab_page: ConnectedPage) -> None:
     explorer, connection = moved_explorer(lab_page), lab_page.connection
     identity = lab_page.page.evaluate(f"{KERNEL}.id")
     connection.interrupt()
@@ -268,12 +260,3 @@ def test_a_kernel_that_is_shut_down_says_so(lab_page: ConnectedPage) -> None:
     explorer = moved_explorer(lab_page)
     lab_page.shut_down()
     check_ended(lab_page, explorer, "Kernel shut down")
-
-
-def test_a_restart_in_notebook_7_leaves_the_same_banner(notebook: NotebookPage) -> None:
-    load_notebook(notebook)
-    explorer = run_again(notebook)
-    notebook.page.evaluate(f"{KERNEL}.restart()")
-    check_ended(notebook, explorer, "Kernel restarted")
-    notebook.wait_idle()
-    run_again(notebook)

@@ -9,12 +9,6 @@ from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-_NOTIFY = """async (message) => {
-  const app = window.jupyterapp;
-  await app.restored;
-  await app.commands.execute('apputils:notify', { message, type: 'info', options: { autoClose: false } });
-}"""
-_HAS_PLUGIN = "(name) => window.jupyterapp.hasPlugin(`@jupyterlab/apputils-extension:${name}`)"
 CELLS = ("import ipywidgets", "print('seen')", "ipywidgets.IntSlider(description='B')")
 
 
@@ -41,18 +35,3 @@ def test_the_server_and_its_kernel_listen_on_loopback_only(lab: LabPage) -> None
     assert len(family) > 1, "it has a kernel"
     listening = {c.laddr.ip for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
-
-
-def test_lab_does_not_offer_to_fetch_news(own_lab: LabPage) -> None:
-    lab = own_lab
-    asked: list[str] = []
-    lab.page.on("request", lambda request: asked.append(request.url))
-    lab.load(lab.server.write_notebook("news.ipynb", "1"))
-    # Notices are shown in the order in which they are made, the offer once the page is restored: so before this one.
-    lab.page.evaluate(_NOTIFY, "After the offer")
-    lab.page.locator(".Toastify__toast", has_text="After the offer").wait_for()
-    plugins = [lab.page.evaluate(_HAS_PLUGIN, name) for name in ("notification", "announcements")]
-    assert plugins == [True, False], "what makes the offer is not there"
-    assert len(lab.page.locator(".Toastify__toast").all_inner_texts()) == 1
-    assert lab.page.get_by_text("Jupyter news").count() == 0
-    assert not [url for url in asked if "/api/news" in url]

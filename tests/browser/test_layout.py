@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.harness.boxes import Box, box, boxes, rows
-from tests.browser.harness.explorer import figure_tabs, show_again, show_baseline, show_explorer, show_tab, slider
+from tests.browser.harness.explorer import figure_tabs, show_again, show_baseline, show_tab, slider
 from tests.browser.harness.page import WIDE, LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NARROW = (900, 900)
 ASKING = ("Fit & scale", "Layouts")
-"""Tabs that price hundreds of layouts when they are shown; of a small model in a test of their own."""
-TINY = """
-from alpa_explore_widgets import explore
-explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
-"""
+"""Tabs that price hundreds of layouts when they are shown: `check_places` is called in test_asking.py."""
 EIGHT_STAGES = {"tp": 1, "dp": 1, "pp": 8, "num_microbatches": 64, "num_layers": 8}
 VISIBLE = ".alpa-panel:visible .alpa-figure"
 PICTURE = ".alpa-figure, .alpa-flow"
@@ -44,7 +38,7 @@ def narrow(wide: LabPage) -> LabPage:
     return wide
 
 
-def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wide: LabPage) -> None:
+def test_everything_above_the_figure_takes_one_row(wide: LabPage) -> None:
     explorer = _explorer(wide)
     assert 900 < box(wide.page.locator("body"), ".alpa-explorer").width < 1000, "the file browser is open"
     for what, count in (
@@ -58,14 +52,51 @@ def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wi
         assert rows(found) == 1, what
         assert max(b.right for b in found) <= box(explorer, ".alpa-main").right + 1, f"{what} fit"
     assert box(explorer, ".alpa-sentence").height <= 40, "two lines"
-    for name in _tabs(explorer):
-        _show_tab(wide, name)
-        top = box(wide.page.locator("body"), ".alpa-explorer").top
-        (question,) = boxes(explorer, ".alpa-panel-head > :first-child .alpa-question")
-        assert question.height < 40, f"{name}: the question is not squeezed by the controls beside it"
-        if name not in ("Why", "Run"):  # whose figures are below their buttons
-            second_row = 26 * len(boxes(explorer, ".alpa-tabs-views"))  # with its margins
-            assert _figure(explorer).top - top <= 260 + second_row, name
+
+
+def test_in_every_tab_the_figure_begins_high_nothing_covers_a_legend_and_a_selection_moves_nothing(
+    wide: LabPage,
+) -> None:
+    explorer = _explorer(wide)
+    names = _tabs(explorer)
+    many_entries = ("t_max", "Cluster", "Microbatches", "Timeline")  # once more, after the width has changed
+    for size, some in ((WIDE, names), (NARROW, names), (WIDE, many_entries)):
+        _resize(wide, size)
+        for name in some:
+            _show_tab(wide, name)
+            if size == WIDE:
+                _check_begins_high(wide, name)
+            wide.wait_until(lambda: not _covered(explorer), f"nothing is covered in {name} at {size}")
+            # What a selection adds is above the tabs, so few of them show what it does on a narrow page.
+            if some is names and (size == WIDE or name in ("Layers", "Sharding", "Why")):
+                _check_a_selection_moves_nothing(wide, name)
+
+
+def _check_begins_high(wide: LabPage, name: str) -> None:
+    explorer = _explorer(wide)
+    top = box(wide.page.locator("body"), ".alpa-explorer").top
+    (question,) = boxes(explorer, ".alpa-panel-head > :first-child .alpa-question")
+    assert question.height < 40, f"{name}: the question is not squeezed by the controls beside it"
+    if name not in ("Why", "Run"):  # whose figures are below their buttons
+        second_row = 26 * len(boxes(explorer, ".alpa-tabs-views"))  # with its margins
+        assert _figure(explorer).top - top <= 260 + second_row, name
+
+
+def _check_a_selection_moves_nothing(lab: LabPage, name: str) -> None:
+    explorer = _explorer(lab)
+    stage, selected = explorer.locator(".alpa-stages button").first, explorer.locator(".alpa-selected")
+    before = _figure(explorer).top
+    stage.click()
+    selected.wait_for()
+    assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a click"
+    lab.page.keyboard.press("Escape")
+    lab.wait_until(lambda: selected.count() == 0, "nothing is selected")
+    stage.press("Enter")
+    selected.wait_for()
+    assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a key"
+    stage.press("Escape")
+    lab.wait_until(lambda: selected.count() == 0, "nothing is selected")
+    assert abs(_figure(explorer).top - before) <= 1, f"{name}: cleared"
 
 
 def test_the_plan_button_is_always_in_sight_and_covers_no_control_that_has_the_focus(wide: LabPage) -> None:
@@ -140,33 +171,6 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
     assert menu.count() == 0
 
 
-def test_nothing_covers_a_legend_in_any_tab_also_after_the_width_changed(wide: LabPage) -> None:
-    explorer = _explorer(wide)
-    names = _tabs(explorer)
-    many_entries = ["t_max", "Cluster", "Microbatches", "Timeline"]
-    for size, name in [
-        (size, n) for size, some in ((WIDE, names), (NARROW, names), (WIDE, many_entries)) for n in some
-    ]:
-        _resize(wide, size)
-        _show_tab(wide, name)
-        wide.wait_until(lambda: not _covered(explorer), f"nothing is covered in {name} at {size}")
-
-
-def test_nothing_covers_a_legend_or_moves_in_the_tabs_that_ask_either(lab: LabPage) -> None:
-    explorer = show_explorer(lab, TINY)
-    stage, selected = explorer.locator(".alpa-stages button").first, explorer.locator(".alpa-selected")
-    for size, name in itertools.product((WIDE, NARROW), ASKING):
-        _resize(lab, size)
-        _show_tab(lab, name)
-        lab.wait_until(lambda: not _covered(explorer), f"nothing is covered in {name} at {size}")
-        before = _figure(explorer).top
-        stage.click()
-        selected.wait_for()
-        assert abs(_figure(explorer).top - before) <= 1, name
-        stage.press("Escape")
-        lab.wait_until(lambda: selected.count() == 0, "nothing is selected")
-
-
 def test_the_tools_of_a_figure_appear_with_the_pointer_or_the_focus(wide: LabPage) -> None:
     explorer = _explorer(wide)
     _show_tab(wide, "Layers")
@@ -180,28 +184,6 @@ def test_the_tools_of_a_figure_appear_with_the_pointer_or_the_focus(wide: LabPag
     wide.wait_until(lambda: bar.evaluate(opacity) == 0, "and go")
     bar.get_by_role("button").first.focus()
     wide.wait_until(lambda: bar.evaluate(opacity) == 1, "the tools appear for the keyboard")
-
-
-def test_a_selection_moves_no_figure(wide: LabPage) -> None:
-    explorer = _explorer(wide)
-    stage, selected = explorer.locator(".alpa-stages button").nth(2), explorer.locator(".alpa-selected")
-    # What a selection adds is above the tabs, so few of them show what it does on a narrow page.
-    places = [(WIDE, name) for name in _tabs(explorer)] + [(NARROW, name) for name in ("Layers", "Sharding", "Why")]
-    for size, name in places:
-        _resize(wide, size)
-        _show_tab(wide, name)
-        before = _figure(explorer).top
-        stage.click()
-        selected.wait_for()
-        assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a click"
-        wide.page.keyboard.press("Escape")
-        wide.wait_until(lambda: selected.count() == 0, "nothing is selected")
-        stage.press("Enter")
-        selected.wait_for()
-        assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a key"
-        stage.press("Escape")
-        wide.wait_until(lambda: selected.count() == 0, "nothing is selected")
-        assert abs(_figure(explorer).top - before) <= 1, f"{name}: cleared"
 
 
 def test_an_operator_and_its_other_strategies_move_no_figure(wide: LabPage) -> None:
@@ -292,6 +274,16 @@ def test_the_explorer_follows_the_width_of_the_page(wide: LabPage) -> None:
         else:
             _resize(wide, change)
         _fits(wide, explorer)
+
+
+def check_places(lab: LabPage, name: str) -> None:
+    """Nothing covers a legend in this tab, and a selection moves nothing, in both windows."""
+    for size in (WIDE, NARROW):
+        _resize(lab, size)
+        _show_tab(lab, name)
+        lab.wait_until(lambda: not _covered(_explorer(lab)), f"nothing is covered in {name} at {size}")
+        _check_a_selection_moves_nothing(lab, name)
+    _resize(lab, WIDE)
 
 
 def _covered(explorer: Locator) -> list[tuple[Box, Box]]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, slider, tab
 from tests.browser.harness.page import DARK, LIGHT, NotebookPage
+from tests.browser.test_kernel import KERNEL, check_ended
 from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -15,7 +16,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 _CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
 
 
-def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(notebook: NotebookPage) -> None:
+def test_in_notebook_7_the_explorer_works_by_keyboard_follows_the_theme_says_that_its_kernel_ended_and_plans_open(
+    notebook: NotebookPage,
+) -> None:
     notebook.load(notebook.server.write_notebook("seven.ipynb", SMALL))
     notebook.run_all()
     explorer = first_explorer(notebook)
@@ -46,8 +49,13 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
     notebook.set_theme(LIGHT)
     notebook.wait_until(lambda: paper() == light, "and for a light one again")
 
+    notebook.page.evaluate(f"{KERNEL}.restart()")
+    check_ended(notebook, explorer, "Kernel restarted")
+    notebook.wait_idle()
+    notebook.run_all()
+    notebook.wait_until(lambda: notebook.page.get_by_role("alert").count() == 0, "the last explorer is gone")
+    first_explorer(notebook)
 
-def test_a_plan_file_opens_in_the_view_of_the_extension_in_notebook_7(notebook: NotebookPage) -> None:
     example_plan().save(Path(notebook.server.root) / "seven.plan.json")
     notebook.page.goto(notebook.server.address.page("edit/seven.plan.json"))
     notebook.page.get_by_role("heading", name="on 2x4:v100").wait_for()

@@ -86,8 +86,8 @@ def test_headings_lead_to_the_tabs_by_keyboard_and_cards_have_names(looked_at: L
         lab.wait_until(lambda: is_chosen(explorer, name), f"{name} is chosen")  # noqa: B023
 
 
-def test_it_follows_b_and_the_theme(lab_with_overview: LabPage) -> None:
-    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
+def test_it_follows_b_and_the_theme(looked_at: LabPage) -> None:
+    lab, explorer = looked_at, _explorer(looked_at)
     timeline = explorer.get_by_role("region", name="Timeline", exact=True)
     line = timeline.locator("header p")
     before = line.inner_text()

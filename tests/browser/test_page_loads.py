@@ -1,14 +1,22 @@
-"""Pages that start slowly, or that are loaded while the explorer changes."""
+"""Pages that are new, that are loaded while the explorer changes, or that start slowly."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Locator
 
 from tests.browser.conftest import guarded
-from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, show_tab, slider
+from tests.browser.harness.explorer import (
+    SMALL,
+    figure_tabs,
+    first_explorer,
+    seen_figure,
+    show_tab,
+    slider,
+    type_number,
+)
 from tests.browser.harness.page import LabPage
 from tests.browser.harness.server import LabServer
 
@@ -25,7 +33,7 @@ _NO_TIME_TO_START = """
 """anywidget's limit for the start of a widget, 2 s, is over at once."""
 _CHANGE_AFTER_STATES = """
 from ipywidgets import Widget
-send_states = Widget._handle_control_comm_msg
+explorer, send_states = Out[1], Widget._handle_control_comm_msg
 
 def send_then_change(message):
     send_states(message)
@@ -34,6 +42,104 @@ def send_then_change(message):
 
 Widget._handle_control_comm_msg = send_then_change
 """
+_NOTIFY = """async (message) => {
+  const app = window.jupyterapp;
+  await app.restored;
+  await app.commands.execute('apputils:notify', { message, type: 'info', options: { autoClose: false } });
+}"""
+_HAS_PLUGIN = "(name) => window.jupyterapp.hasPlugin(`@jupyterlab/apputils-extension:${name}`)"
+_GONE = "widget model not found"
+_IMPORTED = "sorted({'torch', 'distributed'} & set(__import__('sys').modules))"
+
+
+def test_a_new_page_offers_no_news_gets_plotly_once_stores_little_and_a_new_kernel_reads_the_known_plan(
+    own_lab: LabPage,
+) -> None:
+    lab, asked, received = own_lab, [], []
+    lab.page.on("request", lambda request: asked.append(request.url))
+    lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
+    name = lab.server.write_notebook("new.ipynb", SMALL)
+    lab.load(name)
+    check_no_news(lab, asked)
+    lab.run_all()
+    explorer = first_explorer(lab)
+    check_figures_follow_the_plan(lab, explorer, received)
+    check_saved(lab, explorer, name)
+    lab.show(SMALL)  # in a new kernel
+    assert "read from the cache" in first_explorer(lab).locator(".alpa-plan-button").inner_text()
+    assert lab.ask(_IMPORTED) == "[]", "neither torch nor workers are needed"
+    # Lab says of a stored widget that its kernel is gone; the table is shown in its place.
+    lab.guard.console_errors = [error for error in lab.guard.console_errors if _GONE not in error]
+
+
+def check_no_news(lab: LabPage, asked: list[str]) -> None:
+    # Notices are shown in the order in which they are made, the offer once the page is restored: so before this one.
+    lab.page.evaluate(_NOTIFY, "After the offer")
+    lab.page.locator(".Toastify__toast", has_text="After the offer").wait_for()
+    plugins = [lab.page.evaluate(_HAS_PLUGIN, name) for name in ("notification", "announcements")]
+    assert plugins == [True, False], "what makes the offer is not there"
+    assert len(lab.page.locator(".Toastify__toast").all_inner_texts()) == 1
+    assert lab.page.get_by_text("Jupyter news").count() == 0
+    assert not [url for url in asked if "/api/news" in url]
+
+
+def check_figures_follow_the_plan(lab: LabPage, explorer: Locator, received: list[int]) -> None:
+    """Every tab has a figure that follows the plan, and the page gets the library once."""
+    before: dict[str, object] = {}
+    for name in figure_tabs(explorer):
+        show_tab(explorer, name, key="Enter")
+        if name in ("Compare", "Solvers", "Run"):
+            explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
+        elif name in ("Fit & scale", "Layouts"):  # they are about transformers
+            explorer.locator(".alpa-finding:visible").wait_for()
+        elif name == "Accuracy":  # it shows measured runs, whatever the plan is
+            explorer.locator(".alpa-finding:visible", has_text="measured").wait_for()
+        else:
+            if name == "Sharding":  # its matrix is a figure of plotly, its graph is not
+                explorer.locator(".alpa-flow-canvas:visible").wait_for()
+                explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("matrix")
+            lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
+            before[name] = seen_figure(lab, explorer)["data"]
+    assert sum(received) < 5e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
+
+    type_number(explorer, "Layers", "3")
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    explorer.get_by_text("12 × 8").wait_for()
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
+    lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date")
+    for name, data in before.items():
+        show_tab(explorer, name)
+        lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != data, f"{name} follows the plan")  # noqa: B023
+
+
+def check_saved(lab: LabPage, explorer: Locator, name: str) -> None:
+    """The stored notebook is small, and shows the explorer while its kernel lives, also what changed while the page was
+    loaded, and a table after."""
+    lab.wait_until(lambda: any("B = 12" in str(o.get("data")) for o in lab.outputs()), "the table follows the plan")
+    assert lab.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
+    lab.save()
+    stored = lab.server.root / name
+    lab.wait_until(lambda: "B = 12" in stored.read_text(), "the notebook is stored")
+    assert stored.stat().st_size < 200_000
+
+    assert lab.ask("Out[1].bridge.loads") == "0", "the page was there before the explorer"
+    headline = explorer.locator(".alpa-tile").first.inner_text()
+    assert not (error := lab.do(_CHANGE_AFTER_STATES)), error
+    lab.load(name)
+    first_explorer(lab)  # after a reload the page shows the explorer of the kernel, which still runs
+    explorer.get_by_text("6 × 8").wait_for()
+    b = slider(explorer, "B, microbatches")
+    lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "6", "the page shows the B of now")
+    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "and its headline")
+    assert lab.ask("Out[1].bridge.loads") == "1"
+    lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left has reported it")
+    lab.guard.check()
+    lab.shut_down()
+    lab.page.goto("about:blank")
+    lab.guard.console_errors.clear()  # Lab reports the kernel that was shut down as an error
+    lab.load(name)
+    lab.page.locator(".alpa-saved td").first.wait_for()
+    assert lab.page.locator(".alpa-explorer").count() == 0
 
 
 @pytest.fixture
@@ -61,22 +167,3 @@ def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "the headline follows")
     lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before, "B moves the figure")
     assert lab.ask("_1.tabs.selected") == lab.ask("_1.panels.at('t_max')")
-
-
-def test_a_page_shows_what_changed_while_it_was_loaded(own_lab: LabPage) -> None:
-    lab = own_lab
-    cell = SMALL.replace("\nexplore(", "\nexplorer = explore(") + "explorer\n"
-    lab.load(lab.server.write_notebook("loaded.ipynb", cell, _CHANGE_AFTER_STATES))
-    lab.run_all()
-    explorer = first_explorer(lab)
-    headline, b = explorer.locator(".alpa-tile").first.inner_text(), slider(explorer, "B, microbatches")
-    assert b.get_attribute("aria-valuetext") == "8"
-    assert lab.ask("explorer.bridge.loads") == "0", "the page was there before the explorer"
-    lab.save()
-    lab.wait_answered()
-    lab.load("loaded.ipynb")
-    explorer = lab.page.locator(".alpa-explorer").first
-    explorer.locator(".alpa-tile").first.wait_for()
-    lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "4", "the page shows the B of now")
-    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "and its headline")
-    assert lab.ask("explorer.bridge.loads") == "1"

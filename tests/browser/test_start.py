@@ -1,17 +1,16 @@
-"""The first minutes with the explorer: a known plan is there soon, a chosen model waits for Plan, and what does not fit
-in memory comes with a button that makes it fit."""
+"""The first minutes with the explorer: a chosen model waits for Plan, and what does not fit in memory comes with a
+button that makes it fit."""
 
 from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import SMALL, explorer_of, first_explorer, seen_figure, show_tab, slider
+from tests.browser.harness.explorer import SMALL, explorer_of, first_explorer, seen_figure, show_again, show_tab, slider
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-IMPORTED = "sorted({'torch', 'distributed'} & set(__import__('sys').modules))"
 TOO_LITTLE_MEMORY = """
 from alpa_explore_widgets import explore
 explore("gpt-tiny", cluster="1x1:v100", num_microbatches=8, num_layers=2, memory_bytes=5 * 2**20)
@@ -49,17 +48,8 @@ def shown_in_place_of_a_figure(lab: LabPage, explorer: Locator) -> str | None:
     return figure.get_attribute("data-waiting")
 
 
-def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_workers(
-    shown: LabPage, own_lab: LabPage
-) -> None:
-    own_lab.load(own_lab.server.write_notebook("start.ipynb", SMALL))
-    own_lab.run_all()
-    assert "read from the cache" in first_explorer(own_lab).locator(".alpa-plan-button").inner_text()
-    assert own_lab.ask(IMPORTED) == "[]"
-
-
-def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
+def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(lab_as_left: LabPage) -> None:
+    shown, explorer = lab_as_left, show_again(lab_as_left, SMALL)
     for name in ("Layers", "Timeline", "t_max"):
         show_tab(explorer, name)
         shown.wait_until(lambda: bool(seen_figure(shown, explorer)["data"]), "it is drawn")

@@ -9,7 +9,6 @@ import pytest
 from alpa_explore.calibration import from_run as module
 from alpa_explore.calibration.from_run import recalibrate
 from alpa_explore.calibration.refit import Observation
-from alpa_explore.cli import main
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.errors import OptionError, PlanFileError
@@ -43,10 +42,3 @@ def test_runs_of_one_device_are_fitted_together_and_of_two_are_refused(monkeypat
 def test_a_folder_without_a_run_is_refused(tmp_path) -> None:
     with pytest.raises(PlanFileError, match="There is no measured run"):
         recalibrate([tmp_path])
-
-
-def test_runs_bring_their_own_device_and_another_is_refused(tmp_path, capsys) -> None:
-    asked = ["calibrate", "--from-run", str(tmp_path), "--like", "v100", "-o", str(tmp_path / "mine.json")]
-    assert main(asked) == 2
-    assert "--from-run with --like" in capsys.readouterr().err
-    assert not (tmp_path / "mine.json").exists()

@@ -72,30 +72,6 @@ def test_one_rank_takes_its_links_from_a_preset(capsys: Capture) -> None:
     assert body["inside_node"]["source"] == Cluster.parse("1x1:cpu").inside_node.source
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        (("--ranks", "0"), "Give 1 to"),
-        (("--ranks", "100000"), "Give 1 to"),
-        (("--run-seconds", "0"), "The seconds of a timed series must be positive"),
-        (("--like", "z80"), "Unknown device"),
-        (("--name", "my gpu"), "short name"),
-        (("-o", "mine.txt"), "mine.txt.json"),
-        (("-o", "no/such/folder/mine.json"), "Make the folder first"),
-        (("--device", "tpu"), "invalid choice"),
-    ],
-)
-def test_bad_input_is_told_before_anything_is_measured(more: tuple[str, ...], told: str, capsys: Capture) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("alpa_explore.calibration.microbenchmarks.spawn", None)  # nothing is started
-        try:
-            code = cli.main(["calibrate", *more] if "--device" in more else ["calibrate", "--device", "cpu", *more])
-        except SystemExit as stop:
-            code = stop.code
-    assert code == 2
-    assert told in capsys.readouterr().err
-
-
 def test_a_device_that_is_not_there_is_told() -> None:
     with pytest.raises(OptionError, match="Use 'cpu' or 'cuda'"):
         measure(kind="tpu")

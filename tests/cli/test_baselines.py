@@ -54,16 +54,6 @@ def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> Non
     assert f"wrote {page}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "more", [("--kind", "dpp"), ("--pp", "0"), ("-B", "7"), ("--cluster", "1x0:v100"), ("--cluster", "1x2:z80")]
-)
-def test_bad_input_is_exit_2_before_anything_is_planned(more: tuple[str, ...], capsys: Capture) -> None:
-    assert cli.main([*ASK, *more]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "planning" not in captured.err
-
-
 @pytest.mark.slow
 def test_another_precision_is_asked_of_the_plan_and_of_its_baselines(capsys: Capture) -> None:
     found = {}

@@ -45,39 +45,6 @@ def test_json_has_units_in_its_keys_and_the_page_is_written(capsys: Capture, tmp
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("gpt-1.4b --mesh 4x2", "gpt-1.3b"),
-        ("mlp-tiny --mesh 4by2", "For example 16x8"),
-        ("mlp-tiny --mesh 0x2", "For example 16x8"),
-        ("mlp-tiny --mesh 99999999999", "For example 16x8"),
-        ("mlp-tiny --mesh 1x1", "too small"),
-        ("mlp-tiny --mesh 64x64", "too large"),
-        ("mlp-tiny --mesh 2x2x2x2", "too large"),
-        ("mlp-tiny --mesh 3x3", "does not fill its nodes"),
-        ("mlp-tiny --mesh 4x2 --device v101", "v100"),
-        ("mlp-tiny --mesh 4x2 --solvers factor,autoo", "Did you mean 'auto'"),
-        ("mlp-tiny --mesh 4x2 --solvers ,", "Unknown solver"),
-        ("mlp-tiny --mesh 4x2 --layers 2-1", "FIRST-LAST"),
-        ("mlp-tiny --mesh 4x2 --layers one", "FIRST-LAST"),
-        ("mlp-tiny --mesh 4x2 --layers 1-9", "layers from 0 to 2"),
-        ("mlp-tiny --mesh 4x2 --time-limit 0", "must be positive"),
-        ("mlp-tiny --mesh 4x2 -B 7", "does not divide"),
-        ("mlp-tiny --mesh 4x2 --html /no/such/folder/a.html", "no folder"),
-        ("mlp-tiny --mesh 4x2 --num-layers 99", "layers"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(words: str, message: str, capsys: Capture) -> None:
-    assert cli.main(["compare-solvers", *words.split()]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    complaints = [line for line in captured.err.splitlines() if line.startswith("alpa-explore: ")]
-    assert len(complaints) == 1
-    assert message in complaints[0]
-    assert "Traceback" not in captured.err
-
-
-@pytest.mark.parametrize(
     ("text", "shape", "cluster"),
     [
         ("16x8", (16, 8), "16x8:v100"),

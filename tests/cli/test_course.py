@@ -51,21 +51,3 @@ def test_a_website_of_one_lesson_is_written_and_named(
     assert cli.main(command) == 0
     assert [path.name for path in site.glob("0*.html")] == ["04_more.html"]
     assert str(site) in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
-        (["build"], 2, "-o site/"),
-        (["build", "-o", "x", "--lesson", "77"], 2, "The lessons are 03, 04"),
-        (["list", "--notebooks", "nowhere"], 2, "no notebook such as"),
-    ],
-)
-def test_bad_input_is_said_in_one_line(
-    arguments: list[str], code: int, expected: str, notebooks: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = [] if "--notebooks" in arguments else ["--notebooks", str(notebooks)]
-    assert cli.main(["course", *arguments, *folder]) == code
-    error = capsys.readouterr().err
-    assert expected in error
-    assert error.count("\n") == 1

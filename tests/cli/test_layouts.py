@@ -44,33 +44,13 @@ def test_scale_has_a_row_for_each_cluster_and_dollars_where_a_price_is_given(cap
     assert point["dollars_per_billion_tokens"] == pytest.approx(2.5 * 8 * hours, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("ask", "words"),
-    [
-        ((*LAYOUTS, "--top", "0"), "--top"),
-        ((*LAYOUTS[:-3], "--global-batch", "0"), "global batch"),
-        (("layouts", "wide-resnet-tiny", "--cluster", "1x2:h100"), "this family of models"),
-        (("layouts", "llama-tiny", "--cluster", "1x2:h1000"), "h100"),
-        ((*SCALE, "--price", "h100=cheap"), "--price h100=2.5"),
-        ((*SCALE, "--price", "h100"), "without ="),
-        ((*SCALE, "--price", "b200=2"), "not asked for"),
-        ((*SCALE, "--nodes", "1,two"), "--nodes 1,2,4"),
-        ((*SCALE, "--devices", ""), "h100, b200"),
-    ],
-)
-def test_bad_input_is_exit_2_with_a_remedy(ask: tuple[str, ...], words: str, capsys: Capture) -> None:
-    assert cli.main(list(ask)) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert words in captured.err
-
-
-@pytest.mark.parametrize("command", [LAYOUTS, SCALE])
-@pytest.mark.parametrize("count", ["8", "auto"])
-def test_a_number_of_microbatches_is_refused_with_what_to_give(
-    command: tuple[str, ...], count: str, capsys: Capture
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main([*command, "-B", count])
-    assert "each layout has its own number of microbatches" in (said := capsys.readouterr().err)
-    assert "--global-batch" in said
+@pytest.mark.slow
+def test_layouts_and_a_plan_of_a_config_file_are_shown(tmp_path: Path, capsys: Capture) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 128}
+    config = sizes | {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "llama"}))
+    asked = ["--hf", str(tmp_path / "config.json"), "--cluster", "1x2:h100", "--global-batch", "8"]
+    assert cli.main(["layouts", *asked]) == 0
+    assert "· DP" in capsys.readouterr().out
+    assert cli.main(["plan", *asked, "-B", "2", "--layers", "2", "--scheduler", "serial"]) == 0
+    assert "on 1x2:h100" in capsys.readouterr().out

@@ -111,45 +111,6 @@ def test_overrides_hold_for_all_rows(capsys: Capture) -> None:
     assert {(row["device"], row["software"]) for row in rows} == {("h200", "torchtitan")}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--device", "h1000"], "Unknown device: 'h1000'. Did you mean"),
-        (["--software", "nanotorn"], "Unknown software: 'nanotorn'. Did you mean 'nanotron'"),
-        (["--device", "missing.json"], "missing.json"),
-    ],
-)
-def test_unknown_names_in_options_are_exit_2_with_the_nearest(
-    arguments: list[str], words: str, capsys: Capture
-) -> None:
-    assert predict(NANOTRON, *arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert words in captured.err
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "cannot be read"),
-        (b"\xff\xfe\x00", "not UTF-8 text"),
-        (b"a,b\n1,2\n", "lacks columns"),
-        (b"layers,hidden,heads\n", "is empty"),
-        (b'layers,hidden\n"' + b"x" * 200_000, "is not valid CSV: line 2"),
-    ],
-)
-def test_a_file_that_is_no_table_of_runs_is_exit_2(
-    content: bytes | None, words: str, tmp_path: Path, capsys: Capture
-) -> None:
-    path = tmp_path / "runs.csv"
-    if content is not None:
-        path.write_bytes(content)
-    assert predict(path) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert words in captured.err
-
-
 def test_a_file_of_refused_rows_only_is_said_row_by_row(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("model,layers,hidden\nllama,32,4096\nllama,x,4096\n")

@@ -49,19 +49,6 @@ def test_a_rank_is_printed_line_by_line(plan, plan_file, capsys) -> None:
     assert all(instruction_line(i, program.graph) for own in stage.tasks.values() for i in own[3])
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [(["--rank", "9"], "Give one of 0 to 3"), (["--schedule", "2f2b"], "Did you mean"), (["--bogus"], "--bogus")],
-)
-def test_bad_input_is_one_line_and_exit_code_2(plan_file, capsys, more, message) -> None:
-    try:
-        code = cli.main(["program", plan_file, *more])
-    except SystemExit as exit_:
-        code = exit_.code
-    assert code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_program_follows_the_schedule_that_the_plan_was_made_for(plan, tmp_path, capsys) -> None:
     path = str(tmp_path / "gpipe.plan.json")
     ax.replan(plan, pipeline=ax.PipelineOptions(schedule="gpipe")).save(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -64,29 +63,3 @@ def test_all_schedules_are_compared_and_the_one_that_does_not_exist_is_named(pla
     left_out = re.findall(r"(\S+) is left out: ", captured.err)
     assert shown == [name for name in SCHEDULES if name not in left_out]
     assert "interleaved-1f1b" not in shown
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--schedule", "1b1f"], "Did you mean '1f1b'"),
-        (["--schedule", "missing.csv"], "cannot be read"),
-        (["--schedule", "interleaved-1f1b", "--stages-per-submesh", "3"], "Choose 2 stages a submesh"),
-        (["--stages-per-submesh", "2"], "runs one stage"),
-        (["--schedule", "all", "--trace", "a.json"], "Name one schedule"),
-        (["--trace", "no/such/folder/a.json"], "The trace"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(more, message, plan_file, capsys) -> None:
-    assert cli.main(["simulate", plan_file, *more]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-
-
-def test_a_table_that_deadlocks_names_the_tasks(plan_file, capsys, tmp_path) -> None:
-    bad = Path(tmp_path / "bad.csv")
-    bad.write_text("0B0,0F0\n")
-    assert cli.main(["simulate", plan_file, "--schedule", str(bad)]) == 2
-    assert "submesh 0 waits at 0B0 for 0F0" in capsys.readouterr().err

@@ -70,26 +70,3 @@ def test_a_time_limit_in_which_the_file_cannot_be_read_is_refused_at_once(tmp_pa
     write(tmp_path / "good.json", 10)
     assert main(["solve", str(tmp_path / "good.json"), "--time-limit", "20"]) == 2
     assert "too short to read the file" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["none.json"], "cannot be read"),
-        (["good.json", "--solver", "elimnation"], "Did you mean 'elimination'"),
-        (["good.json", "--solver", "elimination"], "cannot take a memory limit"),
-        (["good.json", "--time-limit", "0"], "time limit must be positive"),
-        (["good.json", "--time-limit", "soon"], "invalid float value"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(arguments, said, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "good.json", 10)
-    try:
-        code = main(["solve", *arguments])
-    except SystemExit as stop:
-        code = stop.code
-    out, error = capsys.readouterr()
-    assert (code, out) == (2, "")
-    assert said in error
-    assert error.count("\n") == 1

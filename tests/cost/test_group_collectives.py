@@ -18,11 +18,7 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.sharding.reshard import StepKind
 
 FILE = Path(__file__).parent / "data" / "playbook_collectives_h100.csv"
-KINDS = {
-    "AllReduce": StepKind.ALL_REDUCE,
-    "AllGather": StepKind.ALL_GATHER,
-    "ReduceScatter": StepKind.REDUCE_SCATTER,
-}
+KINDS = {"AllReduce": StepKind.ALL_REDUCE, "AllGather": StepKind.ALL_GATHER, "ReduceScatter": StepKind.REDUCE_SCATTER}
 HOP_INSIDE = 2e-6
 NVLINK = 450e9
 """Bytes per second of an H100 in one direction."""

@@ -1,12 +1,7 @@
-"""Running tasks in this process, in threads, on local workers and on a scheduler of the user's.
-
-This file has more than 500 lines because the same tests hold for every place where tasks run.
-"""
+"""Running tasks in this process, in threads and on local workers."""
 
 import asyncio
 import itertools
-import json
-import logging
 import os
 import signal
 import socket
@@ -14,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,67 +18,23 @@ import pytest
 from alpa_explore.errors import CancelledError, ExecutorError, OptionError, SolverError
 from alpa_explore.execution import dask_pool, tuning
 from alpa_explore.execution.executors import Executor, run_tasks
+from tests.execution.tasks import (
+    die_always,
+    die_once,
+    fail_at_three,
+    identity_of,
+    plus,
+    process_of,
+    raise_unpicklable,
+    read,
+    slow,
+    slow_and_noted,
+    square,
+)
 from tests.waiting import LIMIT_SECONDS, until
 
 IN_PROCESS = ["serial", "threads", "auto"]
 PLACES = [*IN_PROCESS, pytest.param("processes", marks=pytest.mark.distributed)]
-
-
-# Dask's workers get these by value: a test module is not importable there.
-def _by_value():
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-_by_value()
-
-
-def square(value):
-    return value * value
-
-
-def plus(shared, value):
-    return shared + value
-
-
-def identity_of(shared, value):
-    return os.getpid(), id(shared)
-
-
-def fail_at_three(value):
-    if value == 3:
-        raise SolverError("The problem has no solution", found="three", remedy="Take another number.")
-    return value
-
-
-def slow(value):
-    """A task that takes a while, of which most of many are still to be run when something happens."""
-    time.sleep(0.05)
-    return value * 7
-
-
-def slow_and_noted(value):
-    folder, number = value
-    Path(folder, str(number)).touch()
-    return slow(number)
-
-
-def process_of(value):
-    return slow(value) and os.getpid()
-
-
-def die_once(value):
-    """The first time that 5 comes, its worker is killed as by the system."""
-    number, flag = value
-    if number == 5 and not Path(flag).exists():
-        Path(flag).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number * number
-
-
-def die_always(value):
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def children():
@@ -95,23 +44,6 @@ def children():
 def starting():
     """Whether a thread of this process is starting workers."""
     return any(thread.name == "alpa-explore-start" for thread in threading.enumerate())
-
-
-def read(results, kept, after=None, then=lambda: None):
-    """Keep the results, and do something `after` so many."""
-    for key, value in results:
-        kept[key] = value
-        if len(kept) == after:
-            then()
-
-
-class Unpicklable(Exception):
-    def __init__(self, a, b):
-        super().__init__(f"{a}{b}")
-
-
-def raise_unpicklable(value):
-    raise Unpicklable("x", "y")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -238,11 +170,11 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
     monkeypatch.setattr(tuning, "AUTO_STAY_SECONDS", 0.1)
     monkeypatch.setattr(tuning, "AUTO_LEFT_SECONDS", 0.5)
 
-    def where(value):  # it must compute: what waits is not moved
-        end = time.thread_time() + 0.05
+    def where(value):  # the first ones compute, for what waits is not moved; then they take their time
+        end = time.thread_time() + 0.05 * (value < 10)
         while time.thread_time() < end:
             pass
-        return os.getpid()
+        return process_of(value + 1)
 
     with Executor("auto", workers=2) as executor:
         found = dict(executor.map(where, {n: n for n in range(200)}))
@@ -448,11 +380,7 @@ def test_a_script_needs_no_main_guard_and_may_come_from_stdin(tmp_path):
     for arguments, text in (([str(tmp_path / "script.py")], None), (["-"], SCRIPT)):
         # -P: the script's own import of random is not what is tried here.
         done = subprocess.run(
-            [sys.executable, "-P", *arguments],
-            input=text,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
+            [sys.executable, "-P", *arguments], input=text, cwd=tmp_path, capture_output=True, text=True
         )
         assert (done.stdout, done.returncode) == (expected, 0), done.stderr
 
@@ -485,56 +413,3 @@ with Executor("processes", workers=2) as executor:
         program.wait()
     assert len(workers) == 2
     until(lambda: not any(psutil.pid_exists(pid) for pid in workers), "the workers have left")
-
-
-@dataclass
-class OwnScheduler:
-    """A scheduler and a worker started by hand, as on a cluster."""
-
-    processes: list
-    address: str
-
-
-@pytest.fixture
-def own_scheduler(tmp_path):
-    told = tmp_path / "scheduler.json"
-    known = [f"--scheduler-file={told}", "--host=127.0.0.1"]
-    commands = [
-        ["distributed.cli.dask_scheduler", *known, "--port=0", "--no-dashboard"],
-        ["distributed.cli.dask_worker", *known, "--nthreads=1", "--no-nanny"],
-    ]
-    with (tmp_path / "log").open("w") as log, ExitStack() as ends:
-        processes = []
-        for command in commands:
-            process = subprocess.Popen([sys.executable, "-m", *command], stdout=log, stderr=log, cwd=tmp_path)
-            ends.callback(process.wait)
-            ends.callback(process.kill)
-            processes.append(process)
-            until(lambda: told.exists() and told.read_text().endswith("}"), (tmp_path / "log").read_text)
-        yield OwnScheduler(processes, json.loads(told.read_text())["address"])
-
-
-@pytest.mark.distributed
-def test_a_scheduler_of_the_users_serves_by_address_and_by_client(own_scheduler):
-    from distributed import Client
-
-    assert run_tasks(square, {n: n for n in range(9)}, scheduler=own_scheduler.address)[8] == 64
-    with Client(own_scheduler.address, set_as_default=False) as client:
-        assert run_tasks(plus, {n: n for n in range(9)}, scheduler=client, shared=1)[8] == 9
-        assert client.status == "running", "a client of the user's stays open"
-        until(lambda: not client.futures, "nothing is left on the scheduler")
-
-
-@pytest.mark.distributed
-def test_a_scheduler_that_goes_is_a_clear_error_and_results_are_kept(own_scheduler, caplog, monkeypatch):
-    kept = {}
-    logging.getLogger("distributed.client").addHandler(caplog.handler)
-    # Closing does not wait for what is gone: that would last until this test is ended.
-    monkeypatch.setattr(tuning, "CONNECT_SECONDS", 10**6)
-    scheduler, _ = own_scheduler.processes
-    with Executor(own_scheduler.address) as executor, pytest.raises(ExecutorError, match="of 200 tasks") as caught:
-        read(executor.map(slow, {n: n for n in range(200)}, batch_size=2), kept, 6, scheduler.kill)
-    assert 6 <= len(kept) < 100
-    assert all(value == key * 7 for key, value in kept.items())
-    assert "is kept" in caught.value.remedy
-    assert not caplog.records, "dask's own complaint says no more"

@@ -13,9 +13,7 @@ from alpa_explore.accuracy.record import stored_record
 from alpa_explore.errors import PlanFileError
 from alpa_explore.figures.page import page_html, write_html
 from alpa_explore.plans.plan import Plan
-from tests.browser.harness.chromium import find_chromium
 from tests.figures.conftest import HOSTILE
-from tests.waiting import LIMIT_SECONDS
 
 
 class Elements(HTMLParser):
@@ -90,43 +88,3 @@ def test_the_page_is_written_atomically(plan: Plan, page: str, tmp_path: Path, m
     assert page.endswith("</html>\n")
     with pytest.raises(PlanFileError, match="The page was not written"):
         write_html(plan, tmp_path / "missing" / "a.html")
-
-
-@pytest.mark.browser
-def test_a_browser_draws_every_figure_runs_no_script_of_a_stranger_and_loads_nothing(
-    hostile_plan: Plan, tmp_path: Path
-) -> None:
-    from playwright.sync_api import sync_playwright
-
-    write_html(hostile_plan, tmp_path / "a.html")
-    executable = find_chromium()
-    assert executable, "the browser tier needs Chromium"
-    requests: list[str] = []
-    messages: list[str] = []
-    flags = [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(executable), args=flags)
-        for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 17, 17)")):
-            tab = browser.new_page(color_scheme=scheme)
-            tab.on("request", lambda request: requests.append(request.url))
-            tab.on("dialog", lambda dialog: messages.append(dialog.message))
-            tab.on("console", lambda message: messages.append(message.text))
-            tab.on("pageerror", lambda error: messages.append(str(error)))
-            tab.goto((tmp_path / "a.html").as_uri())
-            tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=1000 * LIMIT_SECONDS)
-            drawn = tab.locator("figure .main-svg:first-child")
-            assert drawn.count() == 8 + 3 * len(hostile_plan.stages)
-            assert drawn.first.evaluate("(svg) => svg.style.background") == paper
-            assert tab.locator("figure a, figure img, figure script").count() == 0
-            tab.close()
-        browser.close()
-    assert messages == []
-    assert {url.split("?")[0] for url in requests} == {(tmp_path / "a.html").as_uri()}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.report_page import Tried, report_html, write_report_html
+from alpa_explore.figures.report_page import Tried, report_html
 from alpa_explore.plans.plan import Plan
-from tests.browser.harness.chromium import find_chromium
 from tests.figures.conftest import HOSTILE
 from tests.figures.test_page import Elements
 from tests.plans.example import example_plan
-from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -88,46 +85,3 @@ def test_names_of_a_stranger_add_no_element(plan: Plan, hostile_plan: Plan) -> N
     tags = [[tag for tag, _ in Elements(page).tags] for page in pages]
     assert tags[0] == tags[1]
     assert HOSTILE not in pages[1]
-
-
-@pytest.mark.browser
-def test_in_a_browser_the_table_sorts_nothing_is_requested_and_nothing_complains(
-    tried: list[Tried], tmp_path: Path
-) -> None:
-    from playwright.sync_api import sync_playwright
-
-    write_report_html(tried, tmp_path / "report.html", chosen=1)
-    executable = find_chromium()
-    assert executable, "the browser tier needs Chromium"
-    requests: list[str] = []
-    messages: list[str] = []
-    first = "rows => rows.map(row => parseInt(row.cells[0].textContent))"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: messages.append(message.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto((tmp_path / "report.html").as_uri())
-        page.wait_for_selector("html[data-drawn]", timeout=1000 * LIMIT_SECONDS)
-        heading = page.get_by_role("button", name="iteration", exact=True)
-        heading.focus()
-        page.keyboard.press("Enter")
-        rising = page.eval_on_selector_all("table[data-sortable] tbody tr", first)
-        times = page.eval_on_selector_all(
-            "table[data-sortable] tbody tr",
-            "(rows, at) => rows.map(row => Number(row.cells[at].dataset.value))",
-            heading.evaluate("button => button.parentElement.cellIndex"),
-        )
-        heading.click()
-        falling = page.eval_on_selector_all("table[data-sortable] tbody tr", first)
-        sort = heading.evaluate("button => button.parentElement.getAttribute('aria-sort')")
-        page.get_by_role("button", name="plan", exact=True).click()
-        again = page.eval_on_selector_all("table[data-sortable] tbody tr", first)
-        browser.close()
-    assert times == sorted(times)
-    assert falling == rising[::-1]
-    assert sort == "descending"
-    assert again == [1, 2, 3]
-    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert messages == []

@@ -15,9 +15,9 @@ from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.ilp.highs_direct import least_limit
 from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve_limited import solve_limited
+from tests.intra_op.problems import drawn, whole_numbers
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 
@@ -27,17 +27,7 @@ def random_case(rng):
     sizes = rng.integers(1, 5, nodes)
     pairs = [p for p in itertools.combinations(range(nodes), 2) if rng.random() < 0.5]
 
-    def costs(*shape):
-        values = rng.integers(0, 9, shape).astype(float)
-        values[rng.random(shape) < 0.08] = FORBIDDEN
-        return values
-
-    problem = ShardingProblem(
-        name="random",
-        node_costs=tuple(costs(s) for s in sizes),
-        edges=tuple(pairs),
-        edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in pairs),
-    )
+    problem = drawn(sizes, pairs, whole_numbers(rng, 9, 0.08))
     items = []
     for v in range(nodes):
         for _ in range(int(rng.integers(0, 3))):

@@ -19,6 +19,7 @@ from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.solve import SOLVERS, solve
+from tests.intra_op.problems import drawn
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 QUICK = {
@@ -104,12 +105,7 @@ def random_problem(seed: int) -> ShardingProblem:
     for _ in range(int(rng.integers(0, 2 * count + 1)) if count > 1 else 0):
         a, b = rng.choice(count, 2, replace=False)
         edges.append((int(a), int(b)))
-    return ShardingProblem(
-        name=f"seed {seed}",
-        node_costs=tuple(costs(k) for k in sizes),
-        edges=tuple(edges),
-        edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in edges),
-    )
+    return drawn(sizes, edges, costs, f"seed {seed}")
 
 
 def assert_like_brute_force(problem: ShardingProblem, solver: str) -> None:
@@ -163,13 +159,8 @@ def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.Monke
 
 def clique(*, nodes: int, strategies: int) -> ShardingProblem:
     rng = np.random.default_rng(0)
-    edges = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes))
-    return ShardingProblem(
-        name="clique",
-        node_costs=tuple(rng.random(strategies) for _ in range(nodes)),
-        edges=edges,
-        edge_costs=tuple(rng.random((strategies, strategies)) for _ in edges),
-    )
+    edges = ((a, b) for a in range(nodes) for b in range(a + 1, nodes))
+    return drawn([strategies] * nodes, edges, lambda *shape: rng.random(shape), "clique")
 
 
 def test_elimination_refuses_a_clique_that_is_too_wide_for_it() -> None:

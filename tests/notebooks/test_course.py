@@ -30,7 +30,7 @@ from tests.waiting import LIMIT_SECONDS, patience
 LESSONS = read_lessons(course_folder())
 NOTEBOOKS = [lesson.path for lesson in LESSONS]
 ROOT = course_folder().parent
-RUN = 3
+RUN = 2
 """So many lessons are run, or more where more were changed; the others in the sweep."""
 CHOSEN = chosen(LESSONS, changed_files(ROOT), today(), RUN)
 PAGES = [course_folder() / f"{name}.ipynb" for name in ("index", "glossary", "lecturer")]
@@ -64,7 +64,7 @@ def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> Non
 
 
 def test_lessons_are_chosen_by_what_was_changed_and_in_turn() -> None:
-    days = [date(2026, 11, 28 - n) for n in range(5)]
+    days = [date(2026, 11, 28 - n) for n in range(8)]
     assert {lesson.name for day in days for lesson in chosen(LESSONS, (), day, RUN)} == {x.name for x in LESSONS}
     ring = "alpa_explore/figures/course/planning/ring.py"
     assert [lesson.number for lesson in LESSONS if ring in named(lesson)] == ["03"]

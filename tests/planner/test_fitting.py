@@ -38,7 +38,7 @@ def peak_on_one_device(name):
     return planned(request).predicted.peak_bytes_per_device
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "share"), [("mlp-tiny", 0.3), ("gpt-tiny", 0.7), ("moe-tiny", 0.7)])
 def test_the_planner_finds_a_plan_on_it_and_none_on_smaller_ones(name, share):

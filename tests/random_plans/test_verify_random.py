@@ -167,22 +167,6 @@ def test_the_command_prints_counts_and_json(capsys, tmp_path, monkeypatch) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["verify"],
-        ["verify", "a.plan.json", "--random", "3"],
-        ["verify", "--random", "0"],
-        ["verify", "--random", "2", "--families", "gtp"],
-        ["verify", "--random", "2", "--launched", "3"],
-        ["verify", "--random", "2", "--workers", "0"],
-    ],
-)
-def test_a_request_that_makes_no_sense_is_refused(words, capsys) -> None:
-    assert main(words) == 2
-    assert "\n" not in capsys.readouterr().err.strip()
-
-
 def test_an_unknown_family_is_an_option_error_with_the_nearest_names() -> None:
     with pytest.raises(OptionError, match="fused_gpt"):
         ax.verify_random(1, families=["fused_gtp"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
@@ -12,33 +11,9 @@ from alpa_explore.errors import CaptureError, OptionError, RecipeError
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.runtime.training import OwnModel, training
 from tests.runtime.states import ended
+from tests.runtime.test_resumed import Tied, loss, microbatch
 
 B, STEPS, RATE = 3, 4, 1e-2
-
-
-class Tied(nn.Module):
-    """Tokens in, tokens out, with one matrix."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(32, 16)
-        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
-        self.out = nn.Linear(16, 32, bias=False)
-        self.out.weight = self.embedding.weight
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        return self.out(x + self.down(torch.tanh(self.up(x))))
-
-
-def microbatch(number):
-    generator = torch.Generator().manual_seed(number)
-    tokens = torch.randint(32, (4, 8), generator=generator)
-    return tokens, torch.roll(tokens, 1, 1)
-
-
-def loss(output, targets):
-    return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
 
 
 @pytest.fixture(scope="module")

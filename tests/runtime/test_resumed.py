@@ -33,7 +33,8 @@ class Tied(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
         self.embedding = nn.Embedding(32, 16)
-        self.up, self.down, self.dropout = nn.Linear(16, 64), nn.Linear(64, 16), nn.Dropout(dropout)
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(64, 16)
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         self.out = nn.Linear(16, 32, bias=False)
         self.out.weight = self.embedding.weight
 

@@ -184,8 +184,7 @@ def test_zero_bubble_waits_a_third_as_long_as_1f1b_and_holds_no_more_than_its_fi
 
 
 @pytest.mark.parametrize(
-    ("name", "sixths", "held"),
-    [("zb-v", 7, 16), ("v-half", 20, 10), ("v-min", 27, 8), ("dualpipe-v", 7, 17)],
+    ("name", "sixths", "held"), [("zb-v", 7, 16), ("v-half", 20, 10), ("v-min", 27, 8), ("dualpipe-v", 7, 17)]
 )
 def test_v_shapes_hold_what_is_published_and_wait_about_as_long(name, sixths, held) -> None:
     """Activations of P, (P + 2)//2 and (P + 4)//3 microbatches (Qi et al.), P + 1/2 for DualPipeV (DeepSeek)."""

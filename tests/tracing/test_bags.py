@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 
 class Clicks(nn.Module):
@@ -36,12 +36,5 @@ def test_bags_and_clicks_give_the_loss_and_gradients_of_torch(mode, offsets, las
     indices = torch.randint(64, (4, 8) if offsets is None else (32,))
     inputs = (indices, None if offsets is None else torch.tensor(offsets), torch.rand(4))
     graph = capture(model, inputs)
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    loss = model(*inputs)
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    assert {p.name for p in graph.parameters} == set(gradients)
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
+    assert_autograd(graph, model, inputs)
     assert {splits_for(o, graph.tensors).how for o in graph.operators} == {"rule"}

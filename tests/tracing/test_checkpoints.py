@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 
 import alpa_explore as ax
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 WIDTH, BLOCKS = 128, 10
 
@@ -138,15 +138,8 @@ def test_a_reentrant_checkpoint_without_a_gradient_of_its_input_trains_nothing_a
 @pytest.mark.parametrize("form", [every, every_second, partial(every, reentrant=True)])
 def test_loss_and_gradients_are_those_of_the_module(form):
     torch.manual_seed(0)
-    model, x = model_of(form), torch.randn(4, WIDTH)
-    expected = model(x)
-    expected.backward()
-    graph = ax.capture(model, (x,))
-    results = evaluate(graph, initial_values(graph, model, (x,)))
-    torch.testing.assert_close(results[graph.loss], expected.detach())
-    weights = dict(model.named_parameters())
-    for parameter in graph.parameters:
-        torch.testing.assert_close(results[parameter.gradient], weights[parameter.name].grad, rtol=1e-4, atol=1e-6)
+    model, inputs = model_of(form), (torch.randn(4, WIDTH),)
+    assert_autograd(ax.capture(model, inputs), model, inputs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.sweep(kept=1)

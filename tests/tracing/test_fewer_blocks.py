@@ -18,8 +18,8 @@ from torch import nn
 import alpa_explore.tracing.capture as capturing
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.resizing.fewer_blocks import MORE, repeated_blocks
+from tests.tracing.autograd import assert_autograd
 
 BLOCKS = 20
 H = 16
@@ -341,12 +341,7 @@ def test_blocks_that_differ_in_what_autograd_records_have_the_gradients_of_torch
     torch.manual_seed(0)
     model, x, y = HiddenDifference(way, others), torch.randn(2, 4, H), torch.randn(2, 4, 4)
     assert repeated_blocks(model) is not None, "the modules do not show it"
-    graph = capturing.capture(model, (x, y), loss=loss)
-    values = evaluate(graph, initial_values(graph, model, (x, y), loss))
-    loss(model(x), y).backward()
-    found = {parameter.name: values[parameter.gradient] for parameter in graph.parameters}
-    wanted = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-    torch.testing.assert_close(found, wanted)
+    assert_autograd(capturing.capture(model, (x, y), loss=loss), model, (x, y), loss)
 
 
 @pytest.mark.parametrize("kind", [OneIsFrozen, OneHasAnotherShape])

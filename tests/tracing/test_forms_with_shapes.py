@@ -12,20 +12,13 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from alpa_explore.errors import CaptureError
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 
 def assert_captured(model, inputs, reference=None):
     """The captured graph gives the loss and gradients of `reference` (or the model), and every operator divides."""
     graph = capture(model, inputs)
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    model.zero_grad()
-    loss = (reference or model)(*inputs)
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
+    assert_autograd(graph, model, inputs, called=reference)
     assert "replicated" not in {splits_for(o, graph.tensors).how for o in graph.operators}
     return graph
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 transformers = pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
 pytestmark = pytest.mark.slow
@@ -143,19 +142,7 @@ def test_a_model_from_a_config_is_captured_and_equals_autograd(name):
             nn.init.normal_(parameter, std=0.05)
     graph = capture(model, inputs)
     assert not graph.warnings
-    start = initial_values(graph, model, inputs)
-    torch.manual_seed(1)
-    values = evaluate(graph, start)
-    torch.manual_seed(1)
-    with sdpa_kernel(SDPBackend.MATH):
-        loss = model(**inputs).loss
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = dict(model.named_parameters())
-    for parameter in graph.parameters:
-        torch.testing.assert_close(
-            values[parameter.gradient], gradients[parameter.name].grad, rtol=1e-4, atol=1e-5, msg=parameter.name
-        )
+    assert_autograd(graph, model, inputs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.sweep(kept=2)
@@ -218,6 +205,7 @@ def windowed(name):
     return transformers.AutoModelForCausalLM.from_config(config)
 
 
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.parametrize("name", WINDOWED)
 def test_windows_sinks_and_capped_scores_are_options_of_one_operator(name):
     torch.manual_seed(0)
@@ -234,14 +222,7 @@ def test_windows_sinks_and_capped_scores_are_options_of_one_operator(name):
     assert [o[10] or 0 for o in options] == [50.0 if name == "gemma2" else 0] * 2
     assert [o[11] is not None for o in options] == [name == "gpt_oss"] * 2
     assert not [t.shape for t in graph.tensors if t.shape[-2:] == (16, 16) and len(t.shape) == 4], "all scores"
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    loss = model(**inputs).loss
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = dict(model.named_parameters())
-    for parameter in graph.parameters:
-        expected = gradients[parameter.name].grad
-        torch.testing.assert_close(values[parameter.gradient], expected, rtol=1e-4, atol=1e-5, msg=parameter.name)
+    assert_autograd(graph, model, inputs, rtol=1e-4, atol=1e-5)
 
 
 def test_a_mask_with_padding_stays_a_mask():
@@ -252,5 +233,4 @@ def test_a_mask_with_padding_stays_a_mask():
         graph = capture(model, inputs)
         calls = [o for o in graph.operators if o.kind == "alpa_explore.attention.default"]
         assert [o.arguments[3] is not None for o in calls] == [True] * 2
-        values = evaluate(graph, initial_values(graph, model, inputs))
-        torch.testing.assert_close(values[graph.loss], model(**inputs).loss.detach())
+        assert_autograd(graph, model, inputs, rtol=1e-4, atol=1e-5)

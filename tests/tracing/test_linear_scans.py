@@ -17,8 +17,8 @@ from alpa_explore.runtime.training import OwnModel, training
 from alpa_explore.runtime.verify import interpreted_differences
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
+from tests.tracing.autograd import assert_autograd
 
 SAMPLES, STEPS, CHANNELS, STATES = 2, 5, 3, 4
 OF = torch.ops.alpa_explore
@@ -166,13 +166,7 @@ def test_models_of_transformers_have_one_operator_a_block_whatever_the_length(na
     assert not graph.warnings
     assert {splits_for(o, graph.tensors).how for o in graph.operators} == {"rule"}
     assert load_graph(dump_graph(graph)) == graph
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    loss = model(**inputs).loss
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], rtol=1e-4, atol=1e-6)
+    assert_autograd(graph, model, inputs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.sweep(kept=2)

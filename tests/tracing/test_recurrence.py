@@ -17,7 +17,7 @@ from alpa_explore.graph.counts import RECURRENCES, packet
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 SAMPLES, STEPS, SIZE = 4, 7, 6
 
@@ -44,15 +44,7 @@ def compared(model, inputs):
     """The captured graph, with torch's loss and gradients."""
     model, inputs = model.double(), tuple(t.double() for t in inputs)
     graph = capture(model, inputs)
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    loss = model(*inputs)
-    loss.backward()
-    close = {"rtol": 1e-10, "atol": 1e-10}
-    torch.testing.assert_close(values[graph.loss], loss.detach(), **close)
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    assert {p.name for p in graph.parameters} == {name for name, g in gradients.items() if g is not None}
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], **close)
+    assert_autograd(graph, model, inputs)
     return graph
 
 
@@ -70,6 +62,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.sweep(kept=6, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: " ".join(o) or "plain")

@@ -30,7 +30,7 @@ def of(samples: int, positions: int, words: int) -> DecoderSize:
     return DecoderSize(samples=samples, positions=positions, words=words)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize(("config", "first"), [(LLAMA, 1), (replace(LLAMA, tied=True), 1), (FUSED, 1), (GPT, 2)])
 def test_a_resized_graph_equals_a_capture_at_these_sizes(config: GPTConfig | LlamaConfig, first: int) -> None:

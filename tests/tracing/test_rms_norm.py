@@ -14,7 +14,7 @@ from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models import build
 from alpa_explore.tracing.batches import capture_batches
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 FORWARD, BACKWARD = "alpa_explore.rms_norm.default", "alpa_explore.rms_norm_backward.default"
 
@@ -43,13 +43,7 @@ def operators(graph, kind):
 def assert_equals_autograd(model, given):
     graph = capture(model, given)
     assert [len(operators(graph, kind)) for kind in (FORWARD, BACKWARD)] == [1, 1]
-    values = evaluate(graph, initial_values(graph, model, given))
-    loss = model(*given)
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    for parameter in graph.parameters:
-        expected = dict(model.named_parameters())[parameter.name].grad
-        torch.testing.assert_close(values[parameter.gradient], expected, msg=parameter.name)
+    assert_autograd(graph, model, given)
     return graph
 
 

@@ -25,6 +25,7 @@ from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 from alpa_explore.tracing.resizing.rescale import rescale
 from tests.sharding.proof import prove_splits
+from tests.tracing.autograd import assert_autograd
 
 SAMPLES, STEPS, SIZE = 4, 5, 6
 
@@ -121,6 +122,7 @@ def scans(graph):
     return [o for o in graph.operators if o.kind == SCAN]
 
 
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STEP)
 def test_a_scan_is_one_operator_whatever_its_steps(name):
@@ -128,18 +130,12 @@ def test_a_scan_is_one_operator_whatever_its_steps(name):
     graph = capture(model, inputs)
     assert len(scans(graph)) == 2
     assert len(graph.operators) == len(capture(*of(name, steps=40)).operators)
-    values = evaluate(graph, initial_values(graph, model, inputs))
     model.scan = looped
-    loss = model(*inputs)
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = {n: p.grad for n, p in model.named_parameters()}
-    assert {p.name for p in graph.parameters} == {n for n, g in gradients.items() if g is not None}
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name])
+    assert_autograd(graph, model, inputs)
     assert load_graph(dump_graph(graph)) == graph
 
 
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STEP)
 def test_every_way_to_divide_it_computes_the_whole(name):
@@ -257,12 +253,8 @@ def test_a_step_may_have_attention_and_is_divided_by_samples():
     torch.manual_seed(0)
     model, inputs = Attending().double(), (torch.randn(4, STEPS, 4, 16).double(), torch.randn(4, 4, 16).double())
     graph = capture(model, inputs)
-    values = evaluate(graph, initial_values(graph, model, inputs))
     model.scan = looped
-    loss = model(*inputs)
-    loss.backward()
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], dict(model.named_parameters())[parameter.name].grad)
+    values = assert_autograd(graph, model, inputs)
     for operator in scans(graph):
         (samples,) = splits_for(operator, graph.tensors).splits
         given = {t: values[t] for t in (*operator.inputs, *operator.outputs)}

@@ -10,7 +10,7 @@ from torch import nn
 
 from alpa_explore.graph import Phase
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.tracing.autograd import assert_autograd
 
 ALIAS, VIEW = "aten.alias.default", "aten.view.default"
 
@@ -76,10 +76,4 @@ def test_values_are_those_of_the_model(kind):
     torch.manual_seed(0)
     model, x = kind().double(), torch.randn(2, 4, 8, dtype=torch.float64)
     graph = capture(model, (x,))
-    values = evaluate(graph, initial_values(graph, model, (x,)))
-    loss = model(x)
-    loss.backward()
-    torch.testing.assert_close(values[graph.loss], loss.detach())
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name])
+    assert_autograd(graph, model, (x,))

@@ -68,7 +68,7 @@ def test_an_unrolled_graph_equals_a_capture(config):
 
 @pytest.mark.slow
 def test_an_unrolled_model_of_the_paper_equals_a_capture():
-    name = "gpt-39b"
+    name = "gpt-1.3b"
     model = entry(name)
     samples = microbatch_size(model, model.num_microbatches)
     whole = capture(*build(name, samples), name=name, recipe=name, precision=model.precision, rematerialization=True)

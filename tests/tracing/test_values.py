@@ -5,22 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore import models
 from alpa_explore.graph import Phase, verify
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
-from alpa_explore.tracing.inputs.losses import divide, scalar_loss
-
-
-def autograd(model, inputs, loss=None):
-    """Loss and gradients by name from torch itself, with the attention that capture traces."""
-    call = divide(inputs, loss)
-    with sdpa_kernel(SDPBackend.MATH):
-        value = scalar_loss(model(*call.arguments, **call.keywords), call.targets, loss)
-    value.backward()
-    return value.detach(), {name: p.grad for name, p in model.named_parameters()}
+from tests.tracing.autograd import assert_autograd
 
 
 @pytest.mark.slow
@@ -29,41 +19,22 @@ def test_a_captured_graph_is_well_formed_and_gives_the_loss_and_every_gradient_o
     graph = capture(model, inputs, loss=case.loss)
     assert verify(graph) is graph
     assert graph.warnings == ()
-    values = evaluate(graph, initial_values(graph, model, inputs, case.loss))
-    loss, gradients = autograd(model, inputs, case.loss)
-    torch.testing.assert_close(values[graph.loss], loss)
-    assert {p.name for p in graph.parameters} == set(gradients)
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
+    assert_autograd(graph, model, inputs, case.loss)
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_catalogue_models_give_autograds_loss_and_gradients(name):
     model, inputs = models.build(name, 2, device="cpu")
-    graph = capture(model, inputs)
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    loss, gradients = autograd(model, inputs)
-    torch.testing.assert_close(values[graph.loss], loss)
-    assert {p.name for p in graph.parameters} == set(gradients)
-    for parameter in graph.parameters:
-        torch.testing.assert_close(
-            values[parameter.gradient], gradients[parameter.name], rtol=1e-4, atol=1e-6, msg=parameter.name
-        )
+    assert_autograd(capture(model, inputs), model, inputs, rtol=1e-4, atol=1e-6)
 
 
 def test_dropout_draws_the_same_numbers_as_the_model(gpt_with_dropout):
     model, inputs = gpt_with_dropout
     graph = capture(model, inputs)
     assert any("dropout" in o.kind for o in graph.operators)
-    start = initial_values(graph, model, inputs)
-    torch.manual_seed(7)
-    values = evaluate(graph, start)
-    torch.manual_seed(7)
-    loss, gradients = autograd(model, inputs)
-    torch.testing.assert_close(values[graph.loss], loss)
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
+    assert_autograd(graph, model, inputs)
 
 
 def test_a_wrong_weight_changes_the_loss_so_that_the_proof_can_fail(gpt):
@@ -84,7 +55,7 @@ def test_sixteen_bit_graphs_hold_no_32_bit_tensors_of_size(gpt, precision):
     wide = {t.name for t in graph.tensors if t.dtype == "float32" and t.elements > 1}
     assert wide == {"attention.1", "attention_1.1"}, "log-sum-exp, one number a query"
     values = evaluate(graph, initial_values(graph, model, inputs))
-    assert values[graph.loss].item() == pytest.approx(autograd(model, inputs)[0].item(), rel=2e-2)
+    assert values[graph.loss].item() == pytest.approx(model(*inputs).item(), rel=2e-2)
 
 
 def test_activation_checkpointing_inside_the_model_is_captured():
@@ -98,11 +69,7 @@ def test_activation_checkpointing_inside_the_model_is_captured():
             return torch.utils.checkpoint.checkpoint(inner, self.layer(x), use_reentrant=False).sum()
 
     model, inputs = Checkpointed(), (torch.randn(2, 4),)
-    graph = capture(model, inputs)
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    _, gradients = autograd(model, inputs)
-    for parameter in graph.parameters:
-        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name])
+    assert_autograd(capture(model, inputs), model, inputs)
 
 
 def test_tensors_written_in_the_code_keep_their_values():
@@ -118,8 +85,7 @@ def test_tensors_written_in_the_code_keep_their_values():
     model, inputs = WithTensors(), (torch.randn(2, 4),)
     graph = capture(model, inputs)
     assert [t.name for t in graph.tensors if t.kind.value == "constant"] == ["table"]
-    values = evaluate(graph, initial_values(graph, model, inputs))
-    torch.testing.assert_close(values[graph.loss], autograd(model, inputs)[0])
+    assert_autograd(graph, model, inputs)
 
 
 def test_optimizer_steps_are_not_run_operator_by_operator(gpt):

@@ -62,17 +62,3 @@ def test_a_plan_that_starts_from_a_layout_is_no_slower_than_it(
         kept = min(seconds) < seconds[0]
         assert bool(found["options"]["baseline"]) == kept
         assert ("the layout is kept" if kept else "no less than the plan") in written.err
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        (["tp=four"], "NAME=N"),
-        (["best", "--stages", "2"], "follows no options"),
-        (["best", "--pin", "mm=S0R"], "follows no options"),
-        (["best", "--baseline", "zero-3"], "starts from no layout"),
-    ],
-)
-def test_what_no_layout_follows_is_refused(more: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*PLAN, "--from-layout", *more]) == 2
-    assert reason in capsys.readouterr().err

@@ -84,7 +84,7 @@ def decoder_plan() -> ax.Plan:
     return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial")
 
 
-@pytest.mark.sweep(kept=1)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", OF_LAYOUTS)
 def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: ax.Plan, title: str) -> None:
@@ -171,7 +171,7 @@ def test_another_tab_stops_those_of_the_first_which_are_made_when_it_is_selected
     assert ahead(explorer, "t_max")
 
 
-@pytest.mark.sweep(kept=1)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("title", OF_THE_HISTORY)
 def test_those_with_the_history_are_made_again_when_the_slider_rests(explorer: Explorer, title: str) -> None:

@@ -11,40 +11,29 @@ from alpa_explore.intra_op.problem.solution import Status
 
 
 def row(solver, seconds, objective, before, impossible=0):
+    """`seconds`: of building, solving and repairing together. `before`: those of its plan before the repair."""
     return SolverRow(
         solver=solver,
         variables=100,
         constraints=50,
-        build_seconds=seconds / 2,
-        solve_seconds=seconds / 4,
-        repair_seconds=seconds / 4,
-        objective_seconds=objective,
-        objective_before_seconds=before,
-        impossible_nodes=impossible,
-        differing_nodes=1,
-        batch_share_before=0.5,
-        batch_share=0.25,
-        status=Status.OPTIMAL,
+        **{"build_seconds": seconds / 2, "solve_seconds": seconds / 4, "repair_seconds": seconds / 4},
+        **{"objective_seconds": objective, "objective_before_seconds": before, "impossible_nodes": impossible},
+        **{"differing_nodes": 1, "batch_share_before": 0.5, "batch_share": 0.25, "status": Status.OPTIMAL},
+    )
+
+
+def compared(*rows):
+    """These rows; the optimum is 2 s."""
+    return Comparison(
+        mesh=LogicalMesh((16, 8), (1.0, 1.0), (0.0, 0.0)),
+        **{"first": 3, "last": 3, "nodes": 10, "edges": 12, "strategies": 90, "most_strategies": 12, "pairs": 1000},
+        **{"optimum_seconds": 2.0, "proven": True, "rows": rows, "left_out": ()},
     )
 
 
 @pytest.fixture
 def comparison():
-    rows = (row("auto", 0.1, 2.0, 2.0), row("factor", 0.4, 2.02, 2.04), row("independent", 0.2, 2.0, None, 7))
-    return Comparison(
-        mesh=LogicalMesh((16, 8), (1.0, 1.0), (0.0, 0.0)),
-        first=3,
-        last=3,
-        nodes=10,
-        edges=12,
-        strategies=90,
-        most_strategies=12,
-        pairs=1000,
-        optimum_seconds=2.0,
-        proven=True,
-        rows=rows,
-        left_out=(),
-    )
+    return compared(row("auto", 0.1, 2.0, 2.0), row("factor", 0.4, 2.02, 2.04), row("independent", 0.2, 2.0, None, 7))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
 from alpa_explore import units
-from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.interactive import InteractiveFigure
 from alpa_explore.figures.course.planning.clustering import clustering_figure, clustering_table, run_bytes
@@ -22,14 +23,13 @@ from alpa_explore.figures.course.planning.ways import DEVICES, WAYS, ways_figure
 from alpa_explore.figures.course.planning.workbench import greedy, workbench_figure, workbench_menu_figure
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
 from alpa_explore.intra_op.ilp.enumerated_ilp import relax
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
-from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.layering import cluster_operators, crossings_of
 from alpa_explore.layering.reference import cost as defined_cost
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from tests.figures.comparisons.test_solvers import compared, row
 
 DISAGREE = np.array([[1.0, 0.0], [0.0, 1.0]])
 """Two nodes that pay for choosing alike."""
@@ -195,44 +195,11 @@ def test_a_table_has_an_entry_for_each_combination_of_the_neighbours() -> None:
 # Formulations.
 
 
-def comparison(*rows: tuple[str, int, float, float | None]) -> Comparison:
-    """Rows of (solver, variables, seconds of its plan, those before the repair); the optimum is 2 s."""
-    return Comparison(
-        mesh=LogicalMesh((2, 4), (1.0, 1.0), (0.0, 0.0)),
-        first=0,
-        last=0,
-        nodes=10,
-        edges=12,
-        strategies=90,
-        most_strategies=12,
-        pairs=1000,
-        optimum_seconds=2.0,
-        proven=True,
-        rows=tuple(
-            SolverRow(
-                solver=solver,
-                variables=variables,
-                constraints=variables // 2,
-                build_seconds=0.1,
-                solve_seconds=0.2,
-                repair_seconds=0.0,
-                objective_seconds=objective,
-                objective_before_seconds=before,
-                impossible_nodes=int(before is None),
-                differing_nodes=0,
-                batch_share_before=1.0,
-                batch_share=1.0,
-                status=Status.OPTIMAL,
-            )
-            for solver, variables, objective, before in rows
-        ),
-        left_out=(),
-    )
-
-
 def test_each_formulation_has_its_size_time_and_gaps_on_axes_that_all_stages_share() -> None:
-    small = comparison(("auto", 0, 2.0, 2.0), ("factor", 200, 2.0, 2.5))
-    large = comparison(("auto", 0, 2.0, 2.0), ("independent", 40_000, 2.2, None))
+    auto = replace(row("auto", 0.3, 2.0, 2.0), variables=0, constraints=0)
+    factor = replace(row("factor", 0.3, 2.0, 2.5), variables=200, constraints=100)
+    small = compared(auto, factor)
+    large = compared(auto, replace(row("independent", 0.3, 2.2, None, 1), variables=40_000))
     figure = formulations_figure({"small": small, "large": large})
     variables, constraints, seconds, before, after = figure.data[:5]
     assert (variables.x[1], constraints.x[1], seconds.x[1]) == (200, 100, pytest.approx(0.3))

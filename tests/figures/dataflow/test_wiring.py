@@ -19,8 +19,7 @@ def test_a_view_is_passed_through_and_belongs_to_its_writer() -> None:
 
 def test_a_view_of_a_weight_belongs_to_its_first_reader() -> None:
     stage = replace(
-        small_stage(),
-        operators=(view("t", "h.0.mlp.weight"), operator("mm", ("x", "t")), operator("other", ("t",))),
+        small_stage(), operators=(view("t", "h.0.mlp.weight"), operator("mm", ("x", "t")), operator("other", ("t",)))
     )
     assert {name: [v.name for v in views] for name, views in views_of(stage).items()} == {"mm": ["t"]}
     assert next(r for r in stage_reads(stage) if r.tensor == "t").end == WEIGHT

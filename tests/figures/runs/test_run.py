@@ -83,8 +83,3 @@ def test_the_command_prints_and_draws_a_run(measured, tmp_path, capsys) -> None:
     assert len(json.loads(capsys.readouterr().out)["kinds"]) == 3
     assert cli.main(["compare-run", str(tmp_path), "--tasks"]) == 0
     assert "0F1" in capsys.readouterr().out
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path, capsys) -> None:
-    assert cli.main(["compare-run", str(tmp_path)]) == 2
-    assert "Name the folder of a run" in capsys.readouterr().err

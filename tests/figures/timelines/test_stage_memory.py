@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alpa_explore.figures.timelines.stage_memory import (
-    stage_memory_figure,
-    stage_memory_sentence,
-    stage_memory_table,
-)
+from alpa_explore.figures.timelines.stage_memory import stage_memory_figure, stage_memory_sentence, stage_memory_table
 from alpa_explore.plans.plan import Plan
 
 GIB = 2.0**30

@@ -18,17 +18,14 @@ from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingPr
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.intra_op.solve_limited import solve_limited
+from tests.intra_op.problems import whole_numbers
 
 
 def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
     sizes = rng.integers(1, strategies + 1, nodes)
     pairs = [p for p in itertools.combinations(range(nodes), 2) if rng.random() < density]
 
-    def costs(*shape):
-        values = rng.integers(0, 20, shape).astype(float)
-        values[rng.random(shape) < forbidden] = FORBIDDEN
-        return values
-
+    costs = whole_numbers(rng, 20, forbidden)
     matrices = []
     for a, b in pairs:
         if sizes[a] == sizes[b] and rng.random() < 0.4:  # a follower: only equal strategies
@@ -36,10 +33,7 @@ def random_case(rng, nodes, strategies, forbidden=0.1, density=0.4):
         else:
             matrices.append(costs(sizes[a], sizes[b]))
     problem = ShardingProblem(
-        name="random",
-        node_costs=tuple(costs(s) for s in sizes),
-        edges=tuple(pairs),
-        edge_costs=tuple(matrices),
+        name="random", node_costs=tuple(costs(s) for s in sizes), edges=tuple(pairs), edge_costs=tuple(matrices)
     )
     items = []
     for v in range(nodes):
@@ -202,10 +196,7 @@ def test_a_limit_that_was_not_reached_names_the_least_usage_found():
     items = []
     for v in range(400):
         early = rng.integers(500, 1000, 10) * 1.0
-        items += [
-            Item(node=v, start=0, end=1, usage=early),
-            Item(node=v, start=1, end=2, usage=1500.0 - early),
-        ]
+        items += [Item(node=v, start=0, end=1, usage=early), Item(node=v, start=1, end=2, usage=1500.0 - early)]
     # The sum of both times is 600,000 whatever is chosen.
     load_kernels(problem, MemoryLimit.of(items, 299_000.0))
     with pytest.raises(SolverError) as raised:

@@ -10,8 +10,8 @@ from alpa_explore.intra_op.anytime.graph import graph_of
 from alpa_explore.intra_op.anytime.tree_kernels import grow
 from alpa_explore.intra_op.anytime.walk import Ground, Walk
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from tests.intra_op.anytime.test_anytime import legal_choices, random_case
+from tests.intra_op.problems import drawn
 
 
 def state(seed):
@@ -47,12 +47,7 @@ def random_tree(rng, nodes):
     sizes = rng.integers(1, 5, nodes)
     # Either end may be the first.
     edges = [(int(rng.integers(0, v)), v)[:: 1 if rng.random() < 0.5 else -1] for v in range(1, nodes)]
-    return ShardingProblem(
-        name="tree",
-        node_costs=tuple(rng.random(s) for s in sizes),
-        edges=tuple(edges),
-        edge_costs=tuple(rng.random((sizes[a], sizes[b])) for a, b in edges),
-    )
+    return drawn(sizes, edges, lambda *shape: rng.random(shape), "tree")
 
 
 @pytest.mark.parametrize("limited", [False, True])

@@ -11,10 +11,11 @@ from alpa_explore.intra_op.bounds.disagreement import close_gap
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
 from alpa_explore.intra_op.bounds.messages import Messages
 from alpa_explore.intra_op.problem.restriction import restricted
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from tests.intra_op.bounds.reference_messages import ReferenceMessages
+from tests.intra_op.problems import drawn
 
 
 def random_problem(rng):
@@ -30,12 +31,7 @@ def random_problem(rng):
         values[rng.random(shape) < 0.1] = FORBIDDEN
         return values.astype(float)
 
-    return ShardingProblem(
-        name="random",
-        node_costs=tuple(costs(s) for s in sizes),
-        edges=tuple(pairs),
-        edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in pairs),
-    )
+    return drawn(sizes, pairs, costs)
 
 
 def without_ties(problem, rng):

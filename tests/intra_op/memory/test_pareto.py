@@ -10,8 +10,8 @@ from alpa_explore.intra_op.memory import pareto
 from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
 from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds
 from alpa_explore.intra_op.memory.pareto_kernels import minimal_sums
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.reduction.tables import sum_tables
+from tests.intra_op.problems import drawn, whole_numbers
 from tests.intra_op.stages import chain, on_mesh, whole
 
 
@@ -22,17 +22,7 @@ def random_case(rng):
         p if rng.random() < 0.5 else p[::-1] for p in itertools.combinations(range(nodes), 2) if rng.random() < 0.4
     ]
 
-    def costs(*shape):
-        values = rng.integers(0, 30, shape).astype(float)
-        values[rng.random(shape) < 0.05] = FORBIDDEN
-        return values
-
-    problem = ShardingProblem(
-        name="random",
-        node_costs=tuple(costs(s) for s in sizes),
-        edges=tuple(pairs),
-        edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in pairs),
-    )
+    problem = drawn(sizes, pairs, whole_numbers(rng, 30, 0.05))
     node_bytes = [
         rng.integers(0, 30, s).astype(float) if rng.random() < 0.85 else np.full(s, float(rng.integers(0, 30)))
         for s in sizes

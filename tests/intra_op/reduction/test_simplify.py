@@ -9,16 +9,12 @@ from alpa_explore.intra_op.reduction.components import components, decompose
 from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction, FactorGraph
 from alpa_explore.intra_op.reduction.simplify import simplify
+from tests.intra_op.problems import drawn
 
 
 def problem_of(sizes: list[int], edges: list[tuple[int, int]], seed: int = 0) -> ShardingProblem:
     rng = np.random.default_rng(seed)
-    return ShardingProblem(
-        name="test",
-        node_costs=tuple(rng.random(k) for k in sizes),
-        edges=tuple(edges),
-        edge_costs=tuple(rng.random((sizes[a], sizes[b])) for a, b in edges),
-    )
+    return drawn(sizes, edges, lambda *shape: rng.random(shape), "test")
 
 
 def complete(count: int) -> list[tuple[int, int]]:

@@ -40,13 +40,7 @@ SAVED = {
     "norms+attention": NORMS + ACTIVATIONS + CORE,
     "full": NORMS + CORE + FEED_FORWARD + REST,
 }
-AGAIN = {
-    "norms": (0, 0),
-    "attention": (0, 1),
-    "mlp": (2, 0),
-    "norms+attention": (0, 1),
-    "full": (6, 1),
-}
+AGAIN = {"norms": (0, 0), "attention": (0, 1), "mlp": (2, 0), "norms+attention": (0, 1), "full": (6, 1)}
 """Matrix products of a block that run again, and attention. Nothing reads what the last product makes."""
 
 

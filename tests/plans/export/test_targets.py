@@ -90,7 +90,7 @@ def test_a_target_trains_the_global_batch_of_the_plan(target: str) -> None:
     assert int(batch) == plan.global_batch > plan.options.num_microbatches
 
 
-@pytest.mark.sweep(kept=5)
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.slow
 @every_plan
 def test_megatron_bridge_knows_every_field(name: str) -> None:
@@ -111,7 +111,7 @@ def test_megatron_bridge_knows_every_field(name: str) -> None:
             assert function in names["recipes"][module]
 
 
-@pytest.mark.sweep(kept=9)
+@pytest.mark.sweep(kept=3, in_turn=True)
 @every_plan
 def test_torchtitan_knows_every_field_and_its_own_checks_hold(name: str) -> None:
     plan, exported = plan_of(name), export(plan_of(name), "torchtitan")

@@ -11,15 +11,7 @@ GROUPED = CAUSAL.replace("heads", "heads query-heads")
 
 
 def forward(
-    *masks,
-    q=(4, 4, 8, 4),
-    k=(4, 4, 8, 4),
-    v=None,
-    causal=False,
-    more=(),
-    sink=False,
-    dtype=torch.float64,
-    factors=ALL,
+    *masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, more=(), sink=False, dtype=torch.float64, factors=ALL
 ):
     """`more`: dropout, seed, first, window, softcap, chunks."""
     tensors = (real(*shape, dtype=dtype) for shape in (q, k, k if v is None else v))
@@ -30,15 +22,7 @@ def forward(
 
 
 def backward(
-    *masks,
-    q=(4, 4, 8, 4),
-    k=(4, 4, 8, 4),
-    v=None,
-    causal=False,
-    more=(),
-    sink=False,
-    dtype=torch.float64,
-    factors=ALL,
+    *masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, more=(), sink=False, dtype=torch.float64, factors=ALL
 ):
     q, k, v = (real(*shape, dtype=dtype) for shape in (q, k, k if v is None else v))
     given = masks[0] if masks else None

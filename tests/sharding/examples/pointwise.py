@@ -120,11 +120,7 @@ CALLS = (
     aten("tril.default", real(8, 4, 4), factors="dim0"),
     aten("triu.default", real(4, 4), 1, factors=""),
 )
-UNDEFINED = (
-    aten("empty.memory_format", [4, 8]),
-    aten("empty_like.default", x),
-    aten("new_empty.default", x, [4, 8]),
-)
+UNDEFINED = (aten("empty.memory_format", [4, 8]), aten("empty_like.default", x), aten("new_empty.default", x, [4, 8]))
 RANDOM = (
     aten("native_dropout.default", positive(8, 16), 0.25, True),
     aten("bernoulli.default", x),

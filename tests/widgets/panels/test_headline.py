@@ -6,7 +6,6 @@ import pytest
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
-from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 
@@ -20,17 +19,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
 from tests.plans.example import example_plan
-
-SETTINGS = Settings(
-    model="gpt-tiny",
-    microbatch=8,
-    nodes=1,
-    devices_per_node=4,
-    device="v100",
-    num_microbatches=8,
-    delta=0.5,
-    num_layers=None,
-)
+from tests.widgets.conftest import SETTINGS
 
 
 def test_the_sentence_begins_with_how_the_model_is_divided(plan: Plan) -> None:

@@ -16,12 +16,7 @@ from alpa_explore.plans.plan import Plan
 from tests.waiting import LIMIT_SECONDS
 
 OPTIONS = ax.PipelineOptions(
-    cuts=(1,),
-    num_stages=2,
-    stage_submeshes=((0, 1, 2),),
-    imbalance_tolerance=3.0,
-    tied_weights=False,
-    schedule="gpipe",
+    cuts=(1,), num_stages=2, stage_submeshes=((0, 1, 2),), imbalance_tolerance=3.0, tied_weights=False, schedule="gpipe"
 )
 
 

@@ -96,11 +96,7 @@ def test_the_plan_on_screen_is_not_made_again_for_settings_that_are_planned_at_o
 
 def test_more_devices_recomputation_and_smaller_microbatches_are_offered(session: Session, planner: Any) -> None:
     state, offers = refused(session, planner)
-    assert [o.button for o in offers] == [
-        "Plan on 2 × 8",
-        "Plan with recomputation",
-        "Plan with microbatches of 4",
-    ]
+    assert [o.button for o in offers] == ["Plan on 2 × 8", "Plan with recomputation", "Plan with microbatches of 4"]
     html = message_html(state)
     assert "Needs 16 × v100: 2 nodes of 8; Fits with recomputation; Fits with microbatches of 4, B = 16." in html
 
@@ -110,10 +106,7 @@ def test_recomputation_with_the_smallest_microbatches_is_offered_where_neither_a
 ) -> None:
     search.both_needed = True
     _, offers = refused(session, planner)
-    assert [o.button for o in offers] == [
-        "Plan on 2 × 8",
-        "Plan with recomputation, microbatches of 1",
-    ]
+    assert [o.button for o in offers] == ["Plan on 2 × 8", "Plan with recomputation, microbatches of 1"]
     assert dict(offers[-1].changes) == {"rematerialization": True, "microbatch": 1, "num_microbatches": 64}
 
 

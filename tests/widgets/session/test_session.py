@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from alpa_explore_widgets.session.state import State
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
 from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import SETTINGS
 
 
 def hold(planner: Any) -> None:
@@ -226,16 +228,7 @@ def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
             return super().forward(x)
 
     model = torch.nn.Sequential(*(Block(4, 4) for _ in range(20)))
-    settings = Settings(
-        model="mine",
-        microbatch=2,
-        nodes=1,
-        devices_per_node=2,
-        device="v100",
-        num_microbatches=8,
-        delta=0.5,
-        num_layers=None,
-    )
+    settings = replace(SETTINGS, model="mine", microbatch=2, devices_per_node=2)
     captured = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
     session = Session(settings, Sources(Backend().capture, captured), Backend())
     session.plan()

@@ -1,0 +1,99 @@
+"""Layouts and Fit & scale in JupyterLab at the size that people have, with real keys and clicks."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import (
+    explorer_of,
+    finding,
+    first_explorer,
+    note_of,
+    seen_figure,
+    show_tab,
+    type_number,
+    type_text,
+    wait_for_finding,
+)
+from tests.browser.harness.page import LabPage
+from tests.browser.test_layout import check_places
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TINY = """
+from alpa_explore_widgets import explore
+explore("llama-tiny", cluster="1x4:h100", num_microbatches=8, num_layers=2)
+"""
+
+
+def panel_of(lab: LabPage) -> Locator:
+    return explorer_of(lab).locator(".alpa-panel:visible")
+
+
+def test_layouts_are_priced_when_the_tab_is_opened_filtered_and_opened_as_a_plan_by_keyboard(lab: LabPage) -> None:
+    lab.show(TINY)
+    explorer = first_explorer(lab)
+    show_tab(explorer, "Layouts")
+    wait_for_finding(lab, "uniform layouts of llama-tiny on 1x4:h100 fit")
+    assert "The plan (" in finding(explorer), "the plan is named in the same words"
+    figure = seen_figure(lab, explorer)
+    check_places(lab, "Layouts")
+    assert "fastest" in [trace.get("name") for trace in figure["data"]]
+    assert figure["layout"]["xaxis"]["ticktext"] == ["1", "2", "4"]
+    across = explorer.get_by_role("combobox", name="Across")
+    across.focus()
+    across.select_option("data")
+    lab.wait_until(
+        lambda: "DP" in str(seen_figure(lab, explorer)["layout"]["xaxis"]["title"]), "the columns are DP now"
+    )
+
+    panel = panel_of(lab)
+    choice, layout = (panel.get_by_role("combobox", name=name) for name in ("recomputation", "Layout"))
+    choice.select_option("full")
+    lab.wait_until(lambda: "full recomputation" in layout.inner_text(), "the layouts that can be opened recompute")
+    choice.select_option("")
+    lab.wait_until(lambda: "full recomputation" not in layout.locator("option").first.inner_text(), "all again")
+
+    layout.focus()
+    panel.get_by_role("button", name="Open as plan").press("Enter")
+    lab.wait_until(
+        lambda: "the plan" in [t.get("name") for t in seen_figure(lab, explorer)["data"]],
+        "the plan is marked in the heat map",
+    )
+
+
+def test_fit_and_scale_says_what_is_typed_wrong_prices_in_dollars_and_plans_there(lab: LabPage) -> None:
+    lab.show(TINY)
+    explorer = first_explorer(lab)
+    show_tab(explorer, "Fit & scale")
+    panel = panel_of(lab)
+    nodes = panel.get_by_role("textbox", name="Nodes")
+    type_text(nodes, "1, two")
+    panel.get_by_role("button", name="Find out").press("Enter")
+    lab.wait_until(lambda: "no list of numbers" in note_of(nodes), "said in its field")
+    type_text(nodes, "1")
+    lab.wait_until(lambda: note_of(nodes) == "", "it is a list again")
+    type_text(panel.get_by_role("textbox", name="Devices"), "h100")
+    panel.get_by_role("button", name="Find out").press("Enter")
+    wait_for_finding(lab, "llama-tiny fits from 8 H100 on")
+    assert note_of(nodes) == ""
+    check_places(lab, "Fit & scale")
+
+    price = type_number(explorer, "H100", "-2")
+    lab.wait_until(lambda: note_of(price) != "", "what is possible is said in the field")
+    assert "dollars" not in finding(explorer)
+    type_number(explorer, "H100", "2.5")
+    wait_for_finding(lab, "dollars for a billion tokens")
+    price.focus()
+    for pressed in ("Control+a", *"abc", "Enter"):
+        lab.page.keyboard.press(pressed)
+    assert price.input_value() == "2.5"
+    assert "“c” is not part of a number; still 2.5 $/h" in note_of(price)
+    assert "dollars" in finding(explorer)
+    type_number(explorer, "H100", "2.5")
+    lab.wait_until(lambda: note_of(price) == "", "it is a number again")
+
+    panel.get_by_role("button", name="Plan there").press("Enter")
+    show_tab(explorer, "Layers")
+    lab.wait_until(lambda: "1x8:h100" in (explorer.get_attribute("aria-label") or ""), "the explorer is of 1x8:h100")
