@@ -255,8 +255,8 @@ class _FakeStep:
         """That the next call of the model differs: from what the traced one has kept in attributes of modules, or by
         random numbers of Python or NumPy."""
         drawn = tuple(
-            f"the forward pass draws random numbers of {name}, which a graph does not have: every step of a run computes"
-            " with the numbers of the capture; draw them by torch, or pass them as inputs"
+            f"the forward pass draws random numbers of {name}: every step of a run computes with those of the capture;"
+            " draw them by torch, or pass them as inputs"
             for name in sorted(self._drawn)
         )
         return (*drawn, *self._state_warnings())
@@ -347,13 +347,13 @@ def _check_read(
 @contextmanager
 def _drawn_outside_torch() -> Iterator[Callable[[], frozenset[str]]]:
     """Yields what names the generators of Python and NumPy that have been drawn from since."""
-    python, numpy = random.getstate(), repr(np.random.get_state(legacy=False))
 
-    def drawn() -> frozenset[str]:
-        changed = {"Python": random.getstate() != python, "NumPy": repr(np.random.get_state(legacy=False)) != numpy}
-        return frozenset(name for name, has in changed.items() if has)
+    def states() -> dict[str, str]:
+        numpy = np.random.get_state(legacy=False)  # noqa: NPY002  # the one that models use
+        return {"Python": repr(random.getstate()), "NumPy": repr(numpy)}
 
-    yield drawn
+    before = states()
+    yield lambda: frozenset(name for name, state in states().items() if state != before[name])
 
 
 def _within(name: str, paths: Collection[str]) -> bool:

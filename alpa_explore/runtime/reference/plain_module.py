@@ -104,7 +104,9 @@ def check_module(
             with torch.no_grad(), autocast_as_written(), _failures_named():
                 for microbatch in others:
                     forward(microbatch)
-        made = dict(module.named_buffers(remove_duplicate=False)) | dict(module.named_parameters(remove_duplicate=False))
+        made = dict(module.named_buffers(remove_duplicate=False)) | dict(
+            module.named_parameters(remove_duplicate=False)
+        )
         compared_names = set()
         for buffer, value in reference.buffers.items():
             name, wanted = graph.tensors[buffer].name, made[graph.tensors[buffer].name]
