@@ -5,6 +5,8 @@
 One row a case: its number, what is asked, what is right, what was found, seconds. Exits with 1 where one is wrong. What
 is right is known without this package: plain PyTorch, an operator's FLOPs by hand, bytes of tensors, a published
 measurement. `--quick` leaves out those that take more than about 20 s.
+
+It has more than 500 lines because it is a list of cases.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import json
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -343,6 +348,55 @@ def configs() -> Found:
         if code:
             bad.append(f"{name}: {err.strip().splitlines()[-1][:120]}")
     return not bad, "; ".join(bad) or f"{len(bodies)} planned"
+
+
+OF_2026 = (
+    "qwen3_next",
+    "nemotron_h",
+    "glm_moe_dsa",
+    "deepseek_v4",
+    "kimi_linear",
+    "longcat_flash",
+    "gemma4",
+    "olmo_hybrid",
+)
+
+
+@case("15", "architectures that layouts do not price are refused by name, with what to do")
+def unknown_families() -> Found:
+    bad = []
+    for family in OF_2026:
+        with file_of(LLAMA | {"model_type": family}) as path:
+            code, _, err = said("layouts", "--hf", path, "--cluster", "1x4:h100", "--global-batch", "32")
+        if code != 2 or family not in err:
+            bad.append(f"{family}: {code}, {(err.strip().splitlines() or [''])[-1][:90]}")
+    return not bad, "; ".join(bad) or f"{len(OF_2026)} refused by name"
+
+
+@case("15b", "planning says something at least every 10 s, from its first line on", slow=True)
+def progress() -> Found:
+    words = ("plan", "qwen3-30b-a3b", "--cluster", "4x8:h100", "-B", "4", "--global-batch", "128", "--remat", "auto")
+    with subprocess.Popen(
+        (sys.executable, "-m", "alpa_explore.cli", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as planning:
+        timer = threading.Timer(90, planning.terminate)
+        timer.start()
+        at = [time.perf_counter() for _ in planning.stderr or ()]
+        timer.cancel()
+    gaps = [b - a for a, b in itertools.pairwise(at)]
+    longest = max(gaps, default=float("inf"))
+    return longest <= 10, f"{len(at)} lines, the longest silence {longest:.1f} s"
+
+
+@case(
+    "16",
+    "an iteration of ViT-L on 8 H100 is computing in the main: a fixed overhead is at most a fifth of it",
+    slow=True,
+)
+def fixed_overhead() -> Found:
+    plan = ax.plan("vit-l-16", "1x8:h100", global_batch=256, num_microbatches=1, num_layers=2)
+    share = plan.cluster.software.iteration_seconds / plan.predicted.iteration_seconds
+    return share <= 0.2, f"{share:.0%} of {plan.predicted.iteration_seconds:.3f} s"
 
 
 @case("17", "Llama-2-7B on A100 by default: 45–70 % of the peak, as people measure")

@@ -5,8 +5,9 @@
 The modules are those of `tests/zoo/` on CPUs, in two stages where a module has two operators. A module is verified
 where loss, gradients, weights and written buffers of two steps are those of one process, and of the module itself in
 plain PyTorch; launched on 2 and on 4 processes where these train so for three steps, and go on from the checkpoint of
-the second with the same loss. `--store` writes the table to zoo.json beside this file. Exits with 1 where one trains to
-other values, or ends with another error than a refusal of this package.
+the second with the same loss. `--store` writes zoo.json beside this file after each module, and keeps the rows of those
+that are not tried. Exits with 1 where one trains to other values, or ends with another error than a refusal of this
+package.
 """
 
 from __future__ import annotations
@@ -72,18 +73,21 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description="Train modules of every kind by their plans.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="some of them; default: all")
-    parser.add_argument("--store", action="store_true", help=f"write the table to {STORE.name}")
+    parser.add_argument("--store", action="store_true", help=f"write the rows to {STORE.name}")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = []
+    rows: dict[str, dict[str, Any]] = {}
     for name in options.names or ZOO:
-        rows.append(row_of(name))
-        print(" | ".join(map(str, rows[-1].values())), flush=True)
-    counted = summary(rows)
+        rows[name] = row_of(name)
+        print(" | ".join(map(str, rows[name].values())), flush=True)
+        if options.store:
+            stored = json.loads(STORE.read_text(encoding="utf-8"))["rows"] if STORE.exists() else []
+            known = {row["module"]: row for row in stored} | rows
+            kept = [known[name] for name in ZOO if name in known]
+            table = {"in the zoo": len(ZOO), "tried": summary(kept), "rows": kept}
+            STORE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    counted = summary(list(rows.values()))
     print(", ".join(f"{count} {what}" for what, count in counted.items()))
-    if options.store:
-        table = {"summary": counted, "rows": rows}
-        STORE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return int(counted["wrong"] > 0)
 
 
