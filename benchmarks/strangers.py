@@ -55,6 +55,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "configs of the Hub with auto_map of a known type, num_local_experts and an empty rank are read",
         ("models/test_reference.py", "uniform_layouts/test_models.py"),
     ),
+    "15": (
+        "an architecture that layouts do not price is refused by name",
+        ("cli/test_layouts.py::test_a_family_that_layouts_do_not_price_is_refused_by_name",),
+    ),
     "17": (
         "Llama-2-7B on A100 by default: 45–70 % of the peak, as people measure",
         ("validation/test_pricing.py::test_a_model_that_people_train_reaches_what_they_measure",),

@@ -28,9 +28,11 @@ from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
+from alpa_explore.store.forms import EACH, conform
 from alpa_explore.store.read import read_json
 
 _MOST_BYTES = 2**28
+_MEASURED = {"tasks": {EACH: {"seconds": [float], "collective_seconds": [float], "receive_seconds": [float]}}}
 """Of a report; the measured times of a rank have some megabytes."""
 
 
@@ -74,14 +76,10 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
 def observations_of(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
     """The cluster for which a run was planned, and an observation for each kind of task."""
     try:
-        ranks = read_json(home / "run.json", _MOST_BYTES)["ranks"]
-        measured = {r: read_json(home / f"rank-{r}.measured.json", _MOST_BYTES) for r in ranks}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PlanFileError(
-            "There is no measured run",
-            found=f"{home}: {error}",
-            remedy="Name the folder of a run that `alpa-explore launch` has brought to its end.",
-        ) from error
+        ranks = conform(read_json(home / "run.json", _MOST_BYTES), {"ranks": [int]}, "run.json")["ranks"]
+        measured = {r: conform(read_json(home / f"rank-{r}.measured.json", _MOST_BYTES), _MEASURED) for r in ranks}
+    except (OSError, ValueError) as error:
+        raise _no_run(home, error) from error
     plan = rebuild(load_plan(home / "plan.json"), allow_import=allow_import)
     schedule = read_csv(home / "schedule.csv")
     program, decisions = lower(plan, schedule), plan_decisions(plan, schedule)
@@ -90,7 +88,10 @@ def observations_of(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Ob
         rank = stage.ranks[0]
         _, tasks = rehearse(program, rank)
         for action in stage.tasks:
-            typical = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
+            try:
+                typical = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
+            except (KeyError, ValueError) as error:  # a rank or a task that the plan has and the files do not
+                raise _no_run(home, f"no times of {number}{LETTERS[action]} on all its ranks ({error})") from error
             compute, collective = fmean(c for c, _ in typical), min(c for _, c in typical)
             times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches // schedule.copies
             collectives = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].collectives)
@@ -106,6 +107,14 @@ def observations_of(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Ob
             )
     total = sum(observation.share for observation in observed) or 1.0
     return plan.cluster, [replace(observation, share=observation.share / total) for observation in observed]
+
+
+def _no_run(home: Path, why: object) -> PlanFileError:
+    return PlanFileError(
+        "There is no measured run",
+        found=f"{home}: {why}",
+        remedy="Name the folder of a run that `alpa-explore launch` has brought to its end.",
+    )
 
 
 def _typical(tasks: Mapping[str, Any], stage: int, action: Action) -> tuple[float, float]:

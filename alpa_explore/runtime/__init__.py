@@ -4,7 +4,7 @@ Read in this order:
 
     checkpoints/  write the state of a run, and read it under another plan
     job        the folder of a run, and the job of every rank: its instructions and data
-    folder     where the folders of runs are
+    folder     where the folders of runs are, and the form of the files in them
     sent_code  pickle a job together with the user's own modules
     training   initial weights and microbatches of a run
     tuning     time limits and sizes

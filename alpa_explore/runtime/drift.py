@@ -25,12 +25,15 @@ import numpy as np
 from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cluster.topology import Kind
 from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import read_facts, read_times
 from alpa_explore.runtime.ranks.times import FILE
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.store.forms import EACH, conform
 from alpa_explore.store.read import read_json
 
 Nodes = tuple[int, ...]
@@ -116,16 +119,23 @@ def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
     """
     paths = {}
     try:
-        run = read_json(folder / "run.json", tuning.MAX_REPORT_BYTES)
+        run = read_facts(folder, "stages", "num_microbatches")
         for rank in run["ranks"]:
-            paths[rank] = read_json(folder / FILE.format(rank), tuning.MAX_REPORT_BYTES)
+            paths[rank] = read_times(folder, FILE.format(rank), run["ranks"])
     except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(folder, error) from error
     plan = load_plan(folder / "plan.json") if plan is None else plan
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     stages = []
     count = run["num_microbatches"] // timeline.schedule.copies
-    for number, predicted in enumerate(_compute_seconds(plan, timeline, count)):
+    computed = list(_compute_seconds(plan, timeline, count))
+    if len(run["stages"]) < len(computed) or not all(run["stages"]):
+        raise _unreadable(folder, f"run.json has ranks of {len(run['stages'])} stages, the plan {len(computed)} stages")
+    if strange := set(run["ranks"]) - {device for stage in plan.stages for device in stage.devices}:
+        raise _unreadable(folder, f"run.json has rank {min(strange)}, which is no device of the plan")
+    for number, predicted in enumerate(computed):
         took = [
             sum(seconds[0] for kind, seconds in paths[rank]["tasks"].items() if _stage(kind) == number)
             for rank in run["stages"][number]
@@ -148,6 +158,14 @@ def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
             for nodes, of_link in sorted(uses.items())
         ),
         cluster=_measured_cluster(plan, stages, uses),
+    )
+
+
+def _unreadable(folder: Path, why: object) -> PlanFileError:
+    return PlanFileError(
+        "The times of this run cannot be read",
+        found=f"{folder}: {why}",
+        remedy="Name the folder of a run that `alpa-explore launch` made.",
     )
 
 
@@ -177,7 +195,10 @@ def _compute_seconds(plan: Plan, timeline: Timeline, num_microbatches: int) -> I
 def _names(folder: Path, cluster: Cluster, ranks: Sequence[int]) -> dict[int, str]:
     """Node -> the name of its host where all its ranks, and no others, are on one; else 'node 0'."""
     path = folder / "hosts.json"
-    hosts = read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}
+    try:
+        hosts = conform(read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}, {EACH: str}, path.name)
+    except (OSError, ValueError) as error:
+        raise _unreadable(folder, error) from error
     on: dict[int, set[str]] = defaultdict(set)
     for rank in ranks:
         on[rank // cluster.devices_per_node].add(str(hosts.get(str(rank), "")).partition(" (")[0])

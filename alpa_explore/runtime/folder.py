@@ -9,12 +9,16 @@ import re
 import shutil
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime import tuning
-from alpa_explore.store.read import read_bytes
+from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.store.forms import EACH, conform
+from alpa_explore.store.read import read_bytes, read_json
 
 _ATTEMPT = "attempt-"
 LOCK = "launch.lock"
@@ -35,6 +39,69 @@ def attempts_of(home: Path) -> list[Path]:
     """The folders of all attempts of the run in `home`, oldest first."""
     found = [p for p in home.glob(f"{_ATTEMPT}*") if p.is_dir() and p.name.removeprefix(_ATTEMPT).isdecimal()]
     return [home, *sorted(found, key=lambda path: int(path.name.removeprefix(_ATTEMPT)))]
+
+
+_FACTS = {
+    "ranks": [int],
+    "stages": [[int]],
+    "num_microbatches": int,
+    "schedule": str,
+    "options": {"device": str},
+}
+_TIMES = {
+    "step": int,
+    "tasks": {EACH: [float]},
+    "samples": [
+        {
+            "step": int,
+            "sent": [[int, str, float]],
+            "received": [[int, str, int, float, float]],
+            "collectives": [[[int], str, int, int, float]],
+        }
+    ],
+}
+_FIGURES = {
+    "peak_bytes": float,
+    "tasks": {EACH: {"seconds": [float], "collective_seconds": [float], "receive_seconds": [float]}},
+}
+
+
+def read_facts(folder: Path, *needed: str) -> dict[str, Any]:
+    """What `run.json` says of a run: its ranks, and what else is needed. OSError; ValueError for another form."""
+    form = {key: _FACTS[key] for key in ("ranks", *needed)}
+    facts: dict[str, Any] = conform(read_json(folder / "run.json", tuning.MAX_REPORT_BYTES), form, "run.json")
+    if not facts["ranks"] or ("num_microbatches" in needed and not facts["num_microbatches"]):
+        raise ValueError("run.json names no rank or no microbatch")
+    stages = facts["stages"] if "stages" in needed else []
+    if strange := {rank for stage in stages for rank in stage} - set(facts["ranks"]):
+        raise ValueError(f"run.json names rank {min(strange)} in a stage, and not among its ranks")
+    return facts
+
+
+def read_times(folder: Path, name: str, ranks: Sequence[int]) -> dict[str, Any]:
+    """The running times of one of the `ranks` of a run (`ranks.times`). Raises as `read_facts`."""
+    times: dict[str, Any] = conform(read_json(folder / name, tuning.MAX_REPORT_BYTES), _TIMES, name)
+    for kind, seconds in times["tasks"].items():
+        if not re.fullmatch(r"\d+[A-Z]", kind) or len(seconds) != 3:
+            raise ValueError(f"{name} has the task {kind[:20]!r} with {len(seconds)} times")
+    for sample in times["samples"]:
+        others = {row[0] for row in (*sample["sent"], *sample["received"])}
+        groups = [(row[0], row[1]) for row in sample["collectives"]]
+        if strange := others.union(*(group for group, _ in groups)) - set(ranks):
+            raise ValueError(f"{name} names rank {min(strange)}, which the run does not have")
+        if any(len(set(group)) < 2 or kind not in {one.value for one in StepKind} for group, kind in groups):
+            raise ValueError(f"{name} has a collective of one rank, or of a kind that there is not")
+    return times
+
+
+def read_figures(folder: Path, rank: int) -> dict[str, Any]:
+    """The measured figures of a rank that has ended. Raises as `read_facts`."""
+    name = f"rank-{rank}.measured.json"
+    figures: dict[str, Any] = conform(read_json(folder / name, tuning.MAX_REPORT_BYTES), _FIGURES, name)
+    for task, of_task in figures["tasks"].items():
+        if not of_task["seconds"] or len({len(each) for each in of_task.values()}) != 1:
+            raise ValueError(f"{name} has as many times of {task[:20]!r} as it has steps in one list, not in all")
+    return figures
 
 
 def full_disk(folder: Path, at: str) -> dict[str, str] | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from alpa_explore.errors import OptionError
-from alpa_explore.runtime.folder import attempts_of
+from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import attempts_of, read_facts
 from alpa_explore.runtime.reports import events
+from alpa_explore.store.forms import EACH, conform
+from alpa_explore.store.read import read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +32,9 @@ class LogReader:
         none, and a rank that it does not have."""
         folder = attempts_of(folder)[-1]
         try:
-            self._all: list[int] = json.loads((folder / "run.json").read_text(encoding="utf-8"))["ranks"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise OptionError(
-                "This is not the folder of a run",
-                found=f"{folder}: {error}",
-                remedy="Name the folder that `alpa-explore launch` printed.",
-            ) from error
+            self._all: list[int] = read_facts(folder)["ranks"]
+        except (OSError, ValueError) as error:
+            raise _no_run(folder, error) from error
         if absent := sorted(set(ranks or ()) - set(self._all)):
             raise OptionError(
                 "The run has no such rank",
@@ -79,5 +77,16 @@ class LogReader:
 
     def _hosts(self) -> dict[str, Any]:
         path = self.folder / "hosts.json"
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return found
+        try:
+            found: dict[str, Any] = read_json(path, tuning.MAX_REPORT_BYTES) if path.exists() else {}
+            return dict(conform(found, {EACH: str}))
+        except (OSError, ValueError) as error:
+            raise _no_run(self.folder, error) from error
+
+
+def _no_run(folder: Path, why: object) -> OptionError:
+    return OptionError(
+        "This is not the folder of a run",
+        found=f"{folder}: {why}",
+        remedy="Name the folder that `alpa-explore launch` printed.",
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,12 +20,13 @@ from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.folder import attempts_of
+from alpa_explore.runtime.folder import attempts_of, read_facts, read_figures
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
+from alpa_explore.store.forms import conform
 from alpa_explore.store.read import read_json
 
 FILE = "measured.json"
@@ -82,6 +83,17 @@ class Measured:
     """Part of the predicted seconds: the sends between stages (`plans.iteration_time`); 0 in older files."""
 
 
+_FORM = {
+    **dict.fromkeys(("model", "schedule", "device"), str),
+    **dict.fromkeys(("predicted_iteration_seconds", "measured_iteration_seconds"), float),
+    "tasks": [
+        {field.name: {"str": str, "int": int, "float": float}[str(field.type)] for field in fields(MeasuredTask)}
+    ],
+    "ranks": [{"rank": int, "predicted_peak_bytes": float, "measured_peak_bytes": float}],
+}
+"""Of `measured.json`; older files lack the last fields."""
+
+
 def write_measured(folder: Path) -> Measured:
     """Join the measurements of the ranks, and write `measured.json`."""
     measured = _joined(folder)
@@ -91,11 +103,11 @@ def write_measured(folder: Path) -> Measured:
 
 def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool = False) -> Measured:
     """Measured figures with the predictions of the plan, or of the plan repriced for `cluster`."""
-    run = read_json(folder / "run.json", tuning.MAX_REPORT_BYTES)
+    run = read_facts(folder, "stages", "schedule", "options")
     plan = load_plan(folder / "plan.json")
     if cluster is not None:
         plan = reprice(plan, cluster, allow_import=allow_import)
-    written = {rank: read_json(folder / f"rank-{rank}.measured.json", tuning.MAX_REPORT_BYTES) for rank in run["ranks"]}
+    written = {rank: read_figures(folder, rank) for rank in run["ranks"]}
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     steps = StepReader(folder, tuple(run["ranks"]), run["options"].get("first_step", 0))
     return Measured(
@@ -136,7 +148,10 @@ def load_measured(
             return _joined(home, cluster, allow_import=allow_import)
         if not path.exists():
             return write_measured(home)
-        body = read_json(path, tuning.MAX_REPORT_BYTES)
+        body = conform(read_json(path, tuning.MAX_REPORT_BYTES), _FORM, FILE)
+        for task in body["tasks"]:
+            if task["action"] not in LETTERS.values():
+                raise ValueError(f"{FILE} has the action {task['action'][:20]!r}")
         return Measured(
             **{
                 **body,

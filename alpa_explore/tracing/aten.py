@@ -21,6 +21,17 @@ from alpa_explore.tracing.symbols import flatten_outputs, overload, to_torch
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
 
+LAYOUT_DEPENDENT = frozenset(
+    {
+        "aten._linalg_det.default",
+        "aten._linalg_slogdet.default",
+        "aten._linalg_solve_ex.default",
+        "aten.as_strided.default",
+    }
+)
+"""What these return depends on how their first argument lies in memory. Those of linear algebra factor the transpose of
+a matrix where it is contiguous, and the backward pass is traced for one of the two. They read contiguous ones."""
+
 # An operator runs on the device of its tensors, and no plan depends on these keywords.
 DROPPED_KEYWORDS = frozenset({"device", "layout", "pin_memory", "non_blocking"})
 
@@ -49,6 +60,9 @@ def run_operator(
     if operator.kind == LITERAL:
         made = torch.tensor(arguments[0], dtype=keywords["dtype"], device=device).reshape(arguments[1])
         return (made,)
+    if operator.kind in LAYOUT_DEPENDENT:
+        # The whole tensor was contiguous when it was captured; a weight that was updated, or a shard, may not be.
+        arguments[0] = arguments[0].contiguous()
     if operator.kind == "aten.view.default":
         # The captured view was legal for the strides of the whole tensor; those of a shard or a copy may differ.
         return (arguments[0].reshape(arguments[1]),)

@@ -14,13 +14,15 @@ that the forward pass writes (running statistics of batch norm) are part of the 
 from __future__ import annotations
 
 import os
+import random
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
@@ -34,6 +36,7 @@ from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.fake_model import (
+    ModelTensor,
     attribute_tensors,
     attributes_restored,
     fake_like,
@@ -50,7 +53,8 @@ from alpa_explore.tracing.joint_graph.step_calls import StepCalls, changes, step
 from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
-from alpa_explore.tracing.operators.phases import assign_phases, new_values
+from alpa_explore.tracing.operators.drafts import Drafts, TracedTensor
+from alpa_explore.tracing.operators.phases import Phases, assign_phases, new_values
 from alpa_explore.tracing.operators.sharing import share
 from alpa_explore.tracing.optimizers import Optimizer, find_optimizer
 from alpa_explore.tracing.resizing.fewer_blocks import FEW, MORE, repeated_blocks
@@ -151,12 +155,17 @@ def _captured(request: _Request) -> TrainingGraph:
         stop_if_cancelled()
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
-        gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
+        # A weight without elements has nothing to train.
+        gradients = [
+            None if node is None or not tensor.fake.numel() else drafts.key(node)
+            for tensor, node in zip(step.held, joint.gradients, strict=False)
+        ]
         written = new_values(joint, drafts, step.written(joint))
         new = [value for value in written.values() if value is not None]
         results = [loss_key, *(g for g in gradients if g is not None)]
         phases = assign_phases(joint, drafts, loss_key, results[1:], new)
         phases = share(drafts, phases, frozenset((*results, *new)))
+        _check_read(joint, drafts, phases, step.held, gradients)
         graph = assemble(
             name=request.name,
             held=step.held,
@@ -203,6 +212,8 @@ class _FakeStep:
         self._kept: frozenset[str] = frozenset()
         """Attributes of modules that the forward pass changes."""
         self._restores = True
+        self._drawn: set[str] = set()
+        """Generators outside torch from which the forward pass draws."""
         self._replaced: set[str] = set()
         """Tensors of the model in whose place the forward pass puts others: `self.mean = 0.9 * self.mean + …`."""
 
@@ -241,7 +252,16 @@ class _FakeStep:
         return written
 
     def warnings(self) -> tuple[str, ...]:
-        """That the next call of the model differs, from what the traced one has kept in attributes of modules."""
+        """That the next call of the model differs: from what the traced one has kept in attributes of modules, or by
+        random numbers of Python or NumPy."""
+        drawn = tuple(
+            f"the forward pass draws random numbers of {name}: every step of a run computes with those of the capture;"
+            " draw them by torch, or pass them as inputs"
+            for name in sorted(self._drawn)
+        )
+        return (*drawn, *self._state_warnings())
+
+    def _state_warnings(self) -> tuple[str, ...]:
         if not self._kept:
             return ()
         names = sorted(self._kept)
@@ -280,9 +300,11 @@ class _FakeStep:
             follow_modules(self._model, place),
             self._checkpoints.followed(),
             AnnotateCalls(place),
+            _drawn_outside_torch() as drawn,
         ):
             output = self._model(*call.arguments, **call.keywords)
             self._kept |= kept() if kept else frozenset()
+            self._drawn |= drawn()
             replaced = {n: r for n, t in enumerate(held) if (r := replacements(t, tensors[n]))}
             self._replaced |= {held[number].name for number in replaced}
             place.modules.clear()
@@ -298,6 +320,40 @@ class _FakeStep:
             raise
         except Exception as error:  # whatever the model's code may raise
             raise diagnose(error, self._place) from error
+
+
+def _check_read(
+    joint: JointGraph,
+    drafts: Drafts,
+    phases: Phases,
+    held: Sequence[ModelTensor],
+    gradients: Sequence[TracedTensor | None],
+) -> None:
+    """CaptureError for a weight that no forward operator reads, though an autograd.Function gives it a gradient."""
+    read = {key for one in phases.forward for key in one.inputs}
+    unread = [
+        tensor.name
+        for tensor, node, gradient in zip(held, joint.inputs, gradients, strict=False)
+        if gradient is not None and drafts.key(node) not in read
+    ]
+    if unread:
+        raise CaptureError(
+            "A weight has a gradient, but nothing in the forward pass reads it, so no stage of a plan would hold it",
+            found=", ".join(unread[:5]),
+            remedy="Use the weight in forward of the autograd.Function, too, or register it as a buffer.",
+        )
+
+
+@contextmanager
+def _drawn_outside_torch() -> Iterator[Callable[[], frozenset[str]]]:
+    """Yields what names the generators of Python and NumPy that have been drawn from since."""
+
+    def states() -> dict[str, str]:
+        numpy = np.random.get_state(legacy=False)  # noqa: NPY002  # the one that models use
+        return {"Python": repr(random.getstate()), "NumPy": repr(numpy)}
+
+    before = states()
+    yield lambda: frozenset(name for name, state in states().items() if state != before[name])
 
 
 def _within(name: str, paths: Collection[str]) -> bool:

@@ -53,6 +53,39 @@ def computed(plan, stage):
     return 2 * passes + each.update_seconds
 
 
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("run.json", {"ranks": []}),
+        ("run.json", {"ranks": [0, "1"]}),
+        ("run.json", {"stages": [[0]]}),
+        ("run.json", {"stages": [[0], [7]]}),
+        ("run.json", {"num_microbatches": 0}),
+        ("rank-0.times.json", {"tasks": {"0F": "x"}}),
+        ("rank-0.times.json", {"tasks": {"F": [1.0, 0.0, 0.0]}}),
+        ("rank-0.times.json", {"tasks": {"0F": [1.0]}}),
+        ("rank-0.times.json", {"step": None}),
+        (
+            "rank-0.times.json",
+            {"samples": [{"step": 4, "sent": [], "received": [[9, "0F0", 1, 0.0, 1.0]], "collectives": []}]},
+        ),
+        (
+            "rank-0.times.json",
+            {"samples": [{"step": 4, "sent": [], "received": [], "collectives": [[[0], "x", 1, 1, 1.0]]}]},
+        ),
+        ("hosts.json", {"0": 5}),
+    ],
+)
+def test_files_of_a_run_that_have_another_form_are_refused(name, damage, run_folder) -> None:
+    for rank in (0, 1):
+        report(run_folder, rank)
+    path = run_folder / name
+    whole = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(whole | damage))
+    with pytest.raises(ax.AlpaExploreError, match="cannot be read"):
+        drift_of(run_folder)
+
+
 def test_there_is_none_before_all_ranks_have_reported(plan, run_folder) -> None:
     assert drift_of(run_folder) is None
     report(run_folder, 0)

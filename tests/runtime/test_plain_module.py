@@ -170,3 +170,45 @@ def test_weights_that_are_no_numbers_are_named() -> None:
         kind.model.body.w[1, 2] = float("nan")
     with pytest.raises(OptionError, match=r"not a number in one process either.* no number in body\.w"):
         ax.verify_interpreted(plan, model=kind.model, data=kind.inputs, graph=graph)
+
+
+class Reaching(nn.Module):
+    """What a copy of a module does not have: a hook of a weight, a function that reads another weight of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.other = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.layer.weight.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+        self.call = lambda x: self.other(self.layer(x))
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen.add_(1)
+        return self.call(x).square().mean()
+
+
+def test_the_module_itself_is_compared_and_has_its_own_state_again() -> None:
+    torch.manual_seed(0)
+    model = Reaching()
+    model.layer.weight.grad = torch.ones(8, 8)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    graph = ax.capture(model, (X,))
+    plan = ax.plan(graph, "1x2:cpu", num_microbatches=2, num_layers=1, scheduler="serial")
+    found = ax.verify_interpreted(plan, graph=graph, model=model, data=lambda n: (X + n,))
+    assert found.passed, found
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model.layer.weight.grad, torch.ones(8, 8))
+    assert model.other.weight.grad is None
+
+
+def test_a_module_that_fails_in_plain_pytorch_is_named() -> None:
+    class Failing(nn.Linear):
+        def forward(self, x):
+            if not isinstance(x, torch._subclasses.FakeTensor | torch._subclasses.functional_tensor.FunctionalTensor):
+                raise NotImplementedError("no kernel for this device")
+            return super().forward(x).square().mean()
+
+    graph = ax.capture(model := Failing(8, 8), (X,))
+    plan = ax.plan(graph, "1x2:cpu", num_microbatches=2, num_layers=1, scheduler="serial")
+    with pytest.raises(OptionError, match=r"fails in plain PyTorch.*no kernel"):
+        ax.verify_interpreted(plan, graph=graph, model=model, data=lambda n: (X,))

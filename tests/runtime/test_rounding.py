@@ -48,7 +48,21 @@ class Centred(nn.Module):
         return ((y - y.mean(0, keepdim=True)) * target).sum() * 1e4
 
 
+class Masked(nn.Module):
+    """Attention with a mask of -inf, to which a bias of all keys makes no difference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(32, 32) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        mask = torch.full((16, 16), -torch.inf).triu(1)
+        scores = torch.softmax(self.queries(x) @ self.keys(x).transpose(1, 2) + mask, -1)
+        return (scores @ self.values(x) - target).square().sum()
+
+
 CASES = {
+    "masked keys": (Masked, (4, 16, 32), (4, 16, 32), "keys.bias"),
     "norm": (lambda: Normed(1.0), (256, 64), (256, 16), "layer.bias"),
     "norm of small numbers": (lambda: Normed(1e-3), (256, 64), (256, 16), "layer.bias"),
     "keys": (Keys, (4, 16, 32), (4, 16, 32), "keys.bias"),

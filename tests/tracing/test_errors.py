@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import statistics
+from collections import UserDict
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -199,3 +204,57 @@ def test_a_tensor_of_a_dtype_that_plans_do_not_have_is_refused_by_name(dtype, fr
     model.forward = lambda x: forward(x) + model.extra.to(torch.float32)
     with pytest.raises(CaptureError, match=f"{str(dtype).removeprefix('torch.')}.* extra"):
         capture(model, torch.randn(2, 4), loss=lambda y: y.sum())
+
+
+@dataclass
+class Pair:
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class Differs(nn.Module):
+    def __init__(self, of_second):
+        super().__init__()
+        self.layer, self.of_second = nn.Linear(4, 4), of_second
+
+    def forward(self, x, second):
+        return (self.layer(x) - self.of_second(second)).square().mean()
+
+
+@pytest.mark.parametrize(
+    ("second", "read"),
+    [
+        (Pair(torch.zeros(2, 4), torch.zeros(2, 4)), lambda pair: pair.y),
+        (UserDict(y=torch.zeros(2, 4)), lambda user: user["y"]),
+        (SimpleNamespace(inner=[torch.zeros(2, 4)]), lambda space: space.inner[0]),
+        ({torch.zeros(2, 4)}, lambda one: next(iter(one))),
+    ],
+)
+def test_an_input_whose_tensors_cannot_be_seen_is_refused_rather_than_taken_as_a_constant(second, read):
+    with pytest.raises(CaptureError, match="cannot be seen"):
+        capture(Differs(read), (torch.zeros(2, 4), second))
+
+
+def of_numpy():
+    return float(np.random.rand())  # noqa: NPY002  # as models do
+
+
+@pytest.mark.parametrize(("draw", "name"), [(random.random, "Python"), (of_numpy, "NumPy")])
+def test_random_numbers_from_outside_torch_are_warned_of(draw, name):
+    graph = capture(Differs(lambda second: second * draw()), (torch.zeros(2, 4), torch.zeros(2, 4)))
+    assert any(f"random numbers of {name}" in warning for warning in graph.warnings)
+    graph = capture(Differs(lambda second: second), (torch.zeros(2, 4), torch.zeros(2, 4)))
+    assert not any("random" in warning for warning in graph.warnings)
+
+
+def test_what_depends_on_the_order_in_memory_is_refused():
+    class Strided(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.layer(x).t().as_strided((2, 2), (1, 2)).sum()
+
+    with pytest.raises(CaptureError, match="lies in memory"):
+        capture(Strided(), (torch.zeros(2, 4),))

@@ -37,7 +37,16 @@ def row_of_a_table(x):
     return (torch.diff(places, prepend=places[:, :1] - 1) != 1).cumsum(-1)[:, -1].sum() == 0
 
 
-@pytest.mark.parametrize("value", [row_of_a_table, lambda x: torch.ones(3).sum().item() > 2])
+@pytest.mark.parametrize(
+    "value",
+    [
+        row_of_a_table,
+        lambda x: torch.ones(3).sum().item() > 2,
+        lambda x: (torch.ones_like(x) > 0).all(),
+        lambda x: (x.new_full((2,), 3.0) == torch.full_like(x[:, 0], 3.0)).all(),
+        lambda x: torch.triu(torch.ones(2, 2), 1).sum() == torch.tril(torch.ones(2, 2), -1).sum(),
+    ],
+)
 def test_a_branch_on_constants_is_taken_as_the_model_takes_it(value):
     assert "aten.pow.Tensor_Scalar" in kinds(value)
     assert "aten.tanh.default" in kinds(lambda x: not value(x))
@@ -47,3 +56,42 @@ def test_a_branch_on_constants_is_taken_as_the_model_takes_it(value):
 def test_a_branch_on_anything_else_is_an_error(value):
     with pytest.raises(CaptureError, match="values"):
         kinds(value)
+
+
+@pytest.mark.parametrize("how", ["index", "masked_select"])
+def test_what_a_known_mask_selects_is_an_index(how):
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.layer(x)
+            mask = ~torch.eye(4, dtype=torch.bool)
+            return (y[mask] if how == "index" else y.masked_select(mask)).square().sum()
+
+    graph = capture(Rows(), (torch.randn(4, 4),))
+    index = next(o for o in graph.forward_operators if o.kind == "aten.index.Tensor")
+    assert graph.tensors[index.outputs[0]].shape == (12,)
+
+
+def test_a_mask_of_unknown_values_is_no_causal_one():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    graph = capture(encoder, (torch.randn(2, 3, 8), torch.zeros(3, 3)), loss=lambda y: y.square().sum())
+    (attention,) = (o for o in graph.forward_operators if o.kind == "alpa_explore.attention.default")
+    assert len(attention.inputs) == 4, "the mask is read"
+
+
+def test_checks_of_torchs_own_functions_pass():
+    class Checked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x, spread):
+            made = torch.distributions.Normal(self.layer(x), spread)
+            return nn.functional.gaussian_nll_loss(self.layer(x), x, spread) - made.log_prob(x).mean()
+
+    graph = capture(Checked(), (torch.randn(2, 4), torch.rand(2, 4)))
+    assert any("log" in o.kind for o in graph.forward_operators)

@@ -9,7 +9,7 @@ import pytest
 
 import alpa_explore as ax
 from tests.daily import today
-from tests.zoo.modules import REFUSED, ZOO
+from tests.zoo.built import REFUSED, ZOO
 from tests.zoo.training import launched, planned, verified
 
 DAY = today().toordinal()

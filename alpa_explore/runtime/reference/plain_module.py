@@ -8,13 +8,15 @@ weight after one step of torch's own optimizer on the whole module.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
+from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS
@@ -28,6 +30,7 @@ from alpa_explore.runtime.reference.one_process import (
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.inputs.example import flatten_example
+from alpa_explore.tracing.inputs.fake_model import attributes_restored
 from alpa_explore.tracing.inputs.losses import scalar_loss
 
 
@@ -61,72 +64,111 @@ def check_module(
     reference.measure(first)
     # By itself, so a mean over targets divides by those of this microbatch, as the module does.
     captured_loss, captured = reference.gradients([first])
-    module = _with_state(source.model, graph, state)
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    example = flatten_example(module, source.first_microbatch, source.loss)
+    with _with_state(source.model, graph, state) as module:
+        before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        example = flatten_example(module, source.first_microbatch, source.loss)
 
-    def forward(microbatch: Values) -> torch.Tensor:
-        call = example.rebuild([microbatch[index] for index in graph.inputs])
-        return scalar_loss(module(*call.arguments, **call.keywords), call.targets, source.loss)
+        def forward(microbatch: Values) -> torch.Tensor:
+            call = example.rebuild([microbatch[index] for index in graph.inputs])
+            return scalar_loss(module(*call.arguments, **call.keywords), call.targets, source.loss)
 
-    # A region of autocast for a GPU computes in its dtype without one, too, as in the captured graph.
-    with torch.enable_grad(), autocast_as_written():
-        loss = forward(first)
-        after = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-        torch.autograd.backward(loss)
-    for name, held in module.named_buffers():  # what torch's checkpoint recomputes it writes a second time
-        held.data = after[name]
-    wanted_loss = float(loss.detach())
-    trained = dict(module.named_parameters())
-    gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
-    differences = [compared(0, "module loss", "", abs(captured_loss - wanted_loss), abs(wanted_loss))]
-    for place, parameter in enumerate(graph.parameters):
-        weight = trained[parameter.name]
-        wanted = gradients.pop(parameter.name, torch.zeros_like(weight))
-        error = largest_difference(captured[place], wanted)
-        differences.append(
-            compared(
-                0, "module gradient", parameter.name, error, scale_of(wanted, reference.scales[parameter.gradient])
+        # A region of autocast for a GPU computes in its dtype without one, too, as in the captured graph.
+        with torch.enable_grad(), autocast_as_written(), _failures_named():
+            loss = forward(first)
+            after = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+            torch.autograd.backward(loss)
+        for name, held in module.named_buffers():  # what torch's checkpoint recomputes it writes a second time
+            held.data = after[name]
+        wanted_loss = float(loss.detach())
+        trained = dict(module.named_parameters())
+        gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
+        differences = [compared(0, "module loss", "", abs(captured_loss - wanted_loss), abs(wanted_loss))]
+        for place, parameter in enumerate(graph.parameters):
+            weight = trained[parameter.name]
+            wanted = gradients.pop(parameter.name, torch.zeros_like(weight))
+            error = largest_difference(captured[place], wanted)
+            differences.append(
+                compared(
+                    0, "module gradient", parameter.name, error, scale_of(wanted, reference.scales[parameter.gradient])
+                )
             )
+            # From the same gradient: Adam's first step has the sign of a gradient even where rounding decides it.
+            kind = graph.operators[parameter.update].kind
+            updated = _step(kind, weight, wanted, learning_rate)
+            error = largest_difference(reference.updated(place, wanted), updated)
+            differences.append(compared(0, "module weight", parameter.name, error, float(updated.abs().max())))
+        # What the module trains and the graph does not.
+        differences += [compared(0, "module gradient", name, math.inf, 1.0) for name, g in gradients.items() if g.any()]
+        if others and reference.buffers:
+            reference.gradients(others)
+            with torch.no_grad(), autocast_as_written(), _failures_named():
+                for microbatch in others:
+                    forward(microbatch)
+        made = dict(module.named_buffers(remove_duplicate=False)) | dict(
+            module.named_parameters(remove_duplicate=False)
         )
-        # From the same gradient: Adam's first step has the sign of a gradient even where rounding decides it.
-        kind = graph.operators[parameter.update].kind
-        updated = _step(kind, weight, wanted, learning_rate)
-        error = largest_difference(reference.updated(place, wanted), updated)
-        differences.append(compared(0, "module weight", parameter.name, error, float(updated.abs().max())))
-    # What the module trains and the graph does not.
-    differences += [compared(0, "module gradient", name, math.inf, 1.0) for name, g in gradients.items() if g.any()]
-    if others and reference.buffers:
-        reference.gradients(others)
-        with torch.no_grad(), autocast_as_written():
-            for microbatch in others:
-                forward(microbatch)
-    made = dict(module.named_buffers(remove_duplicate=False)) | dict(module.named_parameters(remove_duplicate=False))
-    compared_names = set()
-    for buffer, value in reference.buffers.items():
-        name, wanted = graph.tensors[buffer].name, made[graph.tensors[buffer].name]
-        compared_names.add(name)
-        error = largest_difference(reference.state[buffer], wanted)
-        differences.append(compared(0, "module buffer", name, error, scale_of(wanted, reference.scales[value])))
-    written = tuple(
-        name
-        for name, buffer in module.named_buffers()
-        if name not in compared_names and not torch.equal(buffer, before[name])
-    )
-    return ModuleCheck(differences=tuple(differences), written=written)
+        compared_names = set()
+        for buffer, value in reference.buffers.items():
+            name, wanted = graph.tensors[buffer].name, made[graph.tensors[buffer].name]
+            compared_names.add(name)
+            error = largest_difference(reference.state[buffer], wanted)
+            differences.append(compared(0, "module buffer", name, error, scale_of(wanted, reference.scales[value])))
+        written = tuple(
+            name
+            for name, buffer in module.named_buffers()
+            if name not in compared_names and not torch.equal(buffer, before[name])
+        )
+        return ModuleCheck(differences=tuple(differences), written=written)
 
 
-def _with_state(model: torch.nn.Module, graph: TrainingGraph, state: Values) -> torch.nn.Module:
-    """A copy of the model with the weights and buffers of `state`, in the dtypes of the graph."""
-    module = copy.deepcopy(model)
+@contextmanager
+def _failures_named() -> Iterator[None]:
+    """OptionError for what the code of the module raises."""
+    try:
+        yield
+    except AlpaExploreError:
+        raise
+    except Exception as error:  # whatever the model's code may raise
+        raise OptionError(
+            "The module fails in plain PyTorch on this machine, so a run cannot be compared with it",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+            remedy="Run the module and its backward pass once on one of these microbatches, on the CPU. What only a GPU"
+            " runs cannot be verified here; `launch` trains it.",
+        ) from error
+
+
+@contextmanager
+def _with_state(model: nn.Module, graph: TrainingGraph, state: Values) -> Iterator[nn.Module]:
+    """The model with the weights and buffers of `state`, in the dtypes of the graph; it has its own again at the end.
+
+    Not a copy: one has no hooks of tensors, and what a function of the model reads from around it is the original's.
+    """
     values = {graph.tensors[index].name: value for index, value in state.items()}
-    for part_name, part in module.named_modules():
-        for name, tensor in [*part._parameters.items(), *part._buffers.items()]:
-            value = values.get(f"{part_name}.{name}" if part_name else name)
-            if tensor is not None and value is not None:
+    slots = [
+        (f"{path}.{name}" if path else name, tensors, name, tensor)
+        for path, part in model.named_modules()
+        for tensors in (part._parameters, part._buffers)
+        for name, tensor in tensors.items()
+        if tensor is not None
+    ]
+    # A tensor in two slots is saved, and given back, once.
+    saved = {id(tensor): (tensor, tensor.data, tensor.grad) for *_, tensor in slots}
+    modes = [(part, part.training) for part in model.modules()]
+    try:
+        with attributes_restored(model):
+            for full_name, _, _, tensor in slots:
                 tensor.grad = None
-                tensor.data = value.detach().clone()
-    return module
+                value = values.get(full_name)
+                # What the forward pass writes must not reach the user's weights and buffers.
+                tensor.data = tensor.data.clone() if value is None else value.detach().clone()
+            yield model
+    finally:
+        for _, tensors, name, tensor in slots:
+            tensors[name] = tensor
+        for tensor, data, gradient in saved.values():
+            tensor.data, tensor.grad = data, gradient
+        for part, mode in modes:
+            part.training = mode
 
 
 def _step(kind: str, weight: torch.Tensor, gradient: torch.Tensor, learning_rate: float) -> torch.Tensor:

@@ -52,7 +52,8 @@ def rounding_scales(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) ->
             if not _rounds(made) or made.dtype.itemsize < 2:
                 return made
             up = torch.randint(2, made.shape, generator=generator, device=made.device)
-            return made + made * ((2 * up - 1) * torch.finfo(made.dtype).eps).to(made.dtype)
+            by = made * ((2 * up - 1) * torch.finfo(made.dtype).eps).to(made.dtype)
+            return torch.where(made.isfinite(), made + by, made)  # a mask of scores has -inf, which is exact
 
         moved = evaluate(graph, values, rounded)
         for tensor, value in exact.items():
@@ -80,8 +81,8 @@ def _rounds(tensor: torch.Tensor) -> bool:
 
 
 def _norm(tensor: torch.Tensor) -> float:
-    """The root of the sum of all squares."""
-    return float(torch.linalg.vector_norm(tensor.to(_wide(tensor))))
+    """The root of the sum of all squares, of those that are finite."""
+    return float(torch.linalg.vector_norm(tensor[tensor.isfinite()].to(_wide(tensor))))
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:

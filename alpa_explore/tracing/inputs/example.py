@@ -66,6 +66,14 @@ def flatten_example(
             raise CaptureError(
                 "An example input is a NumPy value", found=name, remedy="Pass tensors: torch.from_numpy(array)."
             )
+        if not isinstance(leaf, torch.Tensor) and _holds_tensors(leaf):
+            # They would be constants of the graph, the same in every microbatch.
+            raise CaptureError(
+                "An example input holds tensors that cannot be seen from outside",
+                found=f"{name}: {type(leaf).__name__}",
+                remedy="Pass its tensors as arguments, or in a dict, list, tuple or named tuple; or register the class"
+                " with torch.utils._pytree (register_dataclass, register_pytree_node).",
+            )
     tensors = [(name, leaf) for name, leaf in named_leaves if isinstance(leaf, torch.Tensor)]
     if not tensors:
         raise CaptureError(
@@ -87,6 +95,21 @@ def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tenso
     division = divide(tuple(given) if isinstance(given, list) else given, loss)
     leaves = pytree.tree_leaves((division.arguments, division.keywords, division.targets))
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _holds_tensors(value: object, depth: int = 4) -> bool:
+    """Whether a container or an object that torch's pytree does not open has a tensor inside."""
+    if isinstance(value, torch.Tensor):
+        return True
+    if not depth or isinstance(value, nn.Module | type | str | bytes) or callable(value):
+        return False
+    parts: list[Any] = list(getattr(value, "__dict__", {}).values())
+    parts += [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
+    if isinstance(value, Mapping):
+        parts += value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts += value
+    return any(_holds_tensors(part, depth - 1) for part in parts)
 
 
 def _parameter_names(model: nn.Module) -> list[str]:

@@ -9,8 +9,8 @@ from torch._subclasses.fake_tensor import (
 )
 
 from alpa_explore.errors import CaptureError
+from alpa_explore.tracing.joint_graph.input_checks import VALUE_ERRORS
 from alpa_explore.tracing.joint_graph.locate import TracePosition, raised_at
-from alpa_explore.tracing.joint_graph.trace import VALUE_ERRORS
 
 _VALUES = (
     "Tracing has shapes, not values. Replace Python branches on tensor values (if x.sum() > 0, .item(), .tolist(), "
@@ -35,6 +35,15 @@ _KEEP_ALL = (
     "expert on all tokens, weighted by 0 where it is not chosen, or use those of transformers or "
     "alpa_explore.models.routed_experts, which are one operator."
 )
+_OF_FUNCTIONS = {
+    "cond": "Compute both branches, and choose by torch.where(condition, a, b).",
+    "while_loop": "Write the loop in Python, with a fixed number of steps.",
+    "map": "Write torch's map as a loop in Python, or as torch.func.vmap.",
+    "cov": "Write the covariance out: x = x - x.mean(1, keepdim=True), then x @ x.T / (x.shape[1] - 1).",
+    "corrcoef": "Write the correlation out, by x - x.mean(1, keepdim=True) and its length.",
+    "associative_scan": "Write the scan as a loop in Python, or by torch.cumsum.",
+}
+"""Function of torch that cannot be traced: it takes functions, or reads values -> what to write in its place."""
 _OUT_OF_MEMORY = "Build the model on the meta device (with torch.device('meta'): model = …); capture needs shapes only."
 _BY_MESSAGE = (
     (
@@ -92,9 +101,11 @@ def _operator(error: Exception) -> str:
 
 
 def _remedy(error: Exception, message: str, function: str) -> str:
-    if isinstance(error, DynamicOutputShapeException):
-        name = function.rpartition(".")[2]
+    name = function.rpartition(".")[2]
+    if isinstance(error, DynamicOutputShapeException) or (isinstance(error, VALUE_ERRORS) and name == "masked_select"):
         return f"{_SIZED_BY_VALUES.get(name, name or _operator(error))} {_KEEP_ALL}"
+    if name in _OF_FUNCTIONS:
+        return _OF_FUNCTIONS[name]
     if isinstance(error, VALUE_ERRORS):
         return _VALUES
     if isinstance(error, UnsupportedOperatorException | UnsupportedFakeTensorException | NotImplementedError):

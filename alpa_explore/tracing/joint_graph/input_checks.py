@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
@@ -15,7 +17,14 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.modules import transformer
 
+VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+"""The exceptions of torch when a model reads the value of a traced tensor."""
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _READS = frozenset({"__bool__", "item"})
 
 
@@ -44,8 +53,9 @@ def _needed(frame: FrameType) -> bool | None:
         if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
             if _within(position, node.test):
                 return _value(node.test, position, wanted=False)
-            if position == (node.lineno, node.col_offset) and isinstance(node.test, ast.UnaryOp):
-                return True  # Python places the jump of `if not …` at the statement
+            # Python places the jump of `if not …`, and of any `elif …`, at the statement.
+            if position == (node.lineno, node.col_offset) and not isinstance(node.test, ast.BoolOp):
+                return isinstance(node.test, ast.UnaryOp)
     return None
 
 
@@ -72,11 +82,39 @@ def _within(position: tuple[int, int], node: ast.expr | ast.stmt) -> bool:
 
 @contextmanager
 def passed_checks() -> Iterator[None]:
-    """While this is entered, torch's own checks of tensors pass."""
+    """While this is entered, torch's own checks of tensors pass, and a mask is taken as causal where that is known."""
     with ExitStack() as stack:
+        for tensors in (torch.Tensor, FunctionalTensor):
+            stack.enter_context(patch.object(tensors, "__bool__", _unless_checked(tensors.__bool__)))
+        stack.enter_context(patch.object(transformer, "_detect_is_causal_mask", _if_known(transformer)))
         for name in ("_check_tensor_all_with", "_check_tensor_all", "_check_with", "_check"):
             stack.enter_context(patch.object(torch, name, _unless_tensor(getattr(torch, name))))
         yield
+
+
+def _if_known(module: Any) -> Any:
+    """torch's own function, and for a mask of unknown values what it says where the mask is not causal: that only
+    chooses a faster kernel."""
+    kept = module._detect_is_causal_mask
+
+    def detect(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+        try:
+            return bool(kept(mask, is_causal, size))
+        except VALUE_ERRORS:
+            return is_causal is True
+
+    return detect
+
+
+def _unless_checked(kept: Any) -> Any:
+    """Whether a tensor is true, and what passes where a function of torch (a loss, a distribution) only checks it."""
+
+    def read(tensor: torch.Tensor) -> bool:
+        frame = sys._getframe(1)
+        passed = _needed(frame) if frame.f_code.co_filename.startswith(_TORCH) else None
+        return bool(kept(tensor)) if passed is None else passed
+
+    return read
 
 
 def _unless_tensor(kept: Any) -> Any:

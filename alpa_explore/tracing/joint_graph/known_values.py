@@ -17,7 +17,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 MOST_ELEMENTS = 1 << 20
 """Values of larger tensors are not kept: masks of all scores would take gigabytes. Set by hand."""
 
-_MADE = frozenset({"arange", "full", "ones", "tensor", "zeros"})
+_MADE = frozenset({"arange", "eye", "full", "ones", "tensor", "zeros"})
+_FILLED = frozenset({"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"})
 _FOLLOWED = frozenset(
     (
         *(
@@ -36,28 +37,18 @@ _FOLLOWED = frozenset(
             "flatten",
         ),
         *("float", "ge", "gt", "int", "long", "pad"),
-        *(
-            "le",
-            "logical_and",
-            "logical_not",
-            "logical_or",
-            "lt",
-            "mul",
-            "ne",
-            "neg",
-            "new_full",
-            "new_ones",
-            "new_zeros",
-        ),
+        *("le", "logical_and", "logical_not", "logical_or", "lt", "mul", "ne", "neg"),
         *("repeat", "reshape", "select"),
-        *("squeeze", "stack", "sub", "sum", "to", "unsqueeze", "view", "where", "__add__", "__and__", "__eq__"),
+        *("squeeze", "stack", "sub", "sum", "to", "tril", "triu", "unsqueeze", "view", "where"),
+        *("__add__", "__and__", "__eq__"),
         *("__ge__", "__getitem__", "__gt__", "__invert__", "__le__", "__lt__", "__mul__", "__ne__", "__neg__"),
         *("__or__", "__radd__", "__rmul__", "__rsub__", "__sub__"),
     )
 )
 _READ = frozenset({"__bool__", "__float__", "__index__", "__int__", "item", "tolist"})
 _IN_PLACE = frozenset({"__setitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__itruediv__"})
-"""Names of torch functions: those that make a known tensor, that pass it on, that read it, that write to a tensor."""
+"""Names of torch functions: those that make a known tensor, that fill one of the shape of any other, that pass a known
+one on, that read it, that write to a tensor."""
 
 
 class KnownValues:
@@ -72,6 +63,19 @@ class KnownValues:
             return None
         known: torch.Tensor | None = self._real.get(args[0])
         return known
+
+    def places(self, function: Any, args: tuple[Any, ...]) -> tuple[list[int], ...] | None:
+        """Where a mask that is known is true, by dim, for `x[mask]` and `masked_select(x, mask)`; else None."""
+        if _name(function) not in ("__getitem__", "masked_select") or len(args) != 2:
+            return None
+        values, mask = args
+        if not (isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.dim() and mask in self._real):
+            return None
+        covered = values.shape if _name(function) == "masked_select" else values.shape[: mask.dim()]
+        if mask.shape != covered:
+            return None
+        with _disable_current_modes():
+            return tuple(place.tolist() for place in self._real[mask].nonzero(as_tuple=True))
 
     def follow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note the value of the tensor that a call returned, if it follows from known ones."""
@@ -88,6 +92,11 @@ class KnownValues:
             self._real.clear()  # one of them may be the tensor that was written to, or share its memory
             return
         if not isinstance(result, torch.Tensor) or result.numel() > MOST_ELEMENTS:
+            return
+        if name in _FILLED and not _tensors((args[1:], kwargs)):  # of the first argument only the shape is read
+            with _disable_current_modes():
+                fill = _fill_of(name, args, kwargs)
+                self._real[result] = torch.full(tuple(result.shape), fill, dtype=result.dtype)
             return
         if not (name in _FOLLOWED or (name in _MADE and not _tensors((args, kwargs)))):
             return
@@ -108,6 +117,13 @@ class KnownValues:
         if isinstance(value, dict):
             return {k: self._replaced(v) for k, v in value.items()}
         return value
+
+
+def _fill_of(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The number of which a call of `_FILLED` makes a tensor."""
+    if "full" not in name:
+        return int("ones" in name)
+    return kwargs["fill_value"] if "fill_value" in kwargs else args[-1]
 
 
 def _name(function: Any) -> str:

@@ -32,6 +32,13 @@ MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 _HIDDEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Where libraries are; what stands elsewhere is the user's own."""
+_OF_CONTIGUOUS = frozenset(
+    (
+        *(torch.linalg.det, torch.det, torch.Tensor.det, torch.logdet, torch.Tensor.logdet),
+        *(torch.linalg.slogdet, torch.slogdet, torch.Tensor.slogdet, torch.linalg.solve, torch.linalg.solve_ex),
+    )
+)
+"""Functions whose operators are given contiguous matrices (`aten.LAYOUT_DEPENDENT`)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,10 +111,15 @@ class AnnotateCalls(TorchFunctionMode):
         if getattr(function, "__name__", "") == "__get__":  # tensor.shape and similar accesses create no node
             return function(*args, **kwargs)
         args, kwargs = _on_cpu(function, args, kwargs)
+        if function in _OF_CONTIGUOUS and args:
+            args = (args[0].contiguous(), *args[1:])
         known = self._known.readable(function, args)
         if known is not None:
             with _disable_current_modes():
                 return function(known, *args[1:], **kwargs)
+        places = self._known.places(function, args)
+        if places is not None:
+            return args[0][tuple(torch.tensor(place) for place in places)]
         if function is not ctc.CALL:
             self._selected.refuse(args)
         passed = input_checks.outcome(function, args, calling_frame)

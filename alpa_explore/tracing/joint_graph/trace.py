@@ -22,10 +22,8 @@ import torch
 from torch import fx, nn
 from torch._decomp import get_decompositions
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.errors import CancelledError
@@ -38,14 +36,12 @@ from alpa_explore.tracing.joint_graph.calls.flex import plain_flex_attention
 from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
 from alpa_explore.tracing.joint_graph.calls.norms import whole_norms
 from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
-from alpa_explore.tracing.joint_graph.input_checks import passed_checks
+from alpa_explore.tracing.joint_graph.input_checks import VALUE_ERRORS, passed_checks
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 T = TypeVar("T")
 Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor]]]
 """The function that is traced: flat tensors -> scalar loss, and what the model puts in the place of some."""
-VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
-"""The exceptions of torch when a model reads the value of a traced tensor."""
 
 aten = torch.ops.aten
 DECOMPOSED = (

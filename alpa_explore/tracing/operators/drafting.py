@@ -15,10 +15,10 @@ from torch._subclasses import FakeTensor
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import counts
-from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LITERAL
+from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LAYOUT_DEPENDENT, LITERAL
 from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
 from alpa_explore.tracing.joint_graph.trace import JointGraph
-from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor
+from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor, keys
 from alpa_explore.tracing.operators.folding import fold
 from alpa_explore.tracing.symbols import to_symbol
 from alpa_explore.units import DTYPE_BYTES
@@ -69,6 +69,12 @@ def _draft_tangent(drafts: Drafts, node: fx.Node) -> None:
 
 
 def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
+    if type(value).__name__ == "Generator":
+        raise CaptureError(
+            "The model draws random numbers from a generator of its own, which a plan cannot do",
+            found=f"torch.Generator ({node.target})",
+            remedy="Draw without generator=, or draw before and pass the numbers as an input.",
+        )
     if not isinstance(value, torch.Tensor):
         raise CaptureError(
             "The model uses a construct that is not a tensor operator",
@@ -112,6 +118,7 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
             remedy="Replace torch.cond, flex_attention and similar constructs with plain tensor operators.",
         )
     kind = str(node.target)
+    _check_layout(node, kind, where)
     arguments = tuple(_argument(drafts, a) for a in node.args)
     _check_dtypes(drafts, kind, arguments, where)
     keywords = {k: _argument(drafts, v) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS and v is not None}
@@ -124,6 +131,7 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
     made = [None if part is None else TracedTensor(node.name, place) for place, part in enumerate(parts)]
     drafts.values[node] = TracedTensor(node.name) if isinstance(value, torch.Tensor) else tuple(made)
     outputs = [part for part in parts if part is not None]
+    read = keys((*arguments, *keywords.values()))
     for part in outputs:
         if str(part.dtype).removeprefix("torch.") not in DTYPE_BYTES:
             raise CaptureError(
@@ -138,13 +146,25 @@ def _draft_call(drafts: Drafts, node: fx.Node) -> None:
             arguments=arguments,
             keywords=tuple(keywords.items()),
             outputs=tuple(k for k in made if k is not None),
-            backward=node.meta.get("partitioner_tag") in ("is_backward", "must_be_in_backward"),
+            backward=node.meta.get("partitioner_tag") in ("is_backward", "must_be_in_backward")
+            or any(drafts.producer[key].backward for key in read if key in drafts.producer),
             sequence=node.meta.get("seq_nr"),
             module=module,
             source=source,
         ),
         outputs,
     )
+
+
+def _check_layout(node: fx.Node, kind: str, where: str) -> None:
+    """CaptureError for an operator that reads memory in an order that only the captured tensor has."""
+    read = node.args[0].meta["val"] if kind in LAYOUT_DEPENDENT and isinstance(node.args[0], fx.Node) else None
+    if read is not None and not (read.is_contiguous() and read.storage_offset() == 0):
+        raise CaptureError(
+            "An operator depends on how its tensor lies in memory, which differs on the devices of a plan",
+            found=f"{kind} of a tensor that is not contiguous, in {where}",
+            remedy="Call .contiguous() on the tensor first, or use reshape, narrow and unfold in place of as_strided.",
+        )
 
 
 def _check_dtypes(drafts: Drafts, kind: str, arguments: tuple[DraftArgument, ...], where: str) -> None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import fx
 
 from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, Drafts, TracedTensor
+
+_ADD = torch.ops.aten.add.Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +81,9 @@ def _live(drafts: Drafts, roots: Sequence[TracedTensor]) -> list[Draft]:
 def _parameter_sums(
     joint: JointGraph, drafts: Drafts, live: Sequence[Draft], gradients: Sequence[TracedTensor]
 ) -> set[str]:
-    """Names of the additions that form a parameter's gradient: autograd's sums that no backward operator reads."""
-    summing = {n.name for n in joint.module.graph.nodes if n.meta.get("is_gradient_acc")}
+    """Names of the additions that form a parameter's gradient: autograd's sums that no backward operator reads. What a
+    hook of the parameter does to its gradient is none of them: it is done to that of each microbatch."""
+    summing = {n.name for n in joint.module.graph.nodes if n.meta.get("is_gradient_acc") and n.target is _ADD}
     read_by: dict[TracedTensor, list[str]] = {}
     for draft in live:
         for key in draft.inputs:

@@ -59,7 +59,8 @@ def _merge_views(drafts: Drafts, phases: Phases, kept: Collection[TracedTensor])
             draft = _reading(old, instead)
             owner = phases.forward_of.get(draft.name, draft)
             key = (draft.kind, draft.backward, draft.arguments, draft.keywords, _block(owner.module))
-            is_view = counts.is_view(draft.kind) and len(draft.outputs) == 1 and drafts.producer.get(draft.inputs[0])
+            reads_made = bool(draft.inputs) and draft.inputs[0] in drafts.producer
+            is_view = reads_made and counts.is_view(draft.kind) and len(draft.outputs) == 1
             if is_view and draft.outputs[0] not in kept and key in known:
                 instead[draft.outputs[0]] = known[key].outputs[0]
                 stands_for[draft.name] = known[key]
