@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from alpa_explore.cluster import Software
 
 UNHIDDEN_SHARE = 0.05
-"""Share of overlapped collectives of weights and gradients that nothing hides: of the first and last bucket or block. Set
-by hand; not measured."""
+"""Share of overlapped collectives of weights and gradients that nothing hides: of the first and last bucket or block.
+Set by hand; not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

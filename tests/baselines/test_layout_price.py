@@ -94,6 +94,12 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
             return width * parameters / bucket * group_seconds(kind, bucket, group)
         return group_seconds(kind, width * parameters, group) + (tensors - 1) * group_seconds(kind, 1.0, group)
 
+    def exposed(seconds: float, beside: float) -> float:
+        if soft.gradient_sync == "exposed":
+            return seconds
+        late = math.hypot(max(seconds - beside, 0.0), UNHIDDEN_SHARE * seconds)
+        return late + soft.contention * min(seconds, beside)
+
     forward, backward, held, tensors = [], [], [], []
     for stage in range(stages):
         blocks = sum(one.blocks[stage::stages])
@@ -118,12 +124,12 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
                 gathers[1] * (one.zero_stage == 3) + scatter * (one.zero_stage >= 2),
             ),
         ):
-            device = sum(p.device for p in parts) + soft.contention * beside
+            host, device = sum(p.host for p in parts), sum(p.device for p in parts)
             if soft.gradient_sync == "exposed":
-                passes.append(pace(sum(p.host for p in parts), device + beside - soft.contention * beside, sharpness))
+                passes.append(pace(host, device + beside, sharpness))
             else:
-                paced = pace(sum(p.host for p in parts), device, sharpness)
-                passes.append(pace(paced, beside, sharpness))
+                computing = pace(host, device, sharpness)
+                passes.append(computing + exposed(beside, computing))
 
     per_node, each = machines.devices_per_node, one.stage_devices
     borders = [0.0]
@@ -139,12 +145,6 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
     filling = (sum(latency) - max(latency)) / chunks
     filling += 2 * sum(borders) * (chunks > 1 and soft.send_overlap > 0)  # there and back
     slow = straggler_factor(machines, devices=one.devices, stage_devices=each, tensor=1)
-
-    def exposed(seconds: float, beside: float) -> float:
-        if soft.gradient_sync == "exposed":
-            return seconds
-        late = math.hypot(max(seconds - beside, 0.0), UNHIDDEN_SHARE * seconds)
-        return late + soft.contention * min(seconds, beside)
 
     sync = 0.0
     width, kinds = soft.sync_bytes or 2, {0: StepKind.ALL_REDUCE, 1: StepKind.REDUCE_SCATTER}
