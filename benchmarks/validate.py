@@ -139,6 +139,7 @@ SOURCES = (
         label="SimuMax, B200",
         origin="github.com/MooreThreads/SimuMax @4dcaae5",
         licence="Apache-2.0",
+        fitted=FITTED,
     ),
     Source(
         name="automodel_h100",

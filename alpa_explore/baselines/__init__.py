@@ -3,8 +3,7 @@
 dims               which dims of a language model's tensors are samples, positions of the sequence, the residual stream
 roles              what a mesh axis is for (data, sharded data, tensor, tensor and sequence), as a restriction of
                    strategies
-kinds              the baselines by name, and the degrees that each takes
-sequences          context parallelism: what attention is divided by, and the order of positions
+kinds              the baselines by name, the degrees that each takes, and what context parallelism divides attention by
 equal_stages       stages of equally many layers on equal submeshes; pipelines of a baseline that is the planner under
                    constraints
 role_pipelines     the pipelines of a baseline whose axes have roles: every division that its degrees leave open

@@ -18,9 +18,8 @@ from typing import Any
 from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.equal_stages import block_counts, planner_pipelines
 from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
-from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, resolve, takes
+from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, dividing_sequences, ordered, resolve, takes
 from alpa_explore.baselines.role_pipelines import Divisible, RolePipeline, role_pipelines
-from alpa_explore.baselines.sequences import dividing_sequences, ordered
 from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError

@@ -27,8 +27,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from alpa_explore.arguments import plain_name
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError, nearest_names
+from alpa_explore.graph import TrainingGraph
 from alpa_explore.sharding.rules.attention import QUERIES, QUERIES_ZIGZAG, RING, RING_ZIGZAG, ULYSSES
+from alpa_explore.sharding.zigzag import in_zigzag_order
 
 ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")
 WITH_ROLES = (*ONE_STAGE, "hsdp", "megatron", "fsdp+tp+pp")
@@ -121,3 +124,20 @@ def resolve(kind: str, degrees: Degrees, exchange: str | None = None) -> tuple[s
 def takes(kind: str) -> tuple[str, ...]:
     """The degrees that a baseline takes, by any of its names."""
     return _TAKES.get(kind) or _TAKES.get(ALIASES.get(kind, kind), ())
+
+
+def ordered(graph: TrainingGraph, parts: int, exchange: str | None) -> TrainingGraph:
+    """The graph with sequences in zig-zag order for a context group, as Megatron-LM brings them, where the model and
+    the exchange allow that."""
+    if parts == 1 or exchange in ("ring", "ulysses"):
+        return graph
+    try:
+        return in_zigzag_order(graph, parts)
+    except OptionError:  # a mask, or positions of its own: the ring changes the order inside attention
+        return graph
+
+
+def dividing_sequences(cluster: Cluster, exchange: str | None) -> Cluster:
+    """The cluster with software that divides sequences of any length, attention by this exchange."""
+    factors = f"{RING} {RING_ZIGZAG}" if exchange is None else EXCHANGES[exchange]
+    return cluster.with_changes(software=replace(cluster.software, context_positions=1, context_factors=factors))

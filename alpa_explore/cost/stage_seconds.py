@@ -4,13 +4,16 @@ Of a pass let D be the seconds of its kernels and of the collectives between the
 all of that, and S those of collectives of stored weights (ZeRO-2 and 3 gather weights, and scatter gradients, in every
 microbatch). Where the software overlaps them, the pass takes
 
-    pace(pace(H, D + contention · S), S)        else    pace(H, D + S)
+    p + exposed(S, p),  p = pace(H, D)          else    pace(H, D + S)
 
 Once an iteration gradients are summed over replicas (R) and updated weights gathered (G). Where they overlap, R hides
 behind a backward pass b, and G behind a forward pass f:
 
     exposed(R, b) + exposed(G, f) + update,     exposed(s, p) = hypot(max(s − p, 0), UNHIDDEN_SHARE · s)
                                                                + contention · min(s, p)
+
+What is exchanged ahead of its use, block by block, waits for nothing but the links: so only its first and last block
+and what is longer than the pass show, and `pace` is for host and device alone, which wait for each other.
 
 All that prices a stage (`intra_op.stage.stage_totals`, `baselines.layout_price`) asks these two functions.
 """
@@ -25,10 +28,9 @@ import numpy as np
 from alpa_explore.cluster import Software
 from alpa_explore.numerics.arrays import Floats
 
-TINY = 1e-300
-"""In place of 0 as a divisor."""
 UNHIDDEN_SHARE = 0.05
-"""Share of an overlapped gradient sum that nothing hides: its first and last bucket. Set by hand; not measured."""
+"""Share of overlapped collectives of weights and gradients that nothing hides: of the first and last bucket or block.
+Set by hand; not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +72,15 @@ def pass_seconds(parts: PassParts, software: Software) -> float:
     sharpness = software.pace_sharpness
     if software.gradient_sync != "overlapped":
         return pace(parts.host, parts.device + parts.stored, sharpness)
-    computing = pace(parts.host, parts.device + software.contention * parts.stored, sharpness)
-    return pace(computing, parts.stored, sharpness)
+    computing = pace(parts.host, parts.device, sharpness)
+    return computing + _exposed(parts.stored, computing, software)
 
 
 def exposed_beside(computing: float, stored: Floats, software: Software) -> Floats:
-    """Seconds by which collectives of stored weights make some computation longer that runs beside them, as far as
-    one operator is asked about: those of a pass of such operators, by `pass_seconds`, where the host sets no pace."""
-    longer, sharpness = computing + software.contention * stored, software.pace_sharpness
-    high, low = np.maximum(longer, stored), np.minimum(longer, stored)
-    together = high * (1.0 + (low / np.maximum(high, TINY)) ** sharpness) ** (1.0 / sharpness)
-    return np.asarray(np.where(stored > 0.0, np.maximum(together - computing, 0.0), 0.0))
+    """exposed(s, p) of collectives of stored weights beside one operator: of operators with equal shares of
+    communication the sum is that of the pass."""
+    late = np.hypot(np.maximum(stored - computing, 0.0), UNHIDDEN_SHARE * stored)
+    return np.asarray(late + software.contention * np.minimum(stored, computing))
 
 
 def once_seconds(parts: OnceParts, software: Software, *, forward: float, backward: float) -> float:

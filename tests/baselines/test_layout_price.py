@@ -98,6 +98,12 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
             return width * parameters / bucket * group_seconds(kind, bucket, group)
         return group_seconds(kind, width * parameters, group) + (tensors - 1) * group_seconds(kind, 1.0, group)
 
+    def exposed(seconds: float, beside: float) -> float:
+        if soft.gradient_sync == "exposed":
+            return seconds
+        late = math.hypot(max(seconds - beside, 0.0), UNHIDDEN_SHARE * seconds)
+        return late + soft.contention * min(seconds, beside)
+
     forward, backward, held, tensors = [], [], [], []
     for stage in range(stages):
         blocks = sum(one.blocks[stage::stages])
@@ -122,12 +128,12 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
                 gathers[1] * (one.zero_stage == 3) + scatter * (one.zero_stage >= 2),
             ),
         ):
-            device = sum(p.device for p in parts) + soft.contention * beside
+            host, device = sum(p.host for p in parts), sum(p.device for p in parts)
             if soft.gradient_sync == "exposed":
-                passes.append(pace(sum(p.host for p in parts), device + beside - soft.contention * beside, sharpness))
+                passes.append(pace(host, device + beside, sharpness))
             else:
-                paced = pace(sum(p.host for p in parts), device, sharpness)
-                passes.append(pace(paced, beside, sharpness))
+                computing = pace(host, device, sharpness)
+                passes.append(computing + exposed(beside, computing))
 
     per_node, each = machines.devices_per_node, one.stage_devices
     borders = [0.0]
@@ -140,12 +146,6 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         (f + b + soft.microbatch_seconds) * slow + 2 * (before + after)
         for f, b, before, after in zip(forward, backward, borders[:-1], borders[1:], strict=True)
     ]
-
-    def exposed(seconds: float, beside: float) -> float:
-        if soft.gradient_sync == "exposed":
-            return seconds
-        late = math.hypot(max(seconds - beside, 0.0), UNHIDDEN_SHARE * seconds)
-        return late + soft.contention * min(seconds, beside)
 
     sync = 0.0
     width, kinds = soft.sync_bytes or 2, {0: StepKind.ALL_REDUCE, 1: StepKind.REDUCE_SCATTER}

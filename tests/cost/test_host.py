@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from alpa_explore.cluster import Cluster, Software, logical_mesh
 from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pace, pass_seconds
+from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, OnceParts, PassParts, once_seconds, pace, pass_seconds
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -71,16 +72,19 @@ def test_what_is_predicted_of_a_choice_follows_from_its_figures(
     def soft(*values: float) -> float:
         return sum(value**q for value in values) ** (1 / q)
 
+    def seen(moved: float, beside: float) -> float:
+        late = (max(moved - beside, 0) ** 2 + (0.05 * moved) ** 2) ** 0.5
+        return float(late + 0.25 * min(moved, beside))
+
     passes, exposed = [], [once[0], once[1]]
     for host, computing, moved in zip(hosts, device, stored, strict=True):
         if overlapped:
-            passes.append(soft(soft(host, computing + 0.25 * moved), moved))
+            paced = soft(host, computing)
+            passes.append(paced + seen(moved, paced))
         else:
             passes.append(soft(host, computing + moved))
     if overlapped:
-        for place, beside in enumerate(reversed(passes)):
-            late = (max(exposed[place] - beside, 0) ** 2 + (0.05 * exposed[place]) ** 2) ** 0.5
-            exposed[place] = late + 0.25 * min(exposed[place], beside)
+        exposed = [seen(moved, beside) for moved, beside in zip(exposed, reversed(passes), strict=True)]
     found = totals_of(figures, 0.0, stage, model)
     assert found.paced_seconds == pytest.approx(1.25 * (sum(passes) + own))
     assert found.iteration_seconds == pytest.approx(sum(exposed) + update)
@@ -89,7 +93,10 @@ def test_what_is_predicted_of_a_choice_follows_from_its_figures(
 def test_two_passes_of_parts_are_what_the_formulas_say() -> None:
     """Numbers worked out by hand."""
     software = Software(pace_sharpness=1.0, contention=0.5, gradient_sync="overlapped")
-    assert pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), software) == pytest.approx(1 + 4 + 1 + 2)
+    hidden = pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), software)
+    assert hidden == pytest.approx(1 + 4 + 0.5 * 2 + UNHIDDEN_SHARE * 2)
+    longer = pass_seconds(PassParts(device=4.0, host=1.0, stored=8.0), software)
+    assert longer == pytest.approx(1 + 4 + 0.5 * 5 + math.hypot(8 - 5, UNHIDDEN_SHARE * 8))
     plain = replace(software, gradient_sync="exposed")
     assert pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), plain) == pytest.approx(7.0)
     parts = OnceParts(summed=10.0, gathered=0.0, update=3.0)

@@ -28,7 +28,7 @@ def test_those_that_the_software_runs_are_compared() -> None:
     assert names("2x8:h100@nanotron") == [("1f1b", 1)]
 
 
-@pytest.mark.parametrize("cluster", ["2x8:a100", "1x8:v100", "2x8:h100@alpa", "1x8:h100+1x8:a100"])
+@pytest.mark.parametrize("cluster", ["2x8:a100@alpa", "1x8:v100", "2x8:h100@alpa", "1x8:h100+1x8:a100"])
 def test_the_papers_setting_and_unlike_nodes_have_1f1b_alone(cluster: str) -> None:
     assert names(cluster) == [("1f1b", 1)]
 

@@ -32,7 +32,7 @@ OPTIONS = {"num_microbatches": 2, "num_layers": 3, "delta": 1.0, "global_batch":
 
 @pytest.fixture(scope="module")
 def plan() -> ax.Plan:
-    return ax.plan("mlp-tiny", "1x2:a100+1x2:v100", **OPTIONS, pipeline=ax.PipelineOptions(paper=True))
+    return ax.plan("mlp-tiny", "1x2:a100+1x2:v100@alpa", **OPTIONS, pipeline=ax.PipelineOptions(paper=True))
 
 
 def test_the_plan_is_the_best_of_all_assignments_of_layers_to_submeshes_of_both_kinds(plan: ax.Plan) -> None:
@@ -102,7 +102,7 @@ def test_what_needs_like_nodes_is_refused_with_the_reason(plan: ax.Plan) -> None
 @pytest.mark.slow
 def test_another_delta_gives_the_plan_that_planning_anew_gives() -> None:
     options = {"num_microbatches": 4, "num_layers": 4, "global_batch": 64}
-    cluster = "1x1:a100+1x1:v100"
+    cluster = "1x1:a100+1x1:v100@alpa"
     before = ax.plan("gpt-tiny", cluster, delta=1.0, **options)
     anew, again = ax.plan("gpt-tiny", cluster, delta=0.2, **options), ax.replan(before, delta=0.2)
     assert [layer.operators for layer in before.layers] != [layer.operators for layer in anew.layers]
@@ -112,7 +112,7 @@ def test_another_delta_gives_the_plan_that_planning_anew_gives() -> None:
 
 def test_memory_is_that_of_each_kind() -> None:
     """Where the second kind has less memory than the best plan needs there, the plan is another one, which fits."""
-    roomy = ax.plan("gpt-tiny", "1x1:a100+1x1:v100", num_microbatches=8, num_layers=4, delta=1.0, global_batch=64)
+    roomy = ax.plan("gpt-tiny", "1x1:a100+1x1:v100@alpa", num_microbatches=8, num_layers=4, delta=1.0, global_batch=64)
     (small,) = [s for s in roomy.stages if s.device == "v100"]
     kind = roomy.cluster.others[0]
     kind = replace(kind, device=replace(kind.device, memory_bytes=int(0.8 * small.peak_bytes)))
@@ -123,7 +123,7 @@ def test_memory_is_that_of_each_kind() -> None:
 
 
 def test_where_nothing_fits_the_kind_that_is_short_is_named() -> None:
-    cluster = Cluster.parse("1x1:a100+1x1:v100", memory_bytes=2**20 // 8)
+    cluster = Cluster.parse("1x1:a100+1x1:v100@alpa", memory_bytes=2**20 // 8)
     kind = replace(cluster.others[0], device=replace(cluster.others[0].device, memory_bytes=2**30))
     with pytest.raises(InfeasiblePlanError, match=r"on 1×1 a100-80gb\) needs .* on each device of 128 KiB") as raised:
         ax.plan("mlp-tiny", replace(cluster, others=(kind,)), **OPTIONS)

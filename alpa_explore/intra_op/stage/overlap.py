@@ -7,8 +7,8 @@ exact. Who says what overlaps decides the form.
 result, views in between not counted – gathers and reduce-scatters hide tensor_overlap × min(their seconds, those of the
 product); all-reduces hide nothing. Gathers of stored weights, and reduce-scatters of their gradients, in every
 microbatch (ZeRO-2 and 3) hide behind that product too, whose seconds are divided among all of them by size: an operator
-of experts reads several matrices. What is exposed is what both take together (`cost.stage_seconds.pace`) less the
-product: of operators with equal shares of communication the sum is what `pass_seconds` says of the whole pass.
+of experts reads several matrices. What is exposed is that of `cost.stage_seconds`: of operators with equal shares of
+communication the sum is what is said of the whole pass.
 
 **The user**, for a device (`collective_overlap`). A resharding between two operators hides coefficient × min(its
 seconds, those computed beside it): an all-gather behind the matrix product that reads its result, a reduce-scatter
@@ -127,7 +127,10 @@ class Overlap:
         if not coefficient or reader is None:
             return seconds
         forward, share = reader
-        return _exposed(seconds, np.array(self._backward_seconds(forward) * share), coefficient)
+        computing = self._backward_seconds(forward) * share
+        if self.hides_stored:
+            return exposed_beside(computing, seconds, self.model.device.software)
+        return _exposed(seconds, np.array(computing), coefficient)
 
     def behind_forward(self, seconds: Floats, position: int) -> Floats:
         """Exposed seconds of the gathering of the updated parameter at `position` in `graph.parameters`."""
@@ -135,8 +138,7 @@ class Overlap:
         if reader is None:
             return seconds
         forward, share = reader
-        computing = np.array(float(self._computing(forward).min()) * share)
-        return _exposed(seconds, computing, max(0.0, 1.0 - self.model.device.software.contention))
+        return exposed_beside(float(self._computing(forward).min()) * share, seconds, self.model.device.software)
 
     def _reader(self, position: int) -> tuple[int, float] | None:
         """The forward operator that reads a parameter, and the share of the parameter in all that it reads; None where

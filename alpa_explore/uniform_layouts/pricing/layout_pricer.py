@@ -8,10 +8,10 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.baselines.block_work import Counted, DecoderWork, decoder_work
+from alpa_explore.baselines.kinds import dividing_sequences, ordered
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
-from alpa_explore.baselines.sequences import dividing_sequences, ordered
 from alpa_explore.cluster import Cluster, Software, Submesh, logical_mesh
 from alpa_explore.cost.work import in_sequence
 from alpa_explore.errors import OptionError

@@ -29,6 +29,8 @@ _FRAMEWORKS = (
     ("torchtitan", "torchtitan"),
     ("deepspeed", "deepspeed"),
     ("primus", "megatron"),
+    ("nemo megatron", "megatron-v2"),  # NeMo's name until 2022, before fused attention
+    ("automodel", "torchtitan-eager"),  # PyTorch's FSDP2 beneath transformers' models, not Megatron-Core
     ("megatron", "megatron"),
     ("nemo", "megatron"),
     ("fsdp", "fsdp"),

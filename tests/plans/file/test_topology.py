@@ -20,7 +20,7 @@ def planned(cluster: Cluster) -> ax.Plan:
 
 def pods() -> Cluster:
     levels = (Level(name="node", of=2), Level(name="pod", of=2), Level(name="spine", of=2, oversubscription=2))
-    return Cluster.parse("4x2:a100").with_changes(levels=levels)
+    return Cluster.parse("4x2:a100@alpa").with_changes(levels=levels)
 
 
 @pytest.mark.parametrize("cluster", [pods(), Cluster.parse("1x6:a100")], ids=str)
@@ -36,7 +36,7 @@ def test_a_plan_is_read_back_with_its_topology(cluster: Cluster, tmp_path: Path)
 
 
 def test_a_send_between_pods_has_the_link_of_a_pod(tmp_path: Path) -> None:
-    narrow, flat = planned(pods()), planned(Cluster.parse("4x2:a100"))
+    narrow, flat = planned(pods()), planned(Cluster.parse("4x2:a100@alpa"))
     sent, faster = (plan.timeline() for plan in (narrow, flat))
     times = [max(t.send_forward_seconds for t in timeline.times) for timeline in (sent, faster)]
     latency = flat.cluster.between_nodes.latency_seconds

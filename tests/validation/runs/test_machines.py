@@ -29,7 +29,8 @@ def test_devices_of_the_measured_files_are_known(gpu_type: str, preset: str) -> 
         *(("NeMo / Megatron-Core", "megatron"), ("Megatron-Bridge/NeMo (Megatron-Core)", "megatron")),
         *(("llm-foundry (Composer FSDP)", "fsdp"), ("MaxText (JAX)", "maxtext"), ("Paxml (JAX)", "maxtext")),
         *(("Primus (Megatron)", "megatron"), ("torchtitan", "torchtitan"), ("DeepSpeed", "deepspeed")),
-        *(("Megatron-LM (SC21)", "megatron-v2"), ("megatron", "megatron")),
+        *(("Megatron-LM (SC21)", "megatron-v2"), ("NeMo Megatron", "megatron-v2"), ("megatron", "megatron")),
+        ("NeMo Automodel (FSDP2, TE, DeepEP)", "torchtitan-eager"),
     ],
 )
 def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str) -> None:

@@ -105,7 +105,7 @@ class Block(NamedTuple):
 
     def at(self, count: int) -> MLP:
         """With B = `count`."""
-        return MLP(cluster=f"1x{self.devices}:a100", tokens=self.tokens, num_microbatches=count)
+        return MLP(cluster=f"1x{self.devices}:a100@alpa", tokens=self.tokens, num_microbatches=count)
 
 
 @lru_cache(maxsize=64)
@@ -261,7 +261,7 @@ EXERCISES = (
             from alpa_explore.intra_op.solve import solve
 
             def choices(b):
-                mlp = MLP(cluster="1x{block.devices}:a100", tokens={block.tokens}, num_microbatches=b)
+                mlp = MLP(cluster="1x{block.devices}:a100@alpa", tokens={block.tokens}, num_microbatches=b)
                 return solve(mlp.problem).choices
 
 
