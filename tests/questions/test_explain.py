@@ -21,7 +21,7 @@ def real() -> Plan:
     return ax.plan("gpt-tiny", "2x2:v100", num_microbatches=8, num_layers=2, scheduler="serial")
 
 
-@pytest.mark.parametrize("cluster", ["2x4:v100", "1x1:a100", "8x8:v100"])
+@pytest.mark.parametrize("cluster", ["2x4:v100", "1x1:a100@alpa", "8x8:v100"])
 @pytest.mark.parametrize("b", [1, 32])
 def test_the_parts_of_every_stage_add_up_to_the_iteration(cluster: str, b: int) -> None:
     plan = replan(example_plan(cluster), num_microbatches=b)

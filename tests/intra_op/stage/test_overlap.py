@@ -282,7 +282,7 @@ def test_gathers_of_updated_weights_hide_behind_the_operator_that_reads_them(lay
         if before.each_iteration and plain.nodes[before.a].kind is NodeKind.UPDATE:
             reachable = before.seconds < UNREACHABLE
             saved = (before.seconds - after.seconds)[reachable]
-            assert (saved >= 0).all()
+            assert (saved >= -0.002 * before.seconds[reachable]).all()  # beside nothing: hypot(s, 0.05 s)
             assert (saved <= 0.75 * before.seconds[reachable] + 1e-15).all()
             hidden = max(hidden, float(saved.max()))
     assert hidden > 0
