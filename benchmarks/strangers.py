@@ -59,6 +59,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "an architecture that layouts do not price is refused by name",
         ("cli/test_layouts.py::test_a_family_that_layouts_do_not_price_is_refused_by_name",),
     ),
+    "16": (
+        "what the software adds to every iteration is told where it is much of the time",
+        ("plans/report/test_text.py::test_the_overhead_of_the_software_is_told_where_it_is_much_of_the_time",),
+    ),
     "17": (
         "Llama-2-7B on A100 by default: 45–70 % of the peak, as people measure",
         ("validation/test_pricing.py::test_a_model_that_people_train_reaches_what_they_measure",),

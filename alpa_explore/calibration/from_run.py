@@ -32,8 +32,9 @@ from alpa_explore.store.forms import EACH, conform
 from alpa_explore.store.read import read_json
 
 _MOST_BYTES = 2**28
-_MEASURED = {"tasks": {EACH: {"seconds": [float], "collective_seconds": [float], "receive_seconds": [float]}}}
 """Of a report; the measured times of a rank have some megabytes."""
+_MEASURED = {"tasks": {EACH: {"seconds": [float], "collective_seconds": [float], "receive_seconds": [float]}}}
+"""The form of `rank-N.measured.json`, as far as it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ from alpa_explore.plans.value import PlanValue
 
 UNKNOWN = "± ?"
 """Where there is little room, for an error that is not known."""
+MUCH_OVERHEAD = 0.2
+"""Share of the time of a plan from which the overhead of the software is told. Set by hand."""
 _MEMO = "error band of "
 _NUMBER = re.compile(r"_\d+$")
 _ATTENTION, _EXPERTS = {"attention", "_softmax", "softmax"}, {"experts", "topk"}
@@ -108,8 +110,20 @@ def bands_sentence(cluster: Cluster, seconds: Band | None, bytes_: Band | None) 
 
 
 def plan_bands_sentence(plan: PlanValue) -> str:
-    """`bands_sentence` of a plan."""
-    return bands_sentence(plan.cluster, band_of(plan, "seconds"), band_of(plan, "bytes"))
+    """`bands_sentence` of a plan, and how much of its time is the software's where that is much."""
+    return bands_sentence(plan.cluster, band_of(plan, "seconds"), band_of(plan, "bytes")) + _overhead_sentence(plan)
+
+
+def _overhead_sentence(plan: PlanValue) -> str:
+    """' 73 % of the time is what Megatron-Core adds …', with a space before it; '' where it is less than
+    `MUCH_OVERHEAD`."""
+    share = overhead_share(plan.cluster, plan.options.num_microbatches, plan.predicted.iteration_seconds)
+    if share < MUCH_OVERHEAD:
+        return ""
+    return (
+        f" {units.percent(share)} of the time is what {printable(plan.cluster.software.label)} adds to each iteration "
+        "and microbatch, whatever the model; the software 'compiled' is a program of plain PyTorch."
+    )
 
 
 def tight(plan: PlanValue, peak_bytes: float, memory_bytes: float) -> bool:

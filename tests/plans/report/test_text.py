@@ -12,6 +12,7 @@ from alpa_explore.plans.phrases import logical_mesh_phrase, ranges, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
+from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.text import cell, fullest, heading, render_table, sentence
@@ -121,3 +122,14 @@ def test_a_plan_that_nearly_fills_its_memory_is_called_tight(plan: Plan, share: 
     assert ("which is tight" in text) == tight
     if share == 0.985:
         assert f"tight: {units.bytes_(device.memory_bytes - full.peak_bytes)} are left for the allocator" in text
+
+
+def test_the_overhead_of_the_software_is_told_where_it_is_much_of_the_time() -> None:
+    def told(cluster: str, b: int) -> str:
+        return plan_bands_sentence(example_plan(cluster, num_microbatches=b))
+
+    assert "of the time is what Megatron-Core adds" in told("1x1:a100@megatron", 1)
+    assert "adds to each iteration" not in told("1x1:a100@alpa", 1)
+    long = example_plan("1x1:a100@megatron", num_microbatches=2**12)
+    assert 2**12 * long.cluster.software.microbatch_seconds + 0.12 < 0.2 * long.predicted.iteration_seconds
+    assert "adds to each iteration" not in plan_bands_sentence(long)
