@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def check_devices(plan: Plan, device: str) -> None:
     """OptionError, with the missing amount, where this machine has too few devices or too little memory."""
     check_available(sum(len(stage.devices) for stage in plan.stages), available_devices(device), device)
-    needed = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
+    # What the software keeps back on a GPU, a process on a CPU does not.
+    needed = sum(len(s.devices) * (s.peak_bytes - plan.device_of(s).reserved_bytes) for s in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if device == "cpu" and needed > memory:
         raise OptionError(
