@@ -259,8 +259,8 @@ def fsdp_plan(**software: object) -> Plan:
 
 @pytest.mark.slow
 def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> None:
-    """A microbatch is faster than without overlap by what hides behind a pass: about what operators hide each behind
-    their own product, and at most all; hidden and exposed are all of it."""
+    """A microbatch is faster than without overlap by what hides behind a pass: what operators hide each behind their own
+    product, what has no product beside it (norms), and at most all; hidden and exposed are all of it."""
     plan, without = fsdp_plan(gradient_sync="overlapped"), fsdp_plan(gradient_sync="exposed")
     (times,), (alone,) = plan.timeline().times, without.timeline().times
     exposed, hidden = map(sum, zip(*times.stored_seconds, strict=True))
@@ -268,7 +268,7 @@ def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> N
     saved = without.stages[0].microbatch_seconds - plan.stages[0].microbatch_seconds
     assert hidden <= 1.01 * saved
     assert saved <= exposed + hidden
-    assert hidden == pytest.approx(saved, rel=0.1)
+    assert hidden >= 0.7 * saved
     assert [h for _, h in alone.stored_seconds] == [0.0, 0.0, 0.0]
     assert exposed + hidden == pytest.approx(sum(e for e, _ in alone.stored_seconds))
     whole = [sum(part) for part in times.stored_seconds]
