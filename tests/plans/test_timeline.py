@@ -259,8 +259,8 @@ def fsdp_plan(**software: object) -> Plan:
 
 @pytest.mark.slow
 def test_gathers_of_weights_that_computing_hides_are_what_the_price_saves() -> None:
-    """A microbatch is faster than without overlap by what hides behind a pass: what operators hide each behind their own
-    product, what has no product beside it (norms), and at most all; hidden and exposed are all of it."""
+    """A microbatch is faster than without overlap by what hides behind a pass: what operators hide each behind
+    their own product, what has no product beside it (norms), and at most all; hidden and exposed are all of it."""
     plan, without = fsdp_plan(gradient_sync="overlapped"), fsdp_plan(gradient_sync="exposed")
     (times,), (alone,) = plan.timeline().times, without.timeline().times
     exposed, hidden = map(sum, zip(*times.stored_seconds, strict=True))
