@@ -6,8 +6,10 @@ Random plans of many models are tested like this in tests/random_plans/test_toda
 from __future__ import annotations
 
 import pytest
+import torch
 
 from alpa_explore.programs.check import check
+from alpa_explore.programs.execution.execute import cut
 from alpa_explore.programs.execution.live_bytes import live_bytes
 from alpa_explore.programs.instruction import Compute, Send
 from alpa_explore.schedules.task import Action
@@ -144,3 +146,10 @@ def test_gpipe_holds_more_values_than_1f1b() -> None:
 def test_a_program_does_not_grow_with_microbatches() -> None:
     counts = {Case("mlp-tiny", num_microbatches=b).program(PIPELINES["2+2"], optimal).instruction_count for b in (1, 8)}
     assert len(counts) == 1
+
+
+def test_a_box_of_a_transposed_weight_lies_in_memory_as_a_checkpoint_has_it() -> None:
+    whole = torch.arange(24.0).reshape(4, 6).t()
+    box = cut(whole, ((0, 6), (1, 4)))
+    assert box.is_contiguous()
+    assert torch.equal(box, whole[:, 1:4])

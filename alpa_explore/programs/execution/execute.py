@@ -251,5 +251,5 @@ class Memory:
 
 
 def cut(whole: torch.Tensor, box: Box) -> torch.Tensor:
-    """A copy of a box of a tensor."""
-    return whole[tuple(slice(start, stop) for start, stop in box)].clone()
+    """A copy of a box of a tensor: contiguous, as in a checkpoint, so that a run that goes on from one rounds alike."""
+    return whole[tuple(slice(start, stop) for start, stop in box)].clone(memory_format=torch.contiguous_format)
