@@ -78,7 +78,7 @@ def pass_seconds(parts: PassParts, software: Software) -> float:
 
 def exposed_beside(computing: float, stored: Floats, software: Software) -> Floats:
     """exposed(s, p) of collectives of stored weights beside one operator: of operators with equal shares of
-    communication the sum is that of the pass."""
+    communication the sum is that of the pass. `_exposed` for arrays, which is slow for single numbers."""
     late = np.hypot(np.maximum(stored - computing, 0.0), UNHIDDEN_SHARE * stored)
     return np.asarray(late + software.contention * np.minimum(stored, computing))
 

@@ -13,6 +13,7 @@ The stage costs of a plan made for DualPipe are those of two copies (`StageCosts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -184,7 +185,8 @@ def _stages_of_ranges(
     terms = ScheduleTerms(schedule=name, num_microbatches=b, stages_per_submesh=turns)
     stages = []
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
-        stage, held = plan.stages[submesh], -(-terms.held(depth - submesh, depth) // terms.copies)
+        stage, held = plan.stages[submesh], terms.held(depth - submesh, depth)
+        held = held if terms.copies == 1 else math.ceil(held / terms.copies)
         key = (*layers, costs.submeshes.index(plan.submesh_of(stage)))
         candidates = costs.candidates.get(key, ())
         if not candidates:
