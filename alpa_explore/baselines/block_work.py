@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
+from alpa_explore.baselines.layout import RECOMPUTED
 from alpa_explore.baselines.roles import Role, strategies_for_roles
-from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.cluster import Device, LogicalMesh, Software
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
+from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.blocks import block_numbers
 from alpa_explore.graph.counts import ROUTED, packet
-from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
-from alpa_explore.intra_op.stage.recomputation import FULL, Recomputation
-from alpa_explore.intra_op.stage.segments import hold
-from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
+from alpa_explore.intra_op.stage.recomputation import Recomputation
+from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
@@ -60,6 +60,8 @@ class DecoderWork:
     """Whether the head reads the weight of the embedding."""
     dtype: str
     """Of weights and activations."""
+    period: int = 1
+    """Blocks of `block`."""
     boundary_bytes: float
     """Of the activation between two blocks: of `decoder_work` that of all samples of its graph, in a layout that of the
     devices that share each product."""
@@ -77,9 +79,10 @@ def decoder_work(
     """The work of a decoder with two periods of blocks, of `period` blocks each, on one device of `mesh`, whose axes
     have these roles. OptionError where the blocks of the model are not found, or nothing is legal.
     """
-    layered = assign_layers(graph, _parts_of(graph, period), Recomputation(), software=device.software)
+    stages = _stages(graph, _parts_of(graph, period), device.software)
+    layered = stages["none"].layered
     model, used = CostModel(device, mesh.squeezed()), tuple(roles[axis] for axis in mesh.axes)
-    problem = build_stage_problem(slice_stages(layered)(0, 3), model)
+    problem = build_stage_problem(stages["none"], model)
     # Among equally fast choices the leanest: a weight that is stored in shards costs no time.
     priced = problem.at(inverse_b=0.0, memory_price=TIE_SECONDS / device.memory_bytes, microbatches_held=1)
     solution = solve(pinned(priced, strategies_for_roles(problem, used)))
@@ -89,8 +92,7 @@ def decoder_work(
             found=f"{graph.name} on a mesh of {mesh}",
             remedy="Give degrees that divide the heads and the width of the model.",
         )
-    parts = _Reader(problem, solution.choices, counted).parts()
-    embedding, _, block, head = parts
+    embedding, _, block, head = _Reader(problem, solution.choices, counted, stages).parts()
     uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
     return DecoderWork(
         embedding=embedding,
@@ -98,8 +100,22 @@ def decoder_work(
         head=head,
         tied=any({0, 3} <= layers for layers in uses),
         dtype=graph.precision,
+        period=period,
         boundary_bytes=_boundary_bytes(layered),
     )
+
+
+def _stages(graph: TrainingGraph, parts: tuple[int, ...], software: Software) -> dict[str, StageGraph]:
+    """All parts as one stage, for each kind of recomputation; where blocks have nothing of a kind, as without."""
+    stages: dict[str, StageGraph] = {}
+    for kind, name in RECOMPUTED.items():
+        try:
+            layered = assign_layers(graph, parts, Recomputation(name), software=software)
+        except OptionError:
+            stages[kind] = stages["none"]
+        else:
+            stages[kind] = slice_stages(layered)(0, len(PARTS) - 1)
+    return stages
 
 
 def _boundary_bytes(layered: LayeredGraph) -> float:
@@ -146,8 +162,14 @@ _Calls: TypeAlias = list[tuple[CollectiveCall, int | None, int]]
 class _Reader:
     """Reads the work of each part from a stage problem and the choice of every node."""
 
-    def __init__(self, problem: StageProblem, choices: tuple[int, ...], counted: Counted) -> None:
-        self.problem, self.choices = problem, choices
+    def __init__(
+        self,
+        problem: StageProblem,
+        choices: tuple[int, ...],
+        counted: Counted,
+        stages: Mapping[str, StageGraph],
+    ) -> None:
+        self.problem, self.choices, self.stages = problem, choices, stages
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
         count, routed = len(PARTS), _expert_operators(self.graph) if counted is not Counted.ALL else frozenset()
         self._left_out = frozenset(
@@ -161,15 +183,12 @@ class _Reader:
         self._kernel_of: dict[int, int] = {}
         """Operator -> its kernel in its pass; those that it needs beside it follow."""
         self._others: dict[int, int] = {}
-        self._again = self._computed_again()
         self._launches = np.zeros((count, 2), dtype=np.int64)
         self._local: dict[int, float] = {}
         """Tensor -> bytes on one device."""
         self._elements, self._of_experts = np.zeros(count), np.zeros(count)
         self._expert_layers = np.zeros((count, 2), dtype=np.int64)
         self._tensors = np.zeros(count, dtype=np.int64)
-        self._scoring = {o for one in spelled_out_attention(self.graph) for o in one.operators[:-1]}
-        """Operators from the scores of spelled-out attention to its probabilities."""
 
     def parts(self) -> tuple[PartWork, ...]:
         """The work of the embedding, the two blocks and the head."""
@@ -275,54 +294,38 @@ class _Reader:
             )
             for phase in (0, 1)
         )
-        held = self.layered.held[part]
-        entering = [t for t in held if self._made_before(t, part)]
         return PartWork(
             forward=forward,
             backward=backward,
-            again=self._part_again(part, forward),
+            recomputed={kind: self._recomputed(stage, part, forward) for kind, stage in self.stages.items()},
             parameters=float(self._elements[part]),
             expert_parameters=float(self._of_experts[part]),
             parameter_tensors=int(self._tensors[part]),
-            held_bytes=sum(self._local.get(t, 0.0) for t in held),
-            entering_bytes=max((self._local.get(t, 0.0) for t in entering), default=0.0),
-            attention_bytes=sum(self._local.get(t, 0.0) for t in held if self._is_square(t)),
-            workspace_bytes=self._workspace(part),
         )
 
-    def _computed_again(self) -> frozenset[int]:
-        """The operators that run again where every block is recomputed."""
-        layered, whole = self.layered, self.model.device.software.recomputes_whole
-        return hold(self.graph, layered.layer_of, layered.storage, Recomputation(FULL), whole=whole).recomputed
-
-    def _part_again(self, part: int, forward: PassWork) -> PassWork:
-        """Of the forward pass of a part what is computed again."""
-        operators = [o for o in self._kernel_of if self._place(o) == (part, 0) and o in self._again]
+    def _recomputed(self, stage: StageGraph, part: int, forward: PassWork) -> Recomputed:
+        """What a part computes again, holds and needs where the stage recomputes what it does."""
+        layered = stage.layered
+        again = layered.recomputed
+        operators = [o for o in self._kernel_of if self._place(o) == (part, 0) and o in again]
         kernels = [self._kernel_of[o] + i for o in operators for i in range(1 + self._others[o])]
         place = {kernel: number for number, kernel in enumerate(kernels)}
         calls = zip(forward.collectives, self._collectives[part][0], strict=True)
-        return PassWork(
-            kernels=tuple(forward.kernels[kernel] for kernel in kernels),
-            collectives=tuple(
-                replace(call, beside=place.get(call.beside, -1)) for call, (_, _, o) in calls if o in self._again
+        return Recomputed(
+            again=PassWork(
+                kernels=tuple(forward.kernels[kernel] for kernel in kernels),
+                collectives=tuple(
+                    replace(call, beside=place.get(call.beside, -1)) for call, (_, _, o) in calls if o in again
+                ),
+                launches=sum(self.graph.operators[o].launches for o in operators),
+                expert_layers=sum(packet(self.graph.operators[o].kind) in ROUTED for o in operators),
             ),
-            launches=sum(self.graph.operators[o].launches for o in operators),
-            expert_layers=sum(packet(self.graph.operators[o].kind) in ROUTED for o in operators),
+            held_bytes=sum(self._local.get(t, 0.0) for t in layered.held[part]),
+            workspace_bytes=self._workspace(workspace_intervals(stage), part),
         )
 
-    def _is_square(self, tensor: int) -> bool:
-        """Whether a tensor has an entry for each pair of positions of a sample."""
-        shape = self.graph.tensors[tensor].shape
-        scoring = self.graph.tensors[tensor].producer in self._scoring
-        return scoring and len(shape) >= 3 and shape[-1] == shape[-2] and shape[-1] > 1
-
-    def _made_before(self, tensor: int, part: int) -> bool:
-        producer = self.graph.tensors[tensor].producer
-        return producer is None or self.layered.layer_of[producer] < part
-
-    def _workspace(self, part: int) -> float:
+    def _workspace(self, intervals: Intervals, part: int) -> float:
         """Peak bytes of the temporary tensors that the operators of a part make."""
-        intervals = self.problem.intervals
         made = [
             (producer := self.graph.tensors[t].producer) is not None and self.layered.layer_of[producer] == part
             for t in intervals.tensors

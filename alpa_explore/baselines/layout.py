@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+RECOMPUTED: Mapping[str, str] = {"none": "none", "selective": "attention", "full": "full"}
+"""What the blocks of a layout recompute, as people name it -> the `Recomputation` of a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,7 @@ class ManualLayout:
     """Devices that share each matrix of an expert."""
     zero_stage: int = 0
     recompute: str = "none"
-    """'none', 'selective' (attention) or 'full' (only the inputs of blocks are held)."""
+    """Of `RECOMPUTED`."""
 
     @property
     def devices(self) -> int:

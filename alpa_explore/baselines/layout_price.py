@@ -22,6 +22,7 @@ from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_tim
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import Group, device_group, straggler_factor
 from alpa_explore.cost.collectives import send_seconds
+from alpa_explore.cost.compute import adding_seconds
 from alpa_explore.cost.group_collectives import stored_seconds
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
 from alpa_explore.sharding.reshard import StepKind
@@ -117,8 +118,9 @@ class _Pricer:
         self.expert_replicas: Group = device_group(
             cluster, layout.expert_replicas, layout.expert * layout.expert_tensor
         )
-        self.parameters = [self._parameters(stage) for stage in range(layout.pipeline)]
-        self.expert_parameters = [self._expert_parameters(stage) for stage in range(layout.pipeline)]
+        of_stages = [self._elements(self._parts_of(stage)) for stage in range(layout.pipeline)]
+        self.parameters = [dense for dense, _ in of_stages]
+        self.expert_parameters = [experts for _, experts in of_stages]
 
     def seconds_only(self) -> float:
         """The seconds of an iteration; for fits."""
@@ -197,24 +199,33 @@ class _Pricer:
     def _stage(self, stage: int, parts: Sequence[tuple[int, float]] = ()) -> tuple[float, float]:
         """Seconds of the forward and the backward pass of one microbatch, of all parts of a stage or of some."""
         zero = PassTime(0.0, 0.0)
-        forward = backward = adding = zero
-        for number, blocks in parts or self._parts_of(stage):
+        forward = backward = zero
+        run = parts or self._parts_of(stage)
+        for number, blocks in run:
             ends = [self.time.embedding] * (number == 0) + [self.time.head] * (number == self.layout.head_part)
             forward += sum((end.forward for end in ends), self.time.block.forward * blocks)
             backward += sum((end.backward for end in ends), self.time.block.backward * blocks)
-            adding += sum((end.adding for end in ends), self.time.block.adding * blocks)
             if self.layout.recompute != "none":
                 backward += self.time.block.recompute * blocks
-        # From ZeRO-2 on a device accumulates its share of the gradients.
-        if self._divided(stage, 4):  # a stage without a part of the model has none
-            share = self._divided(stage, 2) / self._divided(stage, 4)
-            backward += PassTime(adding.device * share, adding.host)
+        backward += self._adding(stage, run)
         gathering, scattering = self._gathers(stage)
         if parts:
             of_all = sum(blocks for _, blocks in self._parts_of(stage))
             share = sum(blocks for _, blocks in parts) / of_all if of_all else 1.0 / self.layout.chunks
             gathering, scattering = gathering * share, scattering * share
         return self._paced(forward, gathering), self._paced(backward, scattering)
+
+    def _adding(self, stage: int, parts: Sequence[tuple[int, float]]) -> PassTime:
+        """Seconds to add the gradients of some parts of a stage to the accumulated ones. From ZeRO-2 on a device has
+        its share of them."""
+        whole = self.parameters[stage] + self.expert_parameters[stage]
+        if not whole:
+            return PassTime(0.0, 0.0)  # a stage without a part of the model
+        share, software = self._divided(stage, 2) / whole, self.software
+        elements, tensors = sum(self._elements(parts)), self._tensors(parts)
+        launched = tensors if software.accumulate_bytes and not software.accumulate_in_product else 0.0
+        seconds = adding_seconds(self.cluster.device, HALF * elements * share, HALF, tensors)
+        return PassTime(seconds, launched * software.backward_launch_seconds)
 
     def _paced(self, time: PassTime, communication: float) -> float:
         return pass_seconds(PassParts(device=time.device, host=time.host, stored=communication), self.software)
@@ -237,7 +248,7 @@ class _Pricer:
     ) -> float:
         """Seconds of a stage to exchange its parameters, all or `without` some, among their copies: once an iteration
         in buckets, in every microbatch block by block."""
-        block, tensors = self.work.block, self._tensors(stage)
+        block, tensors = self.work.block, self._tensors(self._parts_of(stage))
         dense, experts = width * (self.parameters[stage] - without), width * self.expert_parameters[stage]
         of_dense = of_experts = float(self.software.bucket_bytes)
         if each_microbatch and self.software.bucket_bytes:
@@ -246,32 +257,22 @@ class _Pricer:
             kind, experts, 1, self.expert_replicas, of_experts
         )
 
-    def _tensors(self, stage: int) -> float:
-        """Number of the parameters of a stage."""
-        numbers = [number for number, _ in self._parts_of(stage)]
+    def _tensors(self, parts: Sequence[tuple[int, float]]) -> float:
+        """Number of the parameters of some parts."""
+        numbers = [number for number, _ in parts]
         ends = self.work.embedding.parameter_tensors * (0 in numbers)
         ends += self.work.head.parameter_tensors * (self.layout.head_part in numbers)
-        return self.work.block.parameter_tensors * sum(blocks for _, blocks in self._parts_of(stage)) + ends
+        return self.work.block.parameter_tensors * sum(blocks for _, blocks in parts) + ends
 
-    def _end_parameters(self, stage: int) -> float:
-        numbers = [number for number, _ in self._parts_of(stage)]
+    def _elements(self, parts: Sequence[tuple[int, float]]) -> tuple[float, float]:
+        """Parameters of a device in some parts of a stage: all but those of experts, and of experts."""
+        work, numbers = self.work, [number for number, _ in parts]
         first, last = 0 in numbers, self.layout.head_part in numbers
-        head = self.work.head.parameters
-        if self.work.tied and last and not first:
-            head += self.work.embedding.parameters  # a copy of the tied table
-        return self.work.embedding.parameters * first + head * last
-
-    def _parameters(self, stage: int) -> float:
-        """Parameters of a device of the stage."""
-        count = sum(blocks for _, blocks in self._parts_of(stage))
-        return self.work.block.parameters * count + self._end_parameters(stage)
-
-    def _expert_parameters(self, stage: int) -> float:
-        """Parameters of the experts of a device of the stage."""
-        parts = self._parts_of(stage)
-        last = self.layout.head_part in (number for number, _ in parts)
+        copied = work.tied and last and not first  # the tied table
+        ends = work.embedding.parameters * (first or copied) + work.head.parameters * last
         count = sum(blocks for _, blocks in parts)
-        return self.work.block.expert_parameters * count + self.work.head.expert_parameters * last
+        of_experts = work.block.expert_parameters * count + work.head.expert_parameters * last
+        return work.block.parameters * count + ends, of_experts
 
     def _borders(self) -> list[float]:
         """Seconds of one send from each stage to the next; behind the last to the first, where the schedule is
@@ -333,8 +334,7 @@ class _Pricer:
         """Bytes of a device of the stage, in parts."""
         layout, software = self.layout, self.software
         replicas, zero = layout.replicas, layout.zero_stage
-        block = self.work.block.parameters + self.work.block.expert_parameters
-        gathered = 2 * block * HALF if zero >= 3 and replicas > 1 else 0.0
+        gathered = self._gathered(stage) if zero >= 3 else 0.0
         held, temporary = self._activations(stage)
         gradient = software.gradient_element_bytes(self.work.dtype, HALF)
         device = self.cluster.device
@@ -352,27 +352,36 @@ class _Pricer:
             ("reserve", device.reserved_bytes),
         )
 
+    def _gathered(self, stage: int) -> float:
+        """Bytes of gathered weights that a device of the stage holds at once, where all are stored in shards."""
+        layout = self.layout
+        dense = self.parameters[stage] * (1 - 1 / layout.replicas)
+        experts = self.expert_parameters[stage] * (1 - 1 / layout.expert_replicas)
+        blocks = self.work.period * sum(blocks for _, blocks in self._parts_of(stage))
+        return HALF * (dense + experts) * min(self.software.gathered_blocks / max(blocks, 1), 1.0)
+
     def _activations(self, stage: int) -> tuple[float, float]:
         """(bytes held for the backward pass, most bytes of temporary tensors)."""
-        layout, block = self.layout, self.work.block
-        each = block.entering_bytes if layout.recompute == "full" else block.held_bytes
-        if layout.recompute == "selective":
-            each = block.held_bytes - block.attention_bytes
-        temporary = block.workspace_bytes + (block.held_bytes if layout.recompute == "full" else 0.0)
+        layout = self.layout
+        embedding, block, head = (
+            part.recomputed[layout.recompute] for part in (self.work.embedding, self.work.block, self.work.head)
+        )
+        temporary = block.workspace_bytes
         held = 0.0
         for number, blocks in self._parts_of(stage):
             # 1F1B: stage s holds as many microbatches as stages follow it; interleaved, chunks more.
             ahead = layout.pipeline - stage if layout.chunks == 1 else self._interleaved_held(stage, number)
             microbatches = min(ahead, layout.microbatches)
-            held += microbatches * blocks * each
+            held += microbatches * blocks * block.held_bytes
             if layout.pipeline > 1:
                 held += microbatches * self.software.boundary_buffers * self.work.boundary_bytes
             if number == 0:
-                held += microbatches * self.work.embedding.held_bytes
+                held += microbatches * embedding.held_bytes
+                temporary = max(temporary, embedding.workspace_bytes)
             if number == layout.head_part:
                 twice = self.software.keeps_last_loss and layout.microbatches > 1
-                held += self.work.head.held_bytes * (1 + twice)
-                temporary = max(temporary, self.work.head.workspace_bytes)
+                held += head.held_bytes * (1 + twice)
+                temporary = max(temporary, head.workspace_bytes)
         return held, temporary
 
     def _interleaved_held(self, stage: int, number: int) -> int:

@@ -16,7 +16,7 @@ from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
@@ -46,8 +46,6 @@ class PartTime:
     backward: PassTime
     recompute: PassTime
     """Of its forward pass run again."""
-    adding: PassTime
-    """To add its gradients to the accumulated ones, where a device has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +59,15 @@ class DecoderTime:
 
 def decoder_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> DecoderTime:
     """Seconds of the parts of a decoder under a layout."""
-    passes = passes_of(work, cluster.software, layout.recompute)
+    passes = passes_of(work, layout.recompute)
     return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
 
 
-def passes_of(work: DecoderWork, software: Software, recompute: str) -> tuple[PassWork, ...]:
-    """Of embedding, block and head, in this order: forward, backward and recomputed pass, and the adding of
-    gradients."""
+def passes_of(work: DecoderWork, recompute: str) -> tuple[PassWork, ...]:
+    """Of embedding, block and head, in this order: forward, backward and recomputed pass."""
     passes: list[PassWork] = []
     for part in (work.embedding, work.block, work.head):
-        again = part.again
-        if recompute == "selective":
-            kernels = tuple(k for k in part.forward.kernels if _in_attention(k))
-            again = PassWork(kernels=kernels, launches=len(kernels))
-        passes += (part.forward, part.backward, again, _adding(part, software))
+        passes += (part.forward, part.backward, part.recomputed[recompute].again)
     return tuple(passes)
 
 
@@ -88,28 +81,12 @@ def decoder_time_of(
     call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
     experts = expert_seconds(cluster)
     forward, backward = software.forward_launch_seconds, software.backward_launch_seconds
-    launches = (forward, backward, forward, backward)
+    launches = (forward, backward, forward)
     times = [
-        _pass_time(work, kernels, software, groups, (launches[i % 4], call, experts))
+        _pass_time(work, kernels, software, groups, (launches[i % 3], call, experts))
         for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
     ]
-    return DecoderTime(*(PartTime(*times[i : i + 4]) for i in (0, 4, 8)))
-
-
-def _adding(part: PartWork, software: Software) -> PassWork:
-    """The adding of the gradients of a part to the accumulated ones."""
-    parameters = part.parameters + part.expert_parameters
-    if not parameters:
-        return PassWork()
-    # Without a figure of the software: two tensors of two bytes are read and one is written, as in plans.
-    moved = (software.accumulate_bytes or 6.0) * parameters
-    adding = Kernel(flops=1.0, bytes_accessed=moved, dtype="float32", matrix=False)
-    launched = software.accumulate_bytes and not software.accumulate_in_product
-    return PassWork(kernels=(adding,), launches=part.parameter_tensors if launched else 0)
-
-
-def _in_attention(kernel: Kernel) -> bool:
-    return kernel.kind is KernelKind.ATTENTION or (kernel.kind is KernelKind.PRODUCT and kernel.sizes[0] > 1)
+    return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
 
 
 def _pass_time(

@@ -12,7 +12,8 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
   devices, to which tokens travel, and their weights, gradients and optimizer state with them (expert parallelism);
 - TENSOR, as Megatron-LM runs it (Shoeybi et al. 2019, arXiv 1909.08053, §3): no operator shards samples, positions of
   the sequence or the residual stream. What remains is columns then rows of an MLP, heads, vocabulary; the activations
-  between them are replicated, and so are their weights (norms). The vocabulary of an embedding must be sharded;
+  between them are replicated, and so are their weights (norms). The weights of products are stored in the shards
+  that these read, and the vocabulary of an embedding must be sharded;
 - TENSOR_SEQUENCE, the same with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198, §4.2): operators on
   the residual stream (norms, dropout, additions) shard the sequence; matrix products do not.
 
@@ -135,6 +136,8 @@ def strategies_for_roles(
                         if experts
                         else _stored(tensor, node, options, data, labels, sums_once)
                     )
+                if role in _TENSOR and _divided_by_products(problem, tensor):
+                    follows = _sharded_if_any(node, options, follows)
             elif role in _TENSOR:
                 follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
             elif role in _CONTEXT:
@@ -167,7 +170,7 @@ def _is_of_experts(graph: TrainingGraph, tensor: int) -> bool:
 
 def _experts_stored(node: Node, options: NodeOptions) -> Flags:
     """For each option of a node that stores a matrix of experts, whether devices hold different experts."""
-    place = len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+    place = _stored_at(node)
     return np.array([option[place] == 0 for option in options.options], dtype=bool)
 
 
@@ -233,11 +236,29 @@ def _on_residual(operator: Operator, tensors: Sequence[Tensor], labels: DimLabel
     )
 
 
+def _divided_by_products(problem: StageProblem, tensor: int) -> bool:
+    """Whether a tensor parallel operator reads a weight: a matrix product, or one over the vocabulary."""
+    layered = problem.stage.layered
+    operators = (layered.graph.operators[r] for r in layered.graph.readers.get(tensor, ()))
+    return any(layered.products[o.index][1] is not None or o.kind in _OVER_VOCABULARY for o in operators)
+
+
+def _sharded_if_any(node: Node, options: NodeOptions, follows: Flags) -> Flags:
+    """Of the options that follow a role, those in which the stored tensor is sharded; all, where none is."""
+    sharded = follows & np.array([option[_stored_at(node)] >= 0 for option in options.options], dtype=bool)
+    return sharded if sharded.any() else follows
+
+
+def _stored_at(node: Node) -> int:
+    """The place of the stored tensor in an option of its node: the first output of an update, the only tensor of
+    others."""
+    return len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+
+
 def _stored(tensor: int, node: Node, options: NodeOptions, role: Role, labels: DimLabels, sums_once: bool) -> Flags:
     """For each option of a weight, frozen or not, an accumulator or an update, whether the stored tensor follows the
     role."""
-    # The first output of an update, the only tensor of other nodes.
-    place = len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+    place = _stored_at(node)
 
     def follows(option: Option) -> bool:
         stored = option[place]

@@ -180,6 +180,12 @@ class Software:
         """Whether it has no figures for sends between stages, as in the paper."""
         return not self.send_seconds and self.send_share == 1
 
+    @property
+    def gathered_blocks(self) -> int:
+        """Blocks whose gathered weights a device holds at once, where weights are stored in shards: of one that
+        computes and, where exchanges overlap, of the next. The paper counts none."""
+        return 0 if self.ideal_sends else 2 if self.gradient_sync == "overlapped" else 1
+
     def runs(self, schedule: str) -> bool:
         """Whether it runs this schedule, as far as its profile says."""
         return not self.schedules or schedule in self.schedules.split()

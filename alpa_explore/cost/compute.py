@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.numerics.arrays import Floats
 
+AnyFloat = TypeVar("AnyFloat", float, Floats)
 _TRAFFIC = (KernelKind.MEMORY, KernelKind.UPDATE)
 """Kinds of kernels that do not run on matrix units."""
 
@@ -37,6 +39,17 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
         return float(table_seconds(device, KernelTable.of([kernel]))[0])
     one = _of_one_step(kernel)
     return kernel.steps * (device.launch_seconds + max(arithmetic_seconds(device, one), memory_seconds(device, one)))
+
+
+def adding_seconds(device: Device, gradient_bytes: AnyFloat, element_bytes: int, tensors: float = 1.0) -> AnyFloat:
+    """Seconds to add so many bytes of gradients, in so many `tensors` and elements of `element_bytes`, to accumulated
+    ones; of the type and shape of `gradient_bytes`. Where the products that make them add them, bytes are moved, and no
+    further kernels run."""
+    software = device.software
+    # Without a figure of the software: two tensors are read and one is written.
+    moved = (software.accumulate_bytes / element_bytes or 3.0) * gradient_bytes * software.traffic_factor
+    launched = 0.0 if software.accumulate_bytes and software.accumulate_in_product else device.launch_seconds
+    return tensors * launched + moved / (device.memory_bandwidth * device.memory_efficiency)
 
 
 def kernels_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:

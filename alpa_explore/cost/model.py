@@ -11,7 +11,7 @@ import numpy as np
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launched
-from alpa_explore.cost.compute import kernels_seconds
+from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import rows_seconds
 from alpa_explore.cost.kernels import (
     Kernel,
@@ -136,6 +136,13 @@ class CostModel:
             self._stored_pairs[key] = _read_only(seconds), sources, targets
         return self._stored_pairs[key][0]
 
+    def as_summed(self, gradient: Tensor) -> Tensor:
+        """A gradient in the elements in which replicas sum it once an iteration."""
+        own, wide = DTYPE_BYTES[gradient.dtype], self.device.software.sync_bytes
+        if wide in (0, own):
+            return gradient
+        return replace(gradient, dtype=next((d for d, each in DTYPE_BYTES.items() if each == wide), gradient.dtype))
+
     def beside_product(self, tensor: Tensor, sources: Ints, targets: Ints, product_seconds: float) -> Floats:
         """`resharding` beside a matrix product: without the share of gathers and reduce-scatters that the software
         hides behind it, as far as it is long enough."""
@@ -233,12 +240,7 @@ class CostModel:
         """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""
         places, local = self.specs(tensor, partial=True)
         if id(places) not in self._adding:
-            # Without a figure of the software: two tensors are read and one is written.
-            moved = self.device.software.accumulate_bytes / DTYPE_BYTES[tensor.dtype] or 3.0
-            kernels = [
-                Kernel(flops=0.0, bytes_accessed=moved * b, dtype="float32", matrix=False) for b in local.tolist()
-            ]
-            self._adding[id(places)] = _read_only(kernels_seconds(self.device, kernels))
+            self._adding[id(places)] = _read_only(adding_seconds(self.device, local, DTYPE_BYTES[tensor.dtype]))
         return self._adding[id(places)]
 
     def _price(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:

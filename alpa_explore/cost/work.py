@@ -6,6 +6,7 @@ priced for every device and software.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -44,31 +45,34 @@ class PassWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """What a part computes again, holds and needs under one kind of recomputation."""
+
+    again: PassWork
+    """Of the forward pass what runs again."""
+    held_bytes: float
+    """Held for the backward pass of one microbatch."""
+    workspace_bytes: float
+    """Peak of its temporary tensors while a microbatch is computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartWork:
     """A part of the model – the embedding, one block, the head with the loss – on one device."""
 
     forward: PassWork
     backward: PassWork
-    again: PassWork
-    """Of the forward pass what runs again where the part is recomputed."""
+    recomputed: Mapping[str, Recomputed]
+    """By the kind of recomputation of the blocks: 'none', 'selective' (the core of attention), 'full'."""
     parameters: float
     """Trainable elements on one device, those of experts apart."""
     parameter_tensors: int
-    held_bytes: float
-    """Held for the backward pass of one microbatch."""
-    entering_bytes: float
-    """Of the activation that enters it: all that is held where the part is recomputed."""
-    attention_bytes: float
-    """Of what is held, the scores and probabilities of spelled-out attention: what selective recomputation drops."""
-    workspace_bytes: float
-    """Peak of its temporary tensors while a microbatch is computed."""
     expert_parameters: float = 0.0
     """Trainable elements of the experts on one device; other devices have copies of them than of the rest."""
 
 
 def in_sequence(first: PartWork, *others: PartWork) -> PartWork:
-    """Several parts as one: forward in this order, backward in the reverse one. What is held where the whole is
-    recomputed enters the first of them."""
+    """Several parts as one: forward in this order, backward in the reverse one."""
     return reduce(_joined, others, first)
 
 
@@ -76,13 +80,17 @@ def _joined(a: PartWork, b: PartWork) -> PartWork:
     return PartWork(
         forward=_one_after_the_other(a.forward, b.forward),
         backward=_one_after_the_other(b.backward, a.backward),
-        again=_one_after_the_other(a.again, b.again),
+        recomputed={kind: _together(of_a, b.recomputed[kind]) for kind, of_a in a.recomputed.items()},
         parameters=a.parameters + b.parameters,
         parameter_tensors=a.parameter_tensors + b.parameter_tensors,
         expert_parameters=a.expert_parameters + b.expert_parameters,
+    )
+
+
+def _together(a: Recomputed, b: Recomputed) -> Recomputed:
+    return Recomputed(
+        again=_one_after_the_other(a.again, b.again),
         held_bytes=a.held_bytes + b.held_bytes,
-        entering_bytes=a.entering_bytes,
-        attention_bytes=a.attention_bytes + b.attention_bytes,
         workspace_bytes=max(a.workspace_bytes, b.workspace_bytes),
     )
 

@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"(?:^|\.)(?:h|layers?|blocks?)\.(\d+)(?:\.|$)")
 
 def block_numbers(graph: TrainingGraph) -> list[int | None]:
     """The number of the block of each forward operator; None outside of blocks."""
-    return [_number(o.module) for o in graph.forward_operators]
+    return [block_number(o.module) for o in graph.forward_operators]
 
 
 def block_starts(graph: TrainingGraph) -> tuple[int, ...]:
@@ -22,6 +22,12 @@ def block_starts(graph: TrainingGraph) -> tuple[int, ...]:
     numbers = block_numbers(graph)
     found = sorted({n for n in numbers if n is not None})
     return tuple(map(numbers.index, found)) if found == list(range(len(found))) else ()
+
+
+def head_operators(graph: TrainingGraph) -> frozenset[int]:
+    """The forward operators behind the last numbered block: those of the head and the loss; none without blocks."""
+    last = max((i for i, number in enumerate(block_numbers(graph)) if number is not None), default=None)
+    return frozenset() if last is None else frozenset(o.index for o in graph.forward_operators[last + 1 :])
 
 
 def exchanged_elements(graph: TrainingGraph) -> Mapping[int, float]:
@@ -32,7 +38,7 @@ def exchanged_elements(graph: TrainingGraph) -> Mapping[int, float]:
     elements = {False: 0.0, True: 0.0}
     routed = [_is_routed(graph, position) for position in range(len(graph.parameters))]
     for position, parameter in enumerate(graph.parameters):
-        if (number := _number(parameter.name)) is not None:
+        if (number := block_number(parameter.name)) is not None:
             blocks.add(number)
             elements[routed[position]] += graph.tensors[parameter.tensor].elements
     if not blocks:
@@ -46,6 +52,7 @@ def _is_routed(graph: TrainingGraph, position: int) -> bool:
     return any(o.phase is Phase.FORWARD and packet(o.kind) in ROUTED for o in readers)
 
 
-def _number(name: str) -> int | None:
+def block_number(name: str) -> int | None:
+    """The number of the block of a module or a parameter; None outside of blocks."""
     match = _BLOCK.search(name)
     return int(match[1]) if match else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from alpa_explore.baselines.equal_stages import block_counts
+from alpa_explore.baselines.layout import RECOMPUTED
 from alpa_explore.uniform_layouts.layout import UniformLayout
-
-_RECOMPUTES: Mapping[str, bool | str] = {"none": False, "selective": "attention", "full": "full"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,17 +16,18 @@ class AsBaseline:
     """The arguments of `ax.baseline` for a layout."""
 
     kind: str
-    degrees: tuple[tuple[str, int], ...]
-    """(argument, value)."""
+    degrees: tuple[tuple[str, Any], ...]
+    """(argument, value): degrees of parallelism, and the blocks of each part where these are given."""
     num_microbatches: int
     samples: int
     """Of a microbatch of all replicas."""
     rematerialization: bool | str
 
 
-def as_baseline(layout: UniformLayout) -> AsBaseline:
-    """The baseline that is this layout, whose parts are cut at blocks as most frameworks do (`block_counts`)."""
-    degrees = {
+def as_baseline(layout: UniformLayout, blocks: Sequence[int] = ()) -> AsBaseline:
+    """The baseline that is this layout, with so many blocks in each part of its pipeline (`PricedLayout.blocks`); by
+    default as most frameworks cut them (`block_counts`)."""
+    degrees: dict[str, Any] = {
         "tp": layout.tensor,
         "dp": layout.data,
         "pp": layout.pipeline,
@@ -34,10 +36,12 @@ def as_baseline(layout: UniformLayout) -> AsBaseline:
         "zero": layout.zero_stage,
         "chunks": layout.chunks,
     }
+    if blocks and min(blocks) > 0 and tuple(blocks) != block_counts(sum(blocks), len(blocks)):
+        degrees["blocks"] = tuple(blocks)
     return AsBaseline(
         kind="megatron",
         degrees=tuple(degrees.items()),
         num_microbatches=layout.microbatches,
         samples=layout.microbatch * layout.data,
-        rematerialization=_RECOMPUTES[layout.recompute],
+        rematerialization=layout.recompute != "none" and RECOMPUTED[layout.recompute],
     )

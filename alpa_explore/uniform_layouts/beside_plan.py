@@ -83,10 +83,10 @@ def best_layout(
 
 
 def plan_of_layout(
-    layout: UniformLayout, model: str, cluster: Cluster, *, precision: str | None, cancel: threading.Event | None
+    row: PricedLayout, model: str, cluster: Cluster, *, precision: str | None, cancel: threading.Event | None
 ) -> Plan:
     """The plan that is this layout. Raises as `ax.baseline`."""
-    named = as_baseline(layout)
+    named = as_baseline(row.layout, row.blocks)
     batch = named.samples * named.num_microbatches
     graph = microbatch_graph(model, named.num_microbatches, precision=precision, global_batch=batch)
     degrees: dict[str, Any] = dict(named.degrees)

@@ -46,6 +46,8 @@ class PricedLayout:
     """Of gradients and gathered weights, as far as computation does not hide them."""
     parts_bytes: tuple[tuple[str, float], ...]
     """Of the fullest device."""
+    blocks: tuple[int, ...]
+    """Of each part of the pipeline."""
     tight: bool = False
     """Whether it fits, but with the mean error of its bytes might not, in what a device really offers."""
 
@@ -185,6 +187,7 @@ class Prices:
             pipeline_seconds=price.pipeline_seconds,
             sync_seconds=price.sync_seconds,
             parts_bytes=price.parts_bytes,
+            blocks=self._blocks(layout),
         )
 
     def _band_of_bytes(self, context: bool) -> Band | None:
@@ -206,16 +209,19 @@ class Prices:
             return f"{idle} of {layout.pipeline} stages get no part of the model, and {software.label} stops"
         return overflow(price, room) if price.bytes > room else ""
 
+    def _blocks(self, layout: UniformLayout) -> tuple[int, ...]:
+        software = self.cluster.software.name
+        return blocks_of_parts(self.model.architecture, layout.pipeline, layout.chunks, software)
+
     def _manual(self, layout: UniformLayout) -> ManualLayout:
         architecture, software = self.model.architecture, self.cluster.software.name
         period = self.model.period
-        blocks = blocks_of_parts(architecture, layout.pipeline, layout.chunks, software)
         return ManualLayout(
             tensor=layout.tensor,
             data=layout.data,
             pipeline=layout.pipeline,
             microbatches=layout.microbatches,
-            blocks=tuple(n / period for n in blocks),
+            blocks=tuple(n / period for n in self._blocks(layout)),
             head_part=head_part(architecture, layout.pipeline, layout.chunks, software),
             context=layout.context,
             expert=layout.expert,

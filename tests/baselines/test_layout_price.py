@@ -26,7 +26,7 @@ from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, pace
-from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
+from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.times import StageTimes
@@ -47,14 +47,17 @@ def part(products: int, parameters: float, held: float) -> PartWork:
     forward = PassWork(kernels=(PRODUCT,) * products, launches=products)
     return PartWork(
         forward=forward,
-        again=forward,
+        recomputed={
+            kind: Recomputed(again=again, held_bytes=share * held, workspace_bytes=0.0)
+            for kind, again, share in (
+                ("none", PassWork(), 1.0),
+                ("selective", PassWork(), 0.75),
+                ("full", forward, 0.1),
+            )
+        },
         backward=PassWork(kernels=(PRODUCT,) * (2 * products), launches=2 * products),
         parameters=parameters,
         parameter_tensors=1,
-        held_bytes=held,
-        entering_bytes=held / 10,
-        attention_bytes=held / 4,
-        workspace_bytes=0.0,
     )
 
 
@@ -117,9 +120,13 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         read = held[-1] - work.embedding.parameters * (stage == 0)
         gathers = [exchange(StepKind.ALL_GATHER, size, tensors[-1], by_block=True) for size in (held[-1], read)]
         again = blocks * (one.recompute != "none")
-        adding = [time.block.adding * blocks, *(end.adding for end in ends)]
-        share = 1 / copies if one.zero_stage >= 2 else 1.0
-        added = PassTime(share * sum(a.device for a in adding), sum(a.host for a in adding))
+        own = held[-1] / (copies if one.zero_stage >= 2 else 1)
+        device = machines.device
+        rate = device.memory_bandwidth * device.memory_efficiency
+        added = PassTime(
+            tensors[-1] * device.launch_seconds + (soft.accumulate_bytes or 6.0) * own / rate,
+            tensors[-1] * soft.backward_launch_seconds * (soft.accumulate_bytes > 0),
+        )
         for passes, parts, beside in (
             (forward, [time.block.forward * blocks, *(e.forward for e in ends)], gathers[0] * (one.zero_stage == 3)),
             (
@@ -233,11 +240,12 @@ def test_a_slow_host_sets_the_pace() -> None:
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 def test_zero_divides_what_its_stage_divides(zero_stage: int) -> None:
-    parts = dict(price_layout(WORK, cluster(), layout(data=8, zero_stage=zero_stage)).parts_bytes)
+    machines = cluster(send_seconds=1e-6, gradient_sync="overlapped")
+    parts = dict(price_layout(WORK, machines, layout(data=8, zero_stage=zero_stage)).parts_bytes)
     parameters = 1e6 + 8e7 + 1e6
     assert parts["optimizer state"] == pytest.approx(parameters * OPTIMIZER_BYTES / (8 if zero_stage >= 1 else 1))
     assert parts["gradients"] == pytest.approx(parameters * 2 / (8 if zero_stage >= 2 else 1))
-    gathered = 2 * 1e7 * 2 if zero_stage == 3 else 0.0
+    gathered = 2 * parameters / 8 * 2 * 7 / 8 if zero_stage == 3 else 0.0  # of two of eight blocks
     assert parts["weights"] == pytest.approx(parameters * 2 / (8 if zero_stage == 3 else 1) + gathered)
 
 

@@ -156,7 +156,7 @@ def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
     # of the backward pass computes silu again). And in float32 a number for each row of a norm, and for each query and
     # head.
     kept = (8 + 4) * hidden + 4 * keys + 6 * ffn
-    assert block.held_bytes == tokens * (kept + 4 * (2 + config.heads)) / devices
+    assert block.recomputed["none"].held_bytes == tokens * (kept + 4 * (2 + config.heads)) / devices
 
 
 def test_labels_of_a_decoder() -> None:

@@ -52,7 +52,7 @@ def test_a_plan_that_starts_from_a_layout_is_no_slower_than_it(
     asked: dict[str, Any] = {"num_microbatches": B, "global_batch": BATCH, "precision": "bf16"}
     best = best_layout(MODEL, Cluster.parse(CLUSTER), rematerialization=None, **asked)
     assert best == next(p for p in layouts.fitting if p.layout.microbatches == B)
-    of_layout = plan_of_layout(best.layout, MODEL, Cluster.parse(CLUSTER), precision="bf16", cancel=None)
+    of_layout = plan_of_layout(best, MODEL, Cluster.parse(CLUSTER), precision="bf16", cancel=None)
     for words, other in ((["best"], of_layout), (["tp=4", "dp=1"], None)):
         assert main([*PLAN, "--json", "--from-layout", *words]) == 0
         written = capsys.readouterr()

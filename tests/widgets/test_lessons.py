@@ -69,6 +69,7 @@ def priced(layout: UniformLayout, *, seconds: float = 1.0, rate: float = 1e4, mi
         pipeline_seconds=seconds,
         sync_seconds=0.0,
         parts_bytes=(),
+        blocks=(),
     )
 
 

@@ -23,7 +23,7 @@ from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
 
-_PASSES = 12
+_PASSES = 9
 """Of a decoder: forward, backward and recomputed pass of its three parts."""
 Machines: TypeAlias = frozenset[tuple[str, str]]
 """(device preset, software profile) of groups of runs."""
@@ -110,8 +110,7 @@ def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:
         key = (id(run.work), run.layout.recompute)
         if key not in numbers:
             numbers[key] = len(numbers)
-            software = run.machine.cluster.software
-            passes += passes_of(run.work, software, run.layout.recompute)
+            passes += passes_of(run.work, run.layout.recompute)
         numbered.append((place, numbers[key]))
     counts = [len(work.kernels) for work in passes]
     return _Group(

@@ -125,7 +125,7 @@ def _best(
         return None, "no uniform layout fits with these microbatches and this recomputation"
     words = f"the layout {best.words}"
     try:
-        return plan_of_layout(best.layout, model, cluster, precision=options.precision, cancel=cancel), words
+        return plan_of_layout(best, model, cluster, precision=options.precision, cancel=cancel), words
     except InfeasiblePlanError as error:
         return None, f"{words}: {error}"
 

@@ -133,7 +133,9 @@ class BlockSubproblem:
     def content_key(self) -> tuple[object, ...]:
         """Equal for subproblems with equal costs and equal nodes."""
         digest = sha256()
-        for array in (*self._flat, *(whole for _, _, whole in self._stored)):
+        beside = [side for _, *sides in self.problem.gathers for side in sides]
+        beside += [kept for _, kept in self.problem.kept_beside]
+        for array in (*self._flat, *(whole for _, _, whole in self._stored), *beside):
             digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest(), self.owned, self.left, self.right, self.shared
 
@@ -160,6 +162,11 @@ class BlockSubproblem:
                 seconds = whole[choices[:, flat.a[number]], choices[:, flat.b[number]]]
                 totals[:, figure] += seconds
                 totals[:, EXPOSED[figure]] += edge_seconds[:, number]
+        for number, stored, read in self.problem.gathers:
+            gathered = read[choices[:, flat.b[number]]] - stored[choices[:, flat.a[number]]]
+            totals[:, Figure.GATHERED_BYTES] += np.maximum(gathered, 0.0)
+        for node, kept in self.problem.kept_beside:
+            totals[:, Figure.BESIDE_BYTES] += kept[choices[:, node]]
         return totals, flat.sizes[flat.output_starts + choices[:, flat.makers]]
 
     @staticmethod

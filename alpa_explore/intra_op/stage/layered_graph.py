@@ -15,7 +15,7 @@ from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
 from alpa_explore.cost.joined_projections import join_projections
 from alpa_explore.graph import Operator, Phase, TrainingGraph
-from alpa_explore.graph.blocks import exchanged_elements
+from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
 from alpa_explore.intra_op.stage.in_kernel import recomputed_in_kernel
@@ -64,6 +64,16 @@ class LayeredGraph:
     """Operator -> its spec constraints; most operators have none."""
     stored_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
     """Position in `graph.parameters` -> the spec constraints on how it is stored."""
+
+    @cached_property
+    def block_of_parameter(self) -> tuple[int | None, ...]:
+        """For each of `graph.parameters` the number of its block; None outside of blocks."""
+        return tuple(block_number(parameter.name) for parameter in self.graph.parameters)
+
+    @cached_property
+    def head(self) -> frozenset[int]:
+        """The forward operators behind the last block."""
+        return head_operators(self.graph)
 
     @cached_property
     def exchanged_with(self) -> Mapping[int, float]:

@@ -55,6 +55,12 @@ class StageGraph:
     structure_key: str
     """Equal keys mean equal sharding problems; names do not count."""
 
+    @property
+    def blocks(self) -> int:
+        """Numbered blocks of which it has weights, or its layers, where these are more."""
+        found = {self.layered.block_of_parameter[position] for position in self.parameters} - {None}
+        return max(len(found), self.last - self.first + 1)
+
     def holdings(self) -> dict[int, Holding]:
         """How long the stage holds each of its sources. A view whose storage it does not receive is held as that."""
         held, sources = set(self.held), set(self.sources)

@@ -141,6 +141,35 @@ class StageProblem:
             return Figure.SUMMED if summed else Figure.GATHERED
         return Figure.STORED_FORWARD if self.is_forward_edge(edge) else Figure.STORED_BACKWARD
 
+    @cached_property
+    def gathers(self) -> tuple[tuple[int, Floats, Floats], ...]:
+        """(edge, bytes stored under each strategy of its first end, bytes read under each of its second) of the weights
+        that the forward pass reads; nothing where the software counts no copies of them."""
+        if not self.model.device.software.gathered_blocks:
+            return ()
+        found = []
+        for number, edge in enumerate(self.edges):
+            if edge.stored and self.is_forward_edge(edge):
+                tensor = self.stage.layered.graph.tensors[edge.tensor]
+                local = self.model.reshard(tensor).shares * tensor.bytes
+                found.append((number, local[edge.source_specs], local[edge.target_specs]))
+        return tuple(found)
+
+    @cached_property
+    def kept_beside(self) -> tuple[tuple[int, Floats], ...]:
+        """(node, bytes that the software keeps beside it for each strategy): buffers of gradients, and the loss of the
+        last microbatch."""
+        software, layered = self.model.device.software, self.stage.layered
+        found = []
+        for v, node in enumerate(self.nodes):
+            if node.kind is NodeKind.ACCUMULATOR and software.buffer_bytes:
+                dtype = layered.graph.tensors[layered.graph.parameters[node.subject].tensor].dtype
+                each = software.gradient_element_bytes(dtype, DTYPE_BYTES[dtype])
+                found.append((v, node.weight_bytes * (software.buffer_bytes / each)))
+            elif node.kind is NodeKind.OPERATOR and software.keeps_last_loss and node.subject in layered.head:
+                found.append((v, node.activation_bytes))
+        return tuple(found)
+
     def totals(self, choices: tuple[int, ...]) -> StageTotals:
         """The seconds and bytes of a choice, from the figures of its nodes and edges."""
         figures = [0.0] * FIGURES
@@ -169,6 +198,10 @@ class StageProblem:
                 figure = self.figure_of(edge)
                 figures[figure] += edge.unhidden.at(*pair)
                 figures[EXPOSED[figure]] += seconds
+        for number, stored, read in self.gathers:
+            edge = self.edges[number]
+            figures[Figure.GATHERED_BYTES] += max(float(read[choices[edge.b]] - stored[choices[edge.a]]), 0.0)
+        figures[Figure.BESIDE_BYTES] = sum(float(kept[choices[v]]) for v, kept in self.kept_beside)
         workspace = self._workspace(choices) + self.model.device.reserved_bytes
         return totals_of(figures, workspace, self.stage, self.model)
 
@@ -176,7 +209,8 @@ class StageProblem:
         """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
         alive, and what the software keeps back.
 
-        The peak of a choice equals that of its totals: weight + held × activation + workspace bytes.
+        The peak of a choice equals that of its totals (weight + held × activation + workspace bytes), but for what
+        `beside` counts.
         """
         times = int(self.intervals.ends.max(initial=-1)) + 1
         items = [
@@ -290,6 +324,8 @@ class _Builder:
         stored = each_iteration or weight or ends[1].kind is NodeKind.ACCUMULATOR
         if stored:
             times = 1  # what the backward pass gathers serves what it computes again, too
+        if each_iteration and ends[0].kind is NodeKind.ACCUMULATOR:
+            subject = self.model.as_summed(subject)
         # What every microbatch exchanges is exchanged block by block, as weights are needed and gradients are made.
         each_block = stored and not each_iteration
         together = self.stage.layered.exchanged_with.get(tensor, 0.0) if each_block else 0.0

@@ -43,6 +43,10 @@ class Figure(enum.IntEnum):
     """Gathers of updated weights, with nothing hidden."""
     EXPOSED_ONCE = 13
     """Of ITERATION those of both."""
+    GATHERED_BYTES = 14
+    """Of copies of weights that are stored in shards, which the forward pass gathers."""
+    BESIDE_BYTES = 15
+    """What the software keeps beside weights and activations: buffers of gradients, the loss of the last microbatch."""
 
 
 FIGURES = len(Figure)
@@ -66,7 +70,8 @@ class StageTotals:
     weight_bytes: float
     activation_bytes: float
     workspace_bytes: float
-    """Peak of temporary tensors, and the memory that the software keeps back."""
+    """Peak of temporary tensors; gathered weights of as many blocks as the software has at once; what it keeps beside
+    them, and the memory that it keeps back."""
     paced_seconds: float = -1.0
     """A microbatch as it is predicted; by default as solvers add it up."""
 
@@ -122,9 +127,17 @@ def totals_of(figures: Sequence[float], workspace_bytes: float, stage: StageGrap
         iteration_seconds=once_seconds(once, software, forward=seconds[0], backward=seconds[1]),
         weight_bytes=figures[Figure.WEIGHT_BYTES],
         activation_bytes=figures[Figure.ACTIVATION_BYTES],
-        workspace_bytes=workspace_bytes,
+        workspace_bytes=workspace_bytes + _beside(figures, stage, model.device.software),
         paced_seconds=(sum(seconds) + software.microbatch_seconds) * model.mesh.stragglers,
     )
+
+
+def _beside(figures: Sequence[float], stage: StageGraph, software: Software) -> float:
+    """Bytes of gathered weights, and of what the software keeps."""
+    gathered = figures[Figure.GATHERED_BYTES]
+    if gathered:
+        gathered *= min(software.gathered_blocks / stage.blocks, 1.0)
+    return gathered + figures[Figure.BESIDE_BYTES]
 
 
 def host_seconds(stage: StageGraph, software: Software) -> tuple[float, float]:

@@ -8,10 +8,12 @@ from alpa_explore.sharding.spec import REPLICATE
 
 
 def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """full, zeros, ones, new_zeros, …: each device creates its own shard. An input gives only its dtype; one of the
-    same shape is sharded like the output, so that it is not gathered needlessly."""
-    shape = outputs[0].shape
-    rows = [(tuple(d if t.shape == shape else REPLICATE for t in inputs), (d,), size) for d, size in enumerate(shape)]
+    """full, zeros, ones, new_zeros, …: each device creates its own shard. An input gives only its dtype; where it has
+    the same dim, it is sharded like the output, so that it is not gathered needlessly."""
+    rows = [
+        (tuple(d if t.shape[d : d + 1] == (size,) else REPLICATE for t in inputs), (d,), size)
+        for d, size in enumerate(outputs[0].shape)
+    ]
     return along(inputs, outputs, rows)
 
 

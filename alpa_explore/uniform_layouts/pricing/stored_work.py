@@ -9,7 +9,7 @@ from typing import Any
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
+from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed
 from alpa_explore.sharding.reshard import StepKind
 
 
@@ -29,7 +29,11 @@ def work_from(stored: Mapping[str, Any]) -> DecoderWork:
 
 
 def _part(stored: Mapping[str, Any]) -> PartWork:
-    return PartWork(**{**stored, **{name: _pass(stored[name]) for name in ("forward", "backward", "again")}})
+    recomputed = {
+        kind: Recomputed(**{**kept, "again": _pass(kept["again"])}) for kind, kept in stored["recomputed"].items()
+    }
+    passes = {name: _pass(stored[name]) for name in ("forward", "backward")}
+    return PartWork(**{**stored, **passes, "recomputed": recomputed})
 
 
 def _pass(stored: Mapping[str, Any]) -> PassWork:

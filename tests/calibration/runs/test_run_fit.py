@@ -22,7 +22,7 @@ from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cluster.software_profiles import software_names
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.cost.work import PartWork, PassWork, Recomputed
 from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.runs.machines import Machine
@@ -51,13 +51,12 @@ def part(tokens: int, hidden: int) -> PartWork:
     return PartWork(
         forward=forward,
         backward=backward,
-        again=forward,
+        recomputed={
+            kind: Recomputed(again=again, held_bytes=held, workspace_bytes=1e6)
+            for kind, again, held in (("none", PassWork(), 1e6), ("selective", PassWork(), 1e6), ("full", forward, 1e5))
+        },
         parameters=8.0 * hidden**2,
         parameter_tensors=4,
-        held_bytes=1e6,
-        entering_bytes=1e5,
-        attention_bytes=0.0,
-        workspace_bytes=1e6,
     )
 
 

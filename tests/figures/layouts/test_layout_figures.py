@@ -38,6 +38,7 @@ def priced(layout: UniformLayout, seconds: float, lacks: float = 0.0) -> PricedL
         pipeline_seconds=seconds,
         sync_seconds=0.0,
         parts_bytes=(("weights", 60e9 + lacks),),
+        blocks=(),
     )
 
 

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.collectives import with_mirrors
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
+from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import received_bytes, slice_stages
@@ -52,6 +54,33 @@ def two_linears():
 def tiny_gpt():
     module, inputs = build("gpt-tiny", 4)
     return capture(module, inputs, name="gpt-tiny", rematerialization=True)
+
+
+class Blocks(nn.Module):
+    def __init__(self, count, width):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(count))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x.square().sum()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_weights_that_are_stored_in_shards_are_gathered_for_two_blocks_at_once(count):
+    with torch.device("meta"):
+        graph = capture(Blocks(count, 256), (torch.empty(32, 256),))
+    problem = problem_of(graph, (4,), device="h100")
+    assert problem.stage.blocks == count
+
+    def workspace(role):
+        permitted = strategies_for_roles(problem, [role])
+        chosen = solve(pinned(problem.at(inverse_b=0.5, memory_price=0.0, microbatches_held=1), permitted)).choices
+        return problem.totals(chosen).workspace_bytes
+
+    gathered = min(2, count) * 256 * 256 * 4 * 3 / 4
+    assert workspace(Role.SHARDED_DATA) - workspace(Role.DATA) == pytest.approx(gathered)
 
 
 @pytest.mark.parametrize("mesh", [(2,), (2, 2)])

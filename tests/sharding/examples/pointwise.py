@@ -108,6 +108,7 @@ CALLS = (
     aten("ones.default", [], factors=""),
     aten("new_zeros.default", x, [4, 8]),
     aten("new_zeros.default", x, [8, 4, 1], factors="dim0 dim1"),
+    aten("new_zeros.default", x, [4, 16], factors="dim0 dim1"),
     aten("new_ones.default", i, [4, 8], dtype=torch.bool),
     aten("new_full.default", scalar, [4, 8], 7.0),
     aten("arange.default", 8, factors=""),

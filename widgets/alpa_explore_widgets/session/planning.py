@@ -58,8 +58,8 @@ class PlanningJob:
     """Show the plan; otherwise only add it to the history."""
     baselines: tuple[str, ...] = ()
     """The baseline to make for each of `settings`, or () to run the planner."""
-    degrees: tuple[tuple[str, int], ...] = ()
-    """The degrees of the baselines; those that are not given are tried."""
+    degrees: tuple[tuple[str, Any], ...] = ()
+    """Arguments of the baselines (`AsBaseline.degrees`); degrees that are not given are tried."""
     names: tuple[str, ...] = ()
     """What each attempt is called; by default how its settings differ from those of the plan on screen."""
 
@@ -167,7 +167,7 @@ class Planning:
         return NoPlan(name=name, reason=reason_of(error, memory), model=settings.model)
 
     def _make_plan(
-        self, settings: Settings, cancel: threading.Event, baseline: str | None, degrees: dict[str, int]
+        self, settings: Settings, cancel: threading.Event, baseline: str | None, degrees: dict[str, Any]
     ) -> Plan:
         """Capture the model and run the planner, or make the baseline of that name."""
         cluster = self._sources.cluster(settings)

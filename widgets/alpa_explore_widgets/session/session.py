@@ -33,7 +33,7 @@ from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore.uniform_layouts.layout import UniformLayout
+    from alpa_explore.uniform_layouts.ranking import PricedLayout
     from alpa_explore_widgets.session.fault import Offer
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
@@ -189,10 +189,10 @@ class Session:
             )
             self.plan()
 
-    def open_layout(self, layout: UniformLayout) -> None:
+    def open_layout(self, row: PricedLayout) -> None:
         """Plan a uniform layout of the settings of the controls, as a baseline."""
         with self.store.lock:
-            named = as_baseline(layout)
+            named = as_baseline(row.layout, row.blocks)
             self._set_for_plan(
                 microbatch=named.samples,
                 num_microbatches=named.num_microbatches,

@@ -196,7 +196,7 @@ class LayoutsPanel(FigurePanel):
             if answer is not None and answer.question != question_of(self._session.store.state.settings):
                 self.note.value = _note("The layouts are those of other settings: press Price layouts first.")
                 return
-            self._session.open_layout(self._offered[int(self.layout.value)].layout)
+            self._session.open_layout(self._offered[int(self.layout.value)])
             self.note.value = ""
         except AlpaExploreError as error:
             self.note.value = _note(str(error))
