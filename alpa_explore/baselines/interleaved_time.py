@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from alpa_explore.schedules.catalog import INTERLEAVED, build_schedule
 from alpa_explore.schedules.simulator.simulate import simulate
-from alpa_explore.schedules.simulator.times import Links, StageTimes
+from alpa_explore.schedules.simulator.times import StageTimes, links_between
 from alpa_explore.schedules.task import Schedule
 
 FULL_ROUNDS = 3
@@ -51,7 +51,12 @@ def interleaved_seconds(
                 send_backward_seconds=(1.0 - waits) * back,
             )
         )
-    links = _links(parts, nodes)
+
+    def link(a: int, b: int) -> str:
+        of_nodes = nodes[a] != nodes[b]
+        return " → ".join(f"node {tuple(nodes[s])}" if of_nodes else f"stage {s}" for s in (a, b))
+
+    links = links_between([part % stages for part in range(parts)], link)
 
     def seconds(microbatches: int) -> float:
         return simulate(_schedule(stages, microbatches, parts // stages), times, links).makespan_seconds
@@ -63,20 +68,6 @@ def interleaved_seconds(
     full, more = seconds(FULL_ROUNDS * stages), seconds((FULL_ROUNDS + 1) * stages)
     each = (more - full) / stages
     return full + (microbatches - FULL_ROUNDS * stages) * each, each
-
-
-def _links(parts: int, nodes: Sequence[range]) -> Links:
-    """One link in each direction between the same nodes, or between two stages of the same ones."""
-    stages, numbers = len(nodes), dict[str, int]()
-
-    def link(a: int, b: int) -> int:
-        one, other = (f"node {tuple(nodes[s])}" if nodes[a] != nodes[b] else f"stage {s}" for s in (a, b))
-        return numbers.setdefault(f"{one} → {other}", len(numbers))
-
-    pairs = [(part % stages, (part + 1) % stages) for part in range(parts - 1)]
-    forward = (*(link(a, b) for a, b in pairs), -1)
-    backward = (-1, *(link(b, a) for a, b in pairs))
-    return Links(names=tuple(numbers), forward=forward, backward=backward)
 
 
 @lru_cache(maxsize=64)

@@ -27,7 +27,7 @@ from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.simulator.times import Links, StageTimes
+from alpa_explore.schedules.simulator.times import Links, StageTimes, links_between
 from alpa_explore.schedules.task import Schedule
 
 _KEY = "timeline"
@@ -245,35 +245,36 @@ def _links(
     plan: PlanValue, submesh_of_stage: Sequence[int], last_layers: Sequence[int]
 ) -> tuple[Links, list[tuple[float, float]]]:
     """The links of all stages, and for each stage the seconds to send (its output forward, its gradient backward)."""
-    names: dict[str, int] = {}
-    forward, backward = [-1] * len(submesh_of_stage), [-1] * len(submesh_of_stage)
     seconds = [[0.0, 0.0] for _ in submesh_of_stage]
     for stage, (a, b) in enumerate(pairwise(submesh_of_stage)):
-        if a == b:
-            continue
-        crossing = plan.layers[last_layers[stage]].operator_cut_bytes
-        sent = float(crossing[-1]) if crossing else 0.0
-        name, back, taken = _between(plan.cluster, plan.stages[a], plan.stages[b], sent)
-        forward[stage] = names.setdefault(name, len(names))
-        backward[stage + 1] = names.setdefault(back, len(names))
-        seconds[stage][0] = seconds[stage + 1][1] = taken
-    links = Links(names=tuple(names), forward=tuple(forward), backward=tuple(backward))
+        if a != b:
+            crossing = plan.layers[last_layers[stage]].operator_cut_bytes
+            sent = float(crossing[-1]) if crossing else 0.0
+            taken = _send_seconds(plan.cluster, plan.stages[a], plan.stages[b], sent)
+            seconds[stage][0] = seconds[stage + 1][1] = taken
+    links = links_between(
+        submesh_of_stage, lambda a, b: _link_name(plan.cluster.devices_per_node, plan.stages[a], plan.stages[b])
+    )
     return links, [(ahead, back) for ahead, back in seconds]
 
 
-def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple[str, str, float]:
-    """Names of the link and of the one in the other direction, and the seconds that `sent` bytes take on either."""
-    nodes = [sorted({d // cluster.devices_per_node for d in stage.devices}) for stage in (a, b)]
+def _nodes(stage: PlanStage, per_node: int) -> list[int]:
+    return sorted({d // per_node for d in stage.devices})
+
+
+def _link_name(per_node: int, a: PlanStage, b: PlanStage) -> str:
+    nodes = _nodes(a, per_node), _nodes(b, per_node)
+    if nodes[0] == nodes[1]:
+        return f"submesh {a.index} → {b.index}"
+    return " → ".join("node " + "+".join(map(str, group)) for group in nodes)
+
+
+def _send_seconds(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> float:
+    """Seconds that `sent` bytes take from one stage to the other, in either direction."""
+    nodes = _nodes(a, cluster.devices_per_node), _nodes(b, cluster.devices_per_node)
     crosses = nodes[0] != nodes[1]
-    if crosses:
-        senders = min(map(len, nodes)) * cluster.devices_per_node
-        names = ["node " + "+".join(map(str, group)) for group in nodes]
-        there, back = f"{names[0]} → {names[1]}", f"{names[1]} → {names[0]}"
-    else:
-        senders = min(len(a.devices), len(b.devices))
-        there, back = f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}"
+    senders = min(map(len, nodes)) * cluster.devices_per_node if crosses else min(len(a.devices), len(b.devices))
     # Beyond the nodes, a level is crossed where the stages are not in the same unit below it (a pod, below the spine).
     apart = [len({d // tier.devices for stage in (a, b) for d in stage.devices}) > 1 for tier in cluster.tiers[:-1]]
     part = cluster if crosses else cluster.part_of(a.devices[0])
-    seconds = send_seconds(part, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))
-    return there, back, seconds
+    return send_seconds(part, sent / senders, crosses_nodes=crosses, levels=max(sum(apart), 1))

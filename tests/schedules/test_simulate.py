@@ -16,7 +16,7 @@ from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, SCHEDULES, V_
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
-from alpa_explore.schedules.simulator.times import Links, StageTimes, separate_links
+from alpa_explore.schedules.simulator.times import Links, StageTimes, links_between
 from alpa_explore.schedules.task import Action, Schedule, Task
 from tests.schedules.reference import reference_times
 
@@ -230,7 +230,7 @@ def test_sends_that_share_a_link_wait_for_each_other() -> None:
     sends = sorted(s for s in spans if not math.isnan(s[0]))
     assert len(sends) == 8
     assert all(start >= end for (_, end), (start, _) in pairwise(sends))
-    assert timeline.makespan_seconds > simulate(schedule, times, separate_links((0, 1, 2))).makespan_seconds
+    assert timeline.makespan_seconds > simulate(schedule, times, links_between((0, 1, 2))).makespan_seconds
 
 
 def test_bubbles_add_up_to_the_idle_time() -> None:

@@ -11,7 +11,7 @@ from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.simulator.check import check_tasks, refuse_deadlock
 from alpa_explore.schedules.simulator.kernel import run_events
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.simulator.times import Links, StageTimes, separate_links
+from alpa_explore.schedules.simulator.times import Links, StageTimes, links_between
 from alpa_explore.schedules.task import Action, Schedule, schedule_of
 
 
@@ -27,7 +27,7 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
             remedy="Make the schedule for as many stages as the pipeline has.",
         )
     check_tasks(schedule)
-    return _run(_with_updates(schedule), times, links or separate_links(schedule.submesh_of_stage))
+    return _run(_with_updates(schedule), times, links or links_between(schedule.submesh_of_stage))
 
 
 def without_sends(timeline: Timeline) -> Timeline:

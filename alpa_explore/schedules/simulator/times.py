@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -100,14 +100,16 @@ class Links:
     """For each stage the link for the gradient of its input."""
 
 
-def separate_links(submesh_of_stage: Sequence[int]) -> Links:
-    """A separate link for every ordered pair of submeshes that communicate; none between stages on one submesh."""
-    numbers: dict[tuple[int, int], int] = {}
+def links_between(
+    submesh_of_stage: Sequence[int], name: Callable[[int, int], str] = lambda a, b: f"{a} → {b}"
+) -> Links:
+    """The links of stages on these submeshes: for every ordered pair of submeshes that communicate the one of its
+    `name`, by default one of its own; none between stages on one submesh."""
+    numbers: dict[str, int] = {}
 
     def link(source: int, target: int) -> int:
-        return -1 if source == target else numbers.setdefault((source, target), len(numbers))
+        return -1 if source == target else numbers.setdefault(name(source, target), len(numbers))
 
-    pairs = list(pairwise(submesh_of_stage))
-    forward = (*(link(a, b) for a, b in pairs), -1)
-    backward = (-1, *(link(b, a) for a, b in pairs))
-    return Links(names=tuple(f"{a} → {b}" for a, b in numbers), forward=forward, backward=backward)
+    both = [(link(a, b), link(b, a)) for a, b in pairwise(submesh_of_stage)]
+    forward, backward = (*(there for there, _ in both), -1), (-1, *(back for _, back in both))
+    return Links(names=tuple(numbers), forward=forward, backward=backward)
