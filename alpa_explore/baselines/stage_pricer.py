@@ -137,7 +137,8 @@ class StagePricer:
         # Kept where nothing that fits is found: the error states by how much it is too large.
         self._solved[limited_key] = fastest
         with suppress(SolverError):  # out of time
-            limit = problem.memory_limit(held, memory).restricted(kept)
+            beside = problem.beside_bytes(self._choices[fastest[0]])  # like roles store and gather alike
+            limit = problem.memory_limit(held, memory - beside).restricted(kept)
             fitting = solve_limited(permitted, limit, time_limit_seconds=FITTING_SECONDS)
             self._solves += 1
             if fitting.choices:

@@ -21,6 +21,9 @@ from alpa_explore.pricing.explorer import Explorer, Solve
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_costs import Provenance
 
+_TRIES = 2
+"""Of the fastest choice that fits: the second leaves room for what the first needs beside what its limit counts."""
+
 
 def fastest_fitting(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float, inverse_b: float, bound_seconds: float
@@ -33,20 +36,23 @@ def fastest_fitting(
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     memory_price = tuning.TIE_SECONDS / device_memory_bytes
     priced = problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=held)
-    try:
-        solution = solve_limited(
-            priced,
-            problem.memory_limit(held, device_memory_bytes),
-            time_limit_seconds=tuning.FITTING_SECONDS,
-            bound=bound_seconds,
-        )
-    except SolverError:
-        explorer.optimal = False
-        return explorer.result(0.0, proven=False)
-    explorer.solves += 1
-    explorer.optimal = solution.status is not Status.TIME_LIMIT
-    if solution.choices:
-        explorer.keep(solution.choices, Provenance.FITTING)
+    room = float(device_memory_bytes)
+    for _ in range(_TRIES):
+        limit = problem.memory_limit(held, room)
+        try:
+            solution = solve_limited(priced, limit, time_limit_seconds=tuning.FITTING_SECONDS, bound=bound_seconds)
+        except SolverError:
+            explorer.optimal = False
+            return explorer.result(0.0, proven=False)
+        explorer.solves += 1
+        explorer.optimal = solution.status is not Status.TIME_LIMIT
+        if not solution.choices:
+            return explorer.result(0.0, proven=False)
+        beside = problem.beside_bytes(solution.choices)
+        if not beside or problem.totals(solution.choices).peak_bytes(held) <= device_memory_bytes:
+            break
+        room = device_memory_bytes - beside
+    explorer.keep(solution.choices, Provenance.FITTING)
     return explorer.result(0.0, proven=False)
 
 

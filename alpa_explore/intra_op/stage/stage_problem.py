@@ -205,12 +205,18 @@ class StageProblem:
         workspace = self._workspace(choices) + self.model.device.reserved_bytes
         return totals_of(figures, workspace, self.stage, self.model)
 
+    def beside_bytes(self, choices: tuple[int, ...]) -> float:
+        """Of the workspace of a choice what `memory_limit` does not count: copies of weights that it gathers, and what
+        the software keeps."""
+        workspace = self._workspace(choices) + self.model.device.reserved_bytes
+        return self.totals(choices).workspace_bytes - workspace
+
     def memory_limit(self, microbatches_held: float, limit_bytes: float) -> MemoryLimit:
         """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
         alive, and what the software keeps back.
 
-        The peak of a choice equals that of its totals (weight + held × activation + workspace bytes), but for what
-        `beside` counts.
+        The peak of a choice equals that of its totals (weight + held × activation + workspace bytes), but for its
+        `beside_bytes`, which depend on pairs of nodes.
         """
         times = int(self.intervals.ends.max(initial=-1)) + 1
         items = [
