@@ -27,7 +27,7 @@ from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.transforms import divided
-from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, step_name, writing_folder
+from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, sealed, step_name, writing_folder
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import shares
@@ -347,7 +347,7 @@ def test_what_cannot_be_resumed_is_refused_and_says_why(run, mlp, trained, tmp_p
     with pytest.raises(OptionError, match="2 microbatches of 32 samples, 32 samples an iteration in the checkpoint"):
         request_of(plan, resume=other, steps=4, device="cpu")
     description = json.loads((other / "checkpoint.json").read_text())
-    (other / "checkpoint.json").write_text(json.dumps({**description, "kind": WEIGHTS}))
+    (other / "checkpoint.json").write_text(json.dumps(sealed({**description, "kind": WEIGHTS})))
     with pytest.raises(CheckpointError, match="cannot be resumed from weights alone"):
         request_of(plan, resume=other, steps=4, device="cpu")
     (tmp_path / "empty").mkdir()
@@ -367,7 +367,7 @@ def test_another_model_optimizer_or_content_is_refused_before_a_rank_is_started(
         ended(refused)
     description = json.loads((run / "checkpoints" / "step-000003" / "checkpoint.json").read_text())
     description["optimizer"] = ["optimizer.sgd"]
-    (run / "checkpoints" / "step-000003" / "checkpoint.json").write_text(json.dumps(description))
+    (run / "checkpoints" / "step-000003" / "checkpoint.json").write_text(json.dumps(sealed(description)))
     refused = launch(mlp_plan(), resume=run, folder=tmp_path / "b", steps=9, device="cpu")
     with pytest.raises(
         CheckpointError, match=r"another optimizer: optimizer\.sgd in the checkpoint, optimizer\.adam in"

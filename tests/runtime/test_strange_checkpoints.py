@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.errors import CheckpointError, OptionError
+from alpa_explore.runtime.checkpoints.description import sealed
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch, request_of
@@ -52,7 +54,7 @@ def test_a_strangers_checkpoint_is_never_unpickled(run, mlp, tmp_path) -> None:
     for name in description["files"]:
         content = (folder / name).read_bytes()
         description["files"][name] = [len(content), hashlib.sha256(content).hexdigest()]
-    (folder / "checkpoint.json").write_text(json.dumps(description))
+    (folder / "checkpoint.json").write_text(json.dumps(sealed(description)))
     torch.load(io.BytesIO(archive.getvalue()), weights_only=False)
     assert trace.exists(), "what unpickles it leaves a trace"
     trace.rmdir()
@@ -66,6 +68,8 @@ def test_a_strangers_checkpoint_is_never_unpickled(run, mlp, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        (lambda d, i: d.update(version=0), "has the version '0'"),
+        (lambda d, i: d.update(version=True), "has the version 'True'"),
         (lambda d, i: d.update(version=2), "newer format: version 2"),
         (lambda d, i: d.update(format="else"), "has the format 'else'"),
         (lambda d, i: d.update(step=-1), "-1"),
@@ -111,7 +115,7 @@ def test_a_checkpoint_that_says_what_cannot_be_is_refused(run, change, told) -> 
     (folder / "index.json").write_text(json.dumps(index))
     if "index.json" in description["files"]:
         description["files"]["index.json"][0] = (folder / "index.json").stat().st_size
-    (folder / "checkpoint.json").write_text(json.dumps(description))
+    (folder / "checkpoint.json").write_text(json.dumps(sealed(description)))
     with pytest.raises(CheckpointError) as raised:
         StoredState(find_checkpoint(folder)[0])
     assert any(part in str(raised.value) for part in told.split("|"))
@@ -135,7 +139,7 @@ def _halves(entry):
 @given(st.data())
 def test_boxes_are_disjoint_or_the_tensor_is_refused(run_once, data) -> None:
     """Random cuts of a tensor into boxes are taken; the same with a box moved onto another one of its size are not."""
-    index = json.loads(run_once)
+    index = json.loads((run_once / "index.json").read_text())
     entry = index["hidden.0.weight"]
     (whole,) = entry["chunks"]
     boxes = [((0, 0), tuple(entry["shape"]))]
@@ -166,9 +170,8 @@ def test_boxes_are_disjoint_or_the_tensor_is_refused(run_once, data) -> None:
 
 @pytest.fixture(scope="module")
 def run_once(tmp_path_factory, mlp, trained):
-    """The text of the index of a checkpoint."""
-    folder = written(tmp_path_factory.mktemp("index") / "run", mlp, trained.ranks(mlp))
-    return (folder / "index.json").read_text()
+    """A checkpoint that no test changes."""
+    return written(tmp_path_factory.mktemp("once") / "run", mlp, trained.ranks(mlp))
 
 
 @pytest.mark.parametrize("key", ["exp_avg", "exp_avg_sq", "step", ""])
@@ -208,6 +211,40 @@ def test_state_of_another_shape_dtype_or_name_is_refused(run, tmp_path) -> None:
             ended(launch(mlp_plan(), resume=folder, folder=tmp_path / str(number), steps=9, device="cpu"))
 
 
+@given(st.integers(0, 10**9), st.data())
+def test_every_field_of_a_description_is_as_it_was_written_or_the_checkpoint_is_refused(run_once, seed, data) -> None:
+    """Whatever a disk or an editor changes: alone in its range, a seed or a learning rate looks as good as any."""
+    said = json.loads((run_once / "checkpoint.json").read_text())
+    key = data.draw(st.sampled_from(sorted(said)))
+    changed, told = mutated({key: said[key]}, seed)
+    body = {name: value for name, value in said.items() if name != key} | changed
+    with tempfile.TemporaryDirectory() as folder:
+        home = shutil.copytree(run_once, Path(folder) / "changed")
+        (home / "checkpoint.json").write_text(json.dumps(body))
+        if json.dumps(body, sort_keys=True) == json.dumps(said, sort_keys=True):
+            assert find_checkpoint(home).description == find_checkpoint(run_once).description
+        else:
+            with pytest.raises(CheckpointError):
+                raise AssertionError(f"{told}: {find_checkpoint(home).description}")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("step-000009", ", and holds step 3"), ("step-x", ""), ("step-3 (copy)", "")]
+)
+def test_a_renamed_checkpoint_is_not_passed_over_in_silence(name, told, run) -> None:
+    """Names alone say which one is the newest, and which ones are kept."""
+    home = run / "checkpoints"
+    (home / "step-000003").rename(home / name)
+    found = find_checkpoint(run)
+    assert found.folder == home / "step-000002"
+    (why,) = found.passed_over
+    assert f"A checkpoint was renamed: {home / name} has not the name of its step{told}" in why
+    assert find_checkpoint(home / name).description.step == 3
+    shutil.rmtree(home / "step-000002")
+    with pytest.raises(CheckpointError, match="Name this folder itself"):
+        find_checkpoint(run)
+
+
 @pytest.mark.sweep(kept=2)
 @pytest.mark.parametrize("number", range(60))
 def test_a_checkpoint_that_was_changed_anywhere_is_refused_or_read_right(number, run, mlp, trained) -> None:
@@ -219,12 +256,12 @@ def test_a_checkpoint_that_was_changed_anywhere_is_refused_or_read_right(number,
         changed = ("checkpoint.json", "index.json")[seed % 2]
         texts = {name: json.dumps(body) for name, body in before.items()}
         body, told = mutated(before[changed], seed)
-        texts[changed] = json.dumps(body)
+        texts[changed] = json.dumps(sealed(body) if changed == "checkpoint.json" else body)
         if changed == "index.json":
             digest = [len(texts[changed].encode()), hashlib.sha256(texts[changed].encode()).hexdigest()]
             description = before["checkpoint.json"]
             files = {**description["files"], "index.json": digest}
-            texts["checkpoint.json"] = json.dumps({**description, "files": files})
+            texts["checkpoint.json"] = json.dumps(sealed({**description, "files": files}))
         for name, text in texts.items():
             (folder / name).write_text(text)
         try:
@@ -250,7 +287,7 @@ def _reindexed(folder, change):
     text = json.dumps(index)
     description["files"]["index.json"] = [len(text), hashlib.sha256(text.encode()).hexdigest()]
     (folder / "index.json").write_text(text)
-    (folder / "checkpoint.json").write_text(json.dumps(description))
+    (folder / "checkpoint.json").write_text(json.dumps(sealed(description)))
 
 
 @pytest.mark.parametrize(

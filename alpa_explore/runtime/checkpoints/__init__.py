@@ -13,7 +13,7 @@ Read in this order:
 A checkpoint is a folder `checkpoints/step-000010` of the run, taken when 10 steps are done:
 
     checkpoint.json   format, version, step, seed, learning rate, optimizer, data position, digests of model and plan,
-                      and the size and digest of every other file
+                      the size and digest of every other file, and a digest of all this
     index.json        every tensor: shape, dtype, and where in which file each of its boxes is
     __3_0.distcp      the boxes that rank 3 wrote
     .metadata         for `torch.distributed.checkpoint.load`; nothing here reads it

@@ -21,6 +21,8 @@ from alpa_explore.store.read import open_regular, read_json
 
 FORMAT, VERSION = "alpa_explore.checkpoint", 1
 DESCRIPTION, INDEX = "checkpoint.json", "index.json"
+DIGEST = "digest"
+"""The key of checkpoint.json whose value is sha256 of all others."""
 FOLDER = "checkpoints"
 """The folder of all checkpoints of a run, in the folder of the run."""
 STATE, WEIGHTS = "state", "weights"
@@ -69,7 +71,7 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """The facts of a checkpoint; checkpoint.json has these fields, with `format` and `version`."""
+    """The facts of a checkpoint; checkpoint.json has these fields, with `format`, `version` and `digest`."""
 
     kind: str
     step: int
@@ -108,23 +110,37 @@ def model_digest(tensors: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
 
 def to_json(description: Description) -> str:
     """The text of checkpoint.json."""
-    return json.dumps({"format": FORMAT, "version": VERSION, **asdict(description)}, indent=1, allow_nan=False)
+    return json.dumps(sealed({"format": FORMAT, "version": VERSION, **asdict(description)}), indent=1, allow_nan=False)
+
+
+def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of checkpoint.json with the digest of all that it says. Each field of it changes how training goes
+    on, and of a seed or a learning rate that a bit has changed nothing else tells."""
+    said = {key: value for key, value in body.items() if key != DIGEST}
+    return {**said, DIGEST: hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}
 
 
 def read_description(folder: Path) -> Description:
-    """Read checkpoint.json, and check that every file it names is there in its size.
+    """Read checkpoint.json, and check that it says what was written, and that every file it names is there in its size.
 
     CheckpointError: not a checkpoint, a newer version, damaged, or files cut off.
     """
     body = _object(folder / DESCRIPTION)
     if body.get("format") != FORMAT:
         raise _damaged(folder, f"{DESCRIPTION} has the format {body.get('format')!r}")
-    if not isinstance(body.get("version"), int) or body["version"] > VERSION:
+    version = body.get("version")
+    if isinstance(version, int) and version > VERSION:
         raise CheckpointError(
             "This checkpoint has a newer format",
-            found=f"version {body.get('version')} in {folder}, this program reads up to {VERSION}",
+            found=f"version {version} in {folder}, this program reads up to {VERSION}",
             remedy="Install a newer alpa-explore, or name another checkpoint.",
         )
+    if DIGEST not in body:
+        raise _damaged(folder, f"{DESCRIPTION} has no digest of what it says")
+    if body[DIGEST] != sealed(body)[DIGEST]:
+        raise _damaged(folder, f"the content of {DESCRIPTION} has changed since it was written")
+    if type(version) is not int or version < 1:
+        raise _damaged(folder, f"{DESCRIPTION} has the version {str(version)[:50]!r}")
     try:
         files = {str(n): (_count(size), str(digest)) for n, (size, digest) in body["files"].items()}
         found = Description(

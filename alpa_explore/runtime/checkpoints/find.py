@@ -14,6 +14,7 @@ from alpa_explore.runtime.checkpoints.description import (
     Description,
     check_digests,
     read_description,
+    step_name,
 )
 from alpa_explore.runtime.folder import attempts_of
 
@@ -37,16 +38,20 @@ def find_checkpoint(folder: str | os.PathLike[str], *, digests: bool = False) ->
     home = Path(folder).absolute()
     if os.path.lexists(home / DESCRIPTION):
         return Found(home, _with_state(home, digests=digests), ())
+    attempts = attempts_of(home)[::-1]
+    renamed = [_misnamed(entry) for attempt in attempts for entry in _entries(attempt) if not _is_named(entry)]
     faults: list[CheckpointError] = []
-    for candidate in (c for attempt in reversed(attempts_of(home)) for c in reversed(checkpoints_of(attempt))):
+    for candidate in (c for attempt in attempts for c in reversed(checkpoints_of(attempt))):
         try:
             description = _with_state(candidate, digests=digests)
+            if candidate.name != step_name(description.step):
+                raise _misnamed(candidate, f", and holds step {description.step}")
         except CheckpointError as error:
             faults.append(error)
         else:
-            return Found(candidate, description, tuple(f"{fault.what}: {fault.found}" for fault in faults))
-    if faults:
-        raise faults[0]
+            return Found(candidate, description, tuple(f"{fault.what}: {fault.found}" for fault in (*faults, *renamed)))
+    if faults or renamed:
+        raise (*faults, *renamed)[0]
     within = home / FOLDER if (home / FOLDER).is_dir() else home
     unfinished = [home] if home.name.endswith(".writing") else sorted(within.glob(".step-*.writing"))
     if unfinished and unfinished[0].is_dir():
@@ -64,9 +69,33 @@ def find_checkpoint(folder: str | os.PathLike[str], *, digests: bool = False) ->
 
 
 def checkpoints_of(home: Path) -> list[Path]:
-    """The checkpoints in the folder of a run, or in its folder of checkpoints, oldest first; some may be damaged."""
-    within = home / FOLDER if (home / FOLDER).is_dir() else home
-    return sorted((p for p in within.glob("step-*") if p.is_dir()), key=_number)
+    """The checkpoints in the folder of a run, or in its folder of checkpoints, oldest first; some may be damaged. What
+    others have put there under names of their own is none of them."""
+    return sorted(filter(_is_named, _entries(home)), key=_number)
+
+
+def _entries(home: Path) -> list[Path]:
+    """Also files, and links that lead nowhere any more: they stand where a checkpoint was."""
+    return list((home / FOLDER if (home / FOLDER).is_dir() else home).glob("step-*"))
+
+
+def _is_named(folder: Path) -> bool:
+    """Whether a folder has the name that the run gives to a checkpoint."""
+    digits = folder.name.removeprefix("step-")
+    return digits.isdecimal() and len(digits) < 20 and folder.name == step_name(int(digits))
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def _misnamed(folder: Path, but: str = "") -> CheckpointError:
+    """Which one is the newest is known by the names alone."""
+    return CheckpointError(
+        "A checkpoint was renamed",
+        found=f"{folder} has not the name of its step{but}",
+        remedy="Name this folder itself to go on from it, or give it back the name of its step, such as step-000010.",
+    )
 
 
 def _with_state(folder: Path, *, digests: bool) -> Description:
@@ -80,8 +109,3 @@ def _with_state(folder: Path, *, digests: bool) -> Description:
     if digests:
         check_digests(folder, found)
     return found
-
-
-def _number(folder: Path) -> int:
-    digits = folder.name.removeprefix("step-")
-    return int(digits) if digits.isdecimal() else -1
