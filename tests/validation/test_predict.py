@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alpa_explore.execution.progress import Progress
+from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
 from alpa_explore.validation.predict import Predictions, predict_rows
 from alpa_explore.validation.runs.refusals import Kind
@@ -50,6 +56,102 @@ def test_every_row_is_predicted_or_refused(rows: Rows) -> None:
         *("nanotron", "megatron", "megatron-2025", "megatron-deepspeed", "fsdp", "maxtext"),
     }
     assert {p.device for p in found.predicted} >= {"h100", "gb200", "b200", "a100-80gb"}
+
+
+STRANGE = (
+    *(
+        "",
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "-inf",
+        "1e300",
+        "1e-320",
+        "1e9",
+        "1000003",
+        "65536",
+        "1.5",
+        "0x10",
+        "1_000",
+        "１２",
+    ),
+    *(
+        "None",
+        "x",
+        "\x00",
+        "=1+1",
+        "a" * 5000,
+        "ETP=0",
+        "interleaved-1f1b",
+        "fp4",
+        "full",
+        "=HYPERLINK(1)",
+        "</script>",
+    ),
+)
+TOGETHER = (
+    *(("layers",), ("hidden", "heads", "kv_heads"), ("hidden",), ("seq",), ("vocab",), ("ffn",), ("vp", "layers")),
+    *(("dp", "gpus", "global_batch"), ("global_batch", "micro_batch"), ("global_batch", "grad_accum")),
+    *(("pp", "gpus", "layers"), ("tp", "gpus", "heads", "kv_heads", "hidden", "ffn"), ("experts",)),
+)
+"""Columns that agree with each other when all are multiplied."""
+
+
+@pytest.fixture(scope="module")
+def cells(rows: Rows) -> list[dict[str, str]]:
+    """The cells of all rows that are predicted."""
+    good = {(row.file, row.line) for row in rows.measured}
+    found = []
+    for path in sorted(DATA.glob("*.csv")):
+        with path.open(newline="") as stream:
+            found += [row for line, row in enumerate(csv.DictReader(stream), 2) if (path.stem, line) in good]
+    return found
+
+
+@given(st.data())
+def test_a_row_that_was_changed_anywhere_is_predicted_or_refused(
+    cells: list[dict[str, str]], data: st.DataObject
+) -> None:
+    """By a stranger, or a slip of the hand: whatever a row says stops nothing, takes no time and gives no nonsense."""
+    row = dict(data.draw(st.sampled_from(cells)))
+    if data.draw(st.booleans()):
+        factor = data.draw(st.sampled_from((10**3, 10**6, 10**9, 10**11)))
+        for name in data.draw(st.sampled_from(TOGETHER)):
+            row[name] = str(int(float(row[name] or 1)) * factor)
+    else:
+        for name in data.draw(st.lists(st.sampled_from(sorted(row)), min_size=1, max_size=3)):
+            row[name] = data.draw(st.sampled_from(STRANGE))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.csv"
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, list(row))
+            writer.writeheader()
+            writer.writerow(row)
+        found = predict_rows(read_rows([path]), pricer=StandIn(), processes=1)
+    assert len(found.predicted) + len(found.refused) == 1
+    assert all(refused.reason for refused in found.refused)
+    assert all(0 < p.seconds < math.inf and 0 < p.bytes < math.inf for p in found.predicted)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"hidden": 2**20, "heads": 64, "kv_heads": 64, "ffn": 2**22, "vocab": 10**7},
+        {"seq": 2**27, "heads": 8, "kv_heads": 8},
+    ],
+)
+def test_the_largest_row_that_is_taken_is_priced(
+    cells: list[dict[str, str]], large: dict[str, int], tmp_path: Path
+) -> None:
+    """Bounds of columns are those of what is built from them: torch counts bytes by 64 bits."""
+    base = next(row for row in cells if row["framework"] == "nanotron")
+    one = dict.fromkeys(("gpus", "tp", "pp", "dp", "vp", "cp", "ep", "global_batch", "micro_batch", "grad_accum"), 1)
+    row = {**base, **one, **large}
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(row) + "\n" + ",".join(f'"{value}"' for value in row.values()) + "\n")
+    (found,) = predict_rows(read_rows([path]), pricer=LayoutPricer(), processes=1).predicted
+    assert 0 < found.seconds < math.inf
 
 
 def test_two_processes_give_what_one_gives_and_say_how_far_they_are(rows: Rows) -> None:

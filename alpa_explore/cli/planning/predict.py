@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
     check_overrides(options.device, options.software)
     rows = _on_side(read_rows(options.files), options.split)
     with ProgressLine(sys.stderr) as line:
+        for words in rows.ignored:
+            line.say(printable(words))
         line.say(f"predicting {len(rows.measured):,} runs")
         from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
         from alpa_explore.validation.predict import predict_rows

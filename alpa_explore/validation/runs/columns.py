@@ -18,6 +18,15 @@ WHOLE = (
 """Columns of whole numbers of 1 or more."""
 OTHERS = ("zero_stage", "tied")
 """Columns of whole numbers of 0 or more."""
+MOST: Mapping[str, int] = {
+    **{"layers": 2_000, "hidden": 2**20, "heads": 2**16, "kv_heads": 2**16, "ffn": 2**24, "vocab": 10**7},
+    **{"experts": 100_000, "topk": 100_000, "seq": 2**27, "zero_stage": 3, "tied": 1},
+    **dict.fromkeys(("global_batch", "micro_batch", "grad_accum"), 10**9),
+    **dict.fromkeys(("gpus", "gpus_per_node", "tp", "dp", "cp", "ep"), 2**24),
+    **dict.fromkeys(("pp", "vp"), 2_000),
+}
+"""The most that a column of whole numbers may hold: far more than any run has had, or the bounds of models elsewhere. A
+mistyped number is refused by its name, before anything of that size is built."""
 REAL = ("params_b", "tokens_s_gpu", "tflops_gpu", "mfu_pct", "memory_gib", "step_s")
 """Columns of numbers above 0."""
 TEXT = ("model", "gpu_type", "recompute", "precision", "schedule", "status", "framework", "source", "license", "note")
@@ -37,6 +46,8 @@ VTRAIN = {
 }
 """vTrain's column -> ours."""
 VTRAIN_MEASURED = "iteration time (ms)"
+_VTRAIN_DERIVED = "Parameters (billion)"
+"""Follows from the other columns."""
 _VTRAIN_SHARED = {
     "model": "GPT",
     "vocab": "50257",
@@ -79,6 +90,11 @@ def known_columns(header: Sequence[str]) -> set[str]:
     return set(header) & {*COLUMNS, *VTRAIN, VTRAIN_MEASURED}
 
 
+def unknown_columns(header: Sequence[str]) -> list[str]:
+    """The named columns of a header that neither set has, in order: what they say is not taken."""
+    return [name for name in header if name and name != _VTRAIN_DERIVED and not known_columns([name])]
+
+
 def parse(header: Sequence[str], values: Sequence[str], *, vtrain: bool) -> Cells:
     """The values of a row; `header` and `values` are equally long."""
     cells = {name: value.strip() for name, value in zip(header, values, strict=True)}
@@ -107,9 +123,9 @@ def _whole(cells: Mapping[str, str], name: str, least: int, faults: list[str]) -
     if not text:
         return None
     value = _number(text)
-    if value.is_integer() and least <= value < _MOST:
+    if value.is_integer() and least <= value <= MOST[name]:
         return int(value)
-    faults.append(f"{name} is {text!r:.40}, not a whole number of {least} or more")
+    faults.append(f"{name} is {text!r:.40}, not a whole number from {least} to {MOST[name]:,}")
     return None
 
 

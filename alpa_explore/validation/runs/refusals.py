@@ -13,8 +13,13 @@ import math
 import re
 from collections.abc import Mapping
 
-from alpa_explore.validation.runs.columns import Cells
+from alpa_explore import units
+from alpa_explore.validation.runs.columns import MOST, Cells
 
+MOST_TENSOR_BYTES = 2**60
+"""Of one tensor of a microbatch. torch counts bytes by 64 bits, for some operators of several tensors together."""
+MOST_PARTS = 4_096
+"""Of a pipeline whose framework accepts stages without any block."""
 EMPTY_STAGES = 2
 """Megatron and DeepSpeed can count the embedding and the LM head as blocks, so two stages may have no other."""
 
@@ -61,6 +66,8 @@ def layout_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
     if product != n["gpus"]:
         factors = " × ".join(str(n[name]) for name in degrees)
         return Kind.CONTRADICTION, f"{' × '.join(degrees)} = {factors} = {product}, but gpus is {n['gpus']}"
+    if not 1 <= n["etp"] <= MOST["tp"]:
+        return Kind.CELL, f"ETP is {n['etp']:.3g}, not a whole number from 1 to {MOST['tp']:,}"
     if faults := _experts_faults(n):
         return faults
     if n["seq"] % n["cp"]:
@@ -88,7 +95,16 @@ def layout_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
         )
     if n["vp"] > 1 and n["pp"] == 1:
         return Kind.IMPOSSIBLE, f"vp is {n['vp']} without a pipeline"
-    return None
+    return _size_fault(n)
+
+
+def _size_fault(n: Mapping[str, int]) -> tuple[Kind, str] | None:
+    """Whether a tensor of a microbatch is larger than any that software can describe."""
+    wide = max(n["heads"] * n["seq"], n["hidden"], n["ffn"] * n.get("topk", 1), n["vocab"])
+    size = 8 * max(n["micro_batch"] * n["seq"] * wide, n["hidden"] * n["ffn"] * n.get("experts", 1))
+    if size <= MOST_TENSOR_BYTES:
+        return None
+    return Kind.IMPOSSIBLE, f"micro_batch {n['micro_batch']} × seq {n['seq']} has a tensor of {units.bytes_(size)}"
 
 
 def _experts_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
@@ -109,7 +125,7 @@ def _experts_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
 def stage_faults(layers: int, pipeline: int, chunks: int, *, idle_stages: bool) -> tuple[Kind, str] | None:
     """Why a pipeline has too many stages for its blocks; `idle_stages` where the framework accepts empty ones."""
     places = pipeline * chunks
-    if idle_stages or layers + EMPTY_STAGES >= places:
+    if places <= (MOST_PARTS if idle_stages else layers + EMPTY_STAGES):
         return None
     return Kind.IMPOSSIBLE, f"{layers} layers for pp × vp = {pipeline} × {chunks} = {places} parts of the pipeline"
 

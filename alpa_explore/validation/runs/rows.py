@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
-from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
+from alpa_explore.validation.runs.columns import (
+    COLUMNS,
+    VTRAIN,
+    Cells,
+    is_vtrain,
+    known_columns,
+    parse,
+    unknown_columns,
+)
 from alpa_explore.validation.runs.known_models import decoder_of, kind_of
 from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
@@ -138,6 +146,8 @@ class Rows:
 
     measured: tuple[MeasuredRow, ...]
     refused: tuple[RefusedRow, ...]
+    ignored: tuple[str, ...] = ()
+    """What of the files was not taken, in words."""
 
 
 def read_rows(paths: Iterable[str | Path]) -> Rows:
@@ -145,16 +155,22 @@ def read_rows(paths: Iterable[str | Path]) -> Rows:
     has no row."""
     measured: list[MeasuredRow] = []
     refused: list[RefusedRow] = []
+    ignored: list[str] = []
     for path in paths:
-        for row in _read_file(path):
+        rows, unknown = _read_file(path)
+        if unknown:
+            names = ", ".join(f"{name!r:.60}" for name in unknown[:6]) + ", …" * (len(unknown) > 6)
+            ignored.append(f"{path}: columns that are not known here, and ignored: {names}")
+        for row in rows:
             if isinstance(row, MeasuredRow):
                 measured.append(row)
             else:
                 refused.append(row)
-    return Rows(measured=tuple(measured), refused=tuple(refused))
+    return Rows(measured=tuple(measured), refused=tuple(refused), ignored=tuple(ignored))
 
 
-def _read_file(path: str | Path) -> list[MeasuredRow | RefusedRow]:
+def _read_file(path: str | Path) -> tuple[list[MeasuredRow | RefusedRow], list[str]]:
+    """The rows, and the columns that are not known."""
     try:
         text = read_table(path, _MOST_BYTES, _MOST_LINE, "utf-8-sig")
     except (OSError, ValueError) as error:
@@ -173,7 +189,7 @@ def _read_file(path: str | Path) -> list[MeasuredRow | RefusedRow]:
         ) from error
 
 
-def _read_lines(lines: CsvReader, path: str | Path) -> list[MeasuredRow | RefusedRow]:
+def _read_lines(lines: CsvReader, path: str | Path) -> tuple[list[MeasuredRow | RefusedRow], list[str]]:
     header = [name.strip() for name in next(lines, [])]
     vtrain, file = is_vtrain(header), Path(path).stem
     if len(known_columns(header)) < 2:
@@ -200,7 +216,7 @@ def _read_lines(lines: CsvReader, path: str | Path) -> list[MeasuredRow | Refuse
         rows.append(_row(header, values, file, line, vtrain))
     if not rows:
         raise OptionError("The file of runs is empty", found=str(path), remedy="Give it a row for each run.")
-    return rows
+    return rows, unknown_columns(header)
 
 
 def _row(header: Sequence[str], values: Sequence[str], file: str, line: int, vtrain: bool) -> MeasuredRow | RefusedRow:

@@ -110,7 +110,21 @@ def test_what_a_source_leaves_out_is_derived_or_taken_as_frameworks_take_it(tmp_
         ({"pp": "64", "gpus": "256"}, Kind.IMPOSSIBLE, "32 layers for pp × vp = 64 × 1"),
         ({"hidden": "x"}, Kind.CELL, "hidden is 'x', not a whole number"),
         ({"step_s": "soon"}, Kind.CELL, "step_s is 'soon', not a number above 0"),
-        ({"tp": "0"}, Kind.CELL, "tp is '0', not a whole number of 1 or more"),
+        ({"tp": "0"}, Kind.CELL, "tp is '0', not a whole number from 1 to"),
+        ({"layers": "1e9"}, Kind.CELL, "layers is '1e9', not a whole number from 1 to 2,000"),
+        ({"zero_stage": "4"}, Kind.CELL, "zero_stage is '4', not a whole number from 0 to 3"),
+        ({"note": "ETP=0"}, Kind.CELL, "ETP is 0, not a whole number from 1"),
+        ({"note": f"ETP={10**40}"}, Kind.CELL, r"ETP is 1e\+40"),
+        (
+            {"seq": str(2**27), "micro_batch": "1000000", "global_batch": "128000000"},
+            Kind.IMPOSSIBLE,
+            "has a tensor of",
+        ),
+        (
+            {"pp": "2000", "vp": "2000", "gpus": "8000", "framework": "nanotron"},
+            Kind.IMPOSSIBLE,
+            "4000000 parts of the pipeline",
+        ),
     ],
 )
 def test_a_refused_row_has_its_line_and_reason_and_stops_no_other(
@@ -191,6 +205,17 @@ def test_a_file_that_is_no_table_of_runs_is_an_error(text: str, words: str, tmp_
     path.write_text(text)
     with pytest.raises(OptionError, match=words):
         read_rows([path])
+
+
+def test_columns_that_are_not_known_are_ignored_with_a_word(tmp_path: Path) -> None:
+    """A column that is mistyped leaves its figure at what frameworks do by default."""
+    path = tmp_path / "runs.csv"
+    line = ",".join(ROW.get(name, "") for name in HEADER.split(","))
+    path.write_text(f"{HEADER},recomputation\n{line},full\n")
+    rows = read_rows([path])
+    assert len(rows.measured) == 1
+    assert rows.ignored == (f"{path}: columns that are not known here, and ignored: 'recomputation'",)
+    assert not read_rows([*sorted(DATA.glob("*.csv")), *sorted(VTRAIN.glob("*.csv"))]).ignored
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
