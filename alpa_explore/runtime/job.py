@@ -68,7 +68,7 @@ class RunOptions:
     checkpoint_every: int | None = None
     """Steps between two checkpoints; the last step has one, too."""
     wait_for_whole: bool = False
-    """After a checkpoint, ranks wait until it is whole; a run that is retried loses no more steps than it says."""
+    """Ranks begin no checkpoint before the last one is whole: a run that is retried loses the steps of two at most."""
     resume: str | None = None
     """The checkpoint from which the run goes on."""
     first_step: int = 0

@@ -214,16 +214,18 @@ def request_of(
     may be anything. None asks for all samples. A list is sent whole.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
-    which it keeps the last two (`runtime.checkpoints`); ranks copy their state and write it while training goes on,
-    unless `retries` are asked for. `resume` is the folder of a run, for its newest whole
-    checkpoint, or of one checkpoint: training goes on from it, under this plan, which may have other stages, sharding,
-    devices and schedule. `steps` are those of the whole training. Learning rate and seed are then the checkpoint's by
-    default; another learning rate is allowed. With other microbatches of the same global batch the same samples are
-    used, cut otherwise; `data` is asked for the microbatches of this plan by number, counted from the first step.
+    which it keeps the last two (`runtime.checkpoints`); ranks copy their state and write it while training goes on.
+    `resume` is the folder of a run, for its newest whole checkpoint, or of one checkpoint: training goes on from it,
+    under this plan, which may have other stages, sharding, devices and schedule. `steps` are those of the whole
+    training. Learning rate and seed are then the checkpoint's by default; another learning rate is allowed. With other
+    microbatches of the same global batch the same samples are used, cut otherwise; `data` is asked for the microbatches
+    of this plan by number, counted from the first step.
 
     `retries` is how often the run goes on from its last whole checkpoint after a fault that may not happen again: a
-    process, host or link that is lost. It goes on with the hosts that are left; where they are too few for the plan,
-    `replan(plan, cluster)` returns one for what is left, by default the planner's for the same microbatches.
+    process, host or link that is lost. At most the steps of `checkpoint_every` are done again, and twice so many where
+    a checkpoint was being written: ranks begin none before the last one is whole. It goes on with the hosts that are
+    left; where they are too few for the plan, `replan(plan, cluster)` returns one for what is left, by default the
+    planner's for the same microbatches.
 
     Buffers that the forward pass of the module writes are carried from microbatch to microbatch, with the statistics of
     a whole microbatch, and are part of checkpoints. Where a run cannot write one on which losses depend
@@ -322,7 +324,8 @@ def _check_retries(
         raise OptionError(
             "A run can only be retried from checkpoints",
             found=f"retries={retries} without checkpoints",
-            remedy="Give --checkpoint-every N (checkpoint_every=): so many steps are lost at most.",
+            remedy="Give --checkpoint-every N (checkpoint_every=): so many steps are lost at most, and twice so many"
+            " where one is being written.",
         )
     if retries and record:
         raise OptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,9 +19,12 @@ from alpa_explore.cli import main
 from alpa_explore.errors import RunError
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.request import request_checkpoint
+from alpa_explore.runtime.checkpoints.shard import write_shard
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.launch import launch
-from tests.runtime.states import checkpointed, ended, gone, stepped
+from alpa_explore.runtime.ranks import checkpoint
+from alpa_explore.runtime.reports import read_heartbeat
+from tests.runtime.states import checkpointed, ended, gone, processes_of, stepped
 from tests.runtime.trained import mlp_plan
 from tests.waiting import LIMIT_SECONDS, patience, until
 
@@ -75,9 +79,12 @@ def damaging(folder, flag):
 
     def data(number):
         if number == 5 * B + 1 and not flag.exists():
-            flag.touch()
-            flip(folder / "checkpoints" / "step-000004" / "__0_0.distcp")
-            os.kill(os.getpid(), 9)
+            newest = folder / "checkpoints" / "step-000004"
+            until(newest.is_dir, "it is whole")
+            with contextlib.suppress(FileExistsError):  # of two ranks that see it at once, one flips the bit
+                flag.touch(exist_ok=False)
+                flip(newest / "__0_0.distcp")
+                os.kill(os.getpid(), 9)
         return microbatch(number)
 
     return data
@@ -156,6 +163,43 @@ def test_one_flipped_bit_costs_a_checkpoint_and_not_the_run(tmp_path) -> None:
     assert re.search(r"step-000004: the content of __0_0\.distcp has changed", why)
     told = json.loads((folder / "attempt-2" / "run.json").read_text())["passed_over"]
     assert tuple(told) == run.progress.passed_over
+
+
+def holding(folder, flag):
+    """Data that, in the first attempt, lets rank 1 write no part of the checkpoint of step 4."""
+    original = write_shard
+
+    def data(number, place=None):
+        def held(home, *given):
+            until(lambda: place.rank == 0 or "step-000004" not in str(home), "the test ends the rank")
+            return original(home, *given)
+
+        if number == 0 and place is not None and not flag.exists():
+            checkpoint.write_shard = held
+        return microbatch(number)
+
+    return data
+
+
+@pytest.mark.distributed
+def test_a_rank_that_dies_while_a_checkpoint_is_written_beside_the_training_costs_two_at_most(tmp_path) -> None:
+    """Training goes on while the checkpoint is written, and begins no other one before it is whole."""
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
+    own = {"model": model, "loss": loss, "device": "cpu", "learning_rate": 1e-2, "steps": 8, "checkpoint_every": 2}
+    wanted = [s.loss for s in ended(launch(plan, folder=tmp_path / "whole", data=microbatch, **own)).steps]
+    folder, flag = tmp_path / "retried", tmp_path / "it died"
+    run = launch(plan, folder=folder, data=holding(folder, flag), retries=1, **own)
+    waits = lambda: (beat := read_heartbeat(folder, 0)) and "checkpoint of step 4 is whole" in beat.doing  # noqa: E731
+    until(lambda: waits() or run.wait(0), lambda: f"{run}: rank 0 waits")
+    assert len(run.progress.steps) == 6
+    assert [kept.step for kept in run.progress.checkpoints] == [2]
+    flag.touch()
+    processes_of(folder)["rank-1"].kill()
+    assert [step.loss for step in ended(run).steps] == wanted, "to the bit"
+    (retry,) = run.progress.retries
+    assert (retry.first_step, retry.lost_steps) == (2, 4)
+    assert run.progress.passed_over == ()
 
 
 @pytest.mark.distributed

@@ -20,9 +20,9 @@ A checkpoint is a folder `checkpoints/step-000010` of the run, taken when 10 ste
 
 Each rank copies its state to the memory of the host and goes on training, while a thread writes the copy below
 `checkpoints/.step-000010.writing` and reports it, without waiting for others. It waits where the host has no room for a
-copy, for the last checkpoint and one that was asked for, and in runs that are retried, which do no step that the loss
-of a host would cost. The process that watches the run (for scripts: the first rank) renames the folder when the files
-of all ranks are there.
+copy, for the last checkpoint, behind which there is no training, and for one that was asked for. In runs that are
+retried it begins none before the last one is whole, so that the loss of a host costs the steps of two at most. The
+process that watches the run (for scripts: the first rank) renames the folder when the files of all ranks are there.
 A crash at any time therefore leaves the checkpoint before it whole, and no shared folder is needed: whoever carries the
 files to the launcher may do so at any time.
 

@@ -60,11 +60,15 @@ class StateWriter:
         self._beside.start()
         return True
 
+    def check(self) -> None:
+        """RunError where a part of a checkpoint could not be written beside."""
+        if self._fault is not None:
+            raise self._fault
+
     @property
     def writing(self) -> bool:
         """Whether a part of a checkpoint is being written beside. RunError where it could not be."""
-        if self._fault is not None:
-            raise self._fault
+        self.check()
         return self._beside is not None and self._beside.is_alive()
 
     def wait(self) -> None:

@@ -138,6 +138,8 @@ class _Worker:
         """What is being written; empty while the rank trains."""
         self.unkept = False
         """Whether a checkpoint that is written beside the training may not be whole yet."""
+        self.beside = 0
+        """The step of the last one that is."""
         self.measured: dict[Task, _Measured] = {}
         self.times = RunningTimes(folder, rank, self.transport.traffic, options.first_step)
         stages = ", ".join(map(str, self.executor.stages))
@@ -201,10 +203,10 @@ class _Worker:
             self.keeper.poll()
 
     def _saved_beside(self, step: int) -> bool:
-        """Write a part of a checkpoint while the next steps are done; False where these wait for it, or where the host
-        has no room for a copy of the state."""
-        if self.job.options.wait_for_whole:
-            return False
+        """Write a part of a checkpoint while the next steps are done; False where the host has no room for a copy of
+        the state. In runs that are retried, the one before is whole then: a loss costs the steps of two at most."""
+        if self.job.options.wait_for_whole and self.beside:
+            self._wait_for_whole(self.beside, requested=False)
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -216,10 +218,11 @@ class _Worker:
         begun = self.writer.state_beside(step, done)
         self.saving = ""
         self.unkept |= begun
+        self.beside = step if begun else 0
         return begun
 
     def _wait_for_whole(self, step: int, *, requested: bool) -> None:
-        """Do no step that would be lost with the checkpoint of `step`, until it is whole.
+        """Do nothing that would be lost with the checkpoint of `step`, until it is whole. RunError where it cannot be.
 
         On a slow link that takes long: go on before the agent takes it for a stall. A requested one never becomes whole
         where the request reached another rank too late; then a later step is asked for.
@@ -227,6 +230,7 @@ class _Worker:
         self.saving = f"waiting until the checkpoint of step {step} is whole"
         end = time.monotonic() + self.job.options.stall_seconds / 2
         while (whole_step(self.folder) or 0) < step and time.monotonic() < end:
+            self.writer.check()
             if requested and (requested_step(self.folder) or 0) > step:
                 break
             time.sleep(tuning.WHOLE_POLL_SECONDS)
