@@ -25,7 +25,6 @@ from alpa_explore.runtime.reference.one_process import (
     OneProcess,
     compared,
     largest_difference,
-    scale_of,
 )
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.autocast.regions import autocast_as_written
@@ -82,23 +81,19 @@ def check_module(
         wanted_loss = float(loss.detach())
         trained = dict(module.named_parameters())
         gradients = {name: weight.grad for name, weight in trained.items() if weight.grad is not None}
-        differences = [compared(0, "module loss", "", abs(captured_loss - wanted_loss), abs(wanted_loss))]
+        differences = [reference.loss_compared(0, "module loss", captured_loss, wanted_loss)]
         for place, parameter in enumerate(graph.parameters):
             weight = trained[parameter.name]
             wanted = gradients.pop(parameter.name, torch.zeros_like(weight))
             error = largest_difference(captured[place], wanted)
-            differences.append(
-                compared(
-                    0, "module gradient", parameter.name, error, scale_of(wanted, reference.scales[parameter.gradient])
-                )
-            )
+            differences += reference.gradient_compared(0, "module gradient", place, error, captured[place], wanted)
             # From the same gradient: Adam's first step has the sign of a gradient even where rounding decides it.
             kind = graph.operators[parameter.update].kind
             updated = _step(kind, weight, wanted, learning_rate)
             error = largest_difference(reference.updated(place, wanted), updated)
-            differences.append(compared(0, "module weight", parameter.name, error, float(updated.abs().max())))
+            differences.append(compared(0, "module weight", parameter.name, error, updated))
         # What the module trains and the graph does not.
-        differences += [compared(0, "module gradient", name, math.inf, 1.0) for name, g in gradients.items() if g.any()]
+        differences += [compared(0, "module gradient", name, math.inf, g) for name, g in gradients.items() if g.any()]
         if others and reference.buffers:
             reference.gradients(others)
             with torch.no_grad(), autocast_as_written(), _failures_named():
@@ -112,7 +107,7 @@ def check_module(
             name, wanted = graph.tensors[buffer].name, made[graph.tensors[buffer].name]
             compared_names.add(name)
             error = largest_difference(reference.state[buffer], wanted)
-            differences.append(compared(0, "module buffer", name, error, scale_of(wanted, reference.scales[value])))
+            differences.append(compared(0, "module buffer", name, error, wanted, reference.roundings[value]))
         written = tuple(
             name
             for name, buffer in module.named_buffers()
