@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alpa_explore.cli import progress_line
 from alpa_explore.cli.progress_line import ProgressLine, describe, duration
@@ -114,6 +119,61 @@ def test_the_beat_needs_no_call_of_the_work(monkeypatch: pytest.MonkeyPatch) -> 
     with ProgressLine(stream) as line:
         line(Progress(pass_name="capture", done=0, total=0, elapsed_seconds=0.0))
         until(lambda: "capture" in stream.getvalue(), "a line that nobody asked for")
+
+
+@given(st.lists(st.tuples(st.integers(1, 90), st.sampled_from("abc"), st.integers(0, 3)), max_size=120), st.booleans())
+def test_whatever_the_work_reports_no_two_lines_are_more_than_five_seconds_apart(
+    reports: list[tuple[int, str, int]], terminal: bool
+) -> None:
+    """Reports of passes, with and without tasks, each some tenths of a second after the one before, or none for long; a
+    beat each second. The clock is counted: no test waits."""
+    clock, written = [0.0], [0.0]
+
+    class Timed(Stream):
+        def write(self, text: str) -> int:
+            written.append(clock[0])
+            return super().write(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress_line.time, "monotonic", lambda: clock[0])
+        line = ProgressLine(Timed(terminal=terminal))
+        line.say("planning")
+        tenths = 0
+        for after, name, total in reports:
+            for tenth in range(tenths + 1, tenths + after + 1):
+                clock[0] = tenth / 10
+                if tenth % round(10 * progress_line.BEAT_SECONDS) == 0:
+                    line.beat()
+            tenths += after
+            line(Progress(pass_name=name, done=min(1, total), total=total, elapsed_seconds=clock[0]))
+    written.append(clock[0])
+    assert max(b - a for a, b in pairwise(written)) <= 5.0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "mlp-tiny", "--cluster", "1x2:a100", "--no-cache"],
+        ["layouts", "llama-3-8b", "--cluster", "1x8:h100", "--global-batch", "128", "--no-cache"],
+    ],
+)
+def test_the_first_line_comes_before_anything_large_is_imported(words: list[str]) -> None:
+    """torch alone takes seconds: a terminal that stays empty for so long looks as if the command hung."""
+    script = f"""
+import os, sys
+class First:
+    def isatty(self): return False
+    def flush(self): pass
+    def write(self, text):
+        heavy = {{"torch", "numba", "highspy", "distributed", "pandas", "plotly"}} & set(sys.modules)
+        print(text.split()[0], *sorted(heavy), flush=True)
+        os._exit(0)
+sys.stderr = First()
+from alpa_explore.cli import main
+main({words!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split() in (["planning"], ["pricing"]), done
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), CancelledError("a", found="b", remedy="c")])
