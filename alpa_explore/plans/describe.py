@@ -227,8 +227,10 @@ def _communication(
         whole = float(priced[0, 0])
         if whole == 0.0:
             continue
+        # The soft maximum is up to a thousandth more than the whole where next to nothing hides it.
+        hides = max(whole * (model.copies if edge.each_iteration else 1) - seconds, 0.0)
         if edge.stored and not edge.each_iteration:
-            stored = [stored[0] + seconds, stored[1] + whole - seconds]
+            stored = [stored[0] + seconds, stored[1] + hides]
         table = problem.model.reshard(tensor)
         rank = len(tensor.shape)
         steps = []
@@ -236,9 +238,9 @@ def _communication(
         alone = float(table.between(source[None], target[None])[0, 0])
         if not edge.each_iteration:
             _add_steps(axis_seconds, path, edge.times * seconds / alone)
-            _add_steps(behind, path, edge.times * (whole - seconds) / alone)
+            _add_steps(behind, path, edge.times * hides / alone)
         else:
-            once += whole * model.copies - seconds
+            once += hides
         for step, cost in path:
             if step.kind is not StepKind.SLICE:
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
@@ -248,8 +250,8 @@ def _communication(
                 )
         specs = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
         when = " once per iteration" if edge.each_iteration else ""
-        if whole - seconds > 1e-9 * whole:
-            when += f", {units.seconds(whole - seconds)} of it hidden"
+        if hides > 1e-9 * whole:
+            when += f", {units.seconds(hides)} of it hidden"
         line = f"{tensor.name}: {specs}, {', then '.join(steps)}{when}"
         collectives.append(_Collective(tensor.name, _kinds(path), seconds, line))
     hidden = _Hidden(tuple(stored) if any(stored) else (), tuple(behind) if any(behind) else (), once)

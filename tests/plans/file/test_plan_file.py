@@ -59,6 +59,17 @@ def test_a_plan_that_was_saved_is_read_as_it_was(cluster: str, tmp_path: Path) -
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.parametrize("model", ["mixtral-tiny", "qwen3-moe-tiny"])
+def test_a_plan_whose_experts_hide_next_to_nothing_is_read_as_it_was(model: str, tmp_path: Path) -> None:
+    """A soft maximum is a thousandth more than the whole there: what is hidden must not be less than nothing."""
+    plan = ax.baseline(model, "2x2:h100", "zero-1", num_microbatches=2, num_layers=2, delta=2.0)
+    operators = [operator for stage in plan.stages for operator in stage.operators]
+    assert any(operator.hidden_once_seconds > 0.0 for operator in operators)
+    assert all(operator.hidden_once_seconds >= 0.0 for operator in operators)
+    save_plan(plan, tmp_path / "a.plan.json")
+    assert load_plan(tmp_path / "a.plan.json").stages == plan.stages
+
+
 def test_what_is_written_satisfies_the_published_schema(document: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(plan_schema())
     assert list(jsonschema.Draft202012Validator(plan_schema()).iter_errors(document)) == []
