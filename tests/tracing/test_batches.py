@@ -31,7 +31,7 @@ SIZES = {
     **dict.fromkeys(("gpt-tiny", "wide-resnet-tiny", "moe-tiny", "mlp-tiny"), 32),
     "wide-resnet-1b": 64,
     "gpt-350m": 2,
-    "moe-1.3b": 32,
+    "moe-380m": 32,
 }
 """Some models of the paper, and their tiny ones -> samples."""
 
