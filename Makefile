@@ -51,9 +51,10 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing alpa-explore and its development tools in $(VENV) (PyTorch is large: the first time takes minutes)"
 	@$(PIP) 'pip>=25.1'
-	@$(PIP) --editable . --group dev
+	@# Of 18,000 files pip would compile each, for a minute on one core; Python compiles those that are imported.
+	@$(PIP) --no-compile --editable . --group dev
 	@# PyPI's torchvision does not fit torch's CPU build, and transformers fails where it lies beside; nothing here needs it.
-	@$(PIP) --no-deps 'onnx2torch>=1.5.15'
+	@$(PIP) --no-compile --no-deps 'onnx2torch>=1.5.15'
 	@$(COMPILE)
 	@touch $@ $(VENV)/installed
 

@@ -141,9 +141,9 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _captured_once(_private_cache: None) -> Iterator[None]:
-    """A catalogue model, and a model of layouts, is captured once in a run, and read from there by other tests: capture
-    would take half of the time of those of plans, planner, baselines and layouts. Tests of capture itself, in
-    tests/tracing, capture every time."""
+    """A catalogue model, and a model of layouts, is captured once in a run, and read from there by other tests, those
+    with a cache of their own or without one too: capture would take half of the time of those of plans, planner,
+    baselines and layouts. Tests of capture itself, in tests/tracing, capture every time."""
     from alpa_explore.graph.document import dump_graph, load_graph
     from alpa_explore.store.cache import SolveCache
     from alpa_explore.tracing import catalogue
@@ -151,11 +151,9 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     from alpa_explore.uniform_layouts.pricing import layout_pricer
 
     store = SolveCache(Path(os.environ["ALPA_EXPLORE_CACHE"]) / "captured")
-    capture = catalogue.catalogue_graph
 
-    @wraps(capture)
-    def kept(*request: Any, **options: Any) -> Any:
-        return capture(*request, **{**options, "store": options.get("store") or store})
+    def kept(capture: Any) -> Any:
+        return wraps(capture)(lambda *request, **options: capture(*request, **{**options, "store": store}))
 
     of_layouts = layout_pricer.captured_graph
 
@@ -169,7 +167,8 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
-            patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept)
+            patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept(catalogue.catalogue_graph))
+        patch.setattr("alpa_explore.planner.microbatches.choose.catalogue_batches", kept(catalogue.catalogue_batches))
         for room in (layout_pricer, works):
             patch.setattr(room, "captured_graph", graph_kept)
         yield

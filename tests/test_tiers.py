@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import repeats
 from tests import conftest, tiers
 from tests.daily import DAY
 from tests.tiers import (
@@ -245,6 +246,22 @@ def test_what_is_unsteady_fails_the_run(monkeypatch, tmp_path, capsys) -> None:
     assert [tiers.main(folder=tmp_path), tiers.main(folder=tmp_path)] == [0, 1]
     assert "Repeated twice in 10 runs, which is a fault: a" in capsys.readouterr().out
     assert "repeated: a" in (tmp_path / "times.txt").read_text()
+
+
+def test_runs_of_a_tier_are_collected_with_what_did_not_pass_at_once(monkeypatch, tmp_path, capsys) -> None:
+    late = Outcome(tier="hosts", passed=4, failed=1, broken=("b",), repeated=(Failure(tests=("a",), text="late"),))
+    monkeypatch.setattr(tiers, "run", lambda *_tier, **_options: late)
+    monkeypatch.setattr(repeats, "STORE", tmp_path / "repeats.json")
+    for words, code in (("hosts --times 2", 1), ("hosts --busy", 1), ("", 0)):
+        monkeypatch.setattr("sys.argv", ["repeats.py", *words.split()])
+        assert repeats.main() == code
+    rows = json.loads((tmp_path / "repeats.json").read_text())
+    assert [(row["tier"], row["passed"], row["failed"], row["repeated"]) for row in rows] == [
+        ("hosts", 4, ["b"], {"a": "late"})
+    ] * 3
+    assert [row["loaded"] for row in rows] == [False, False, True]
+    told = capsys.readouterr().out.splitlines()
+    assert told[-2:] == ["3 times not at once: b", "3 times not at once: a"]
 
 
 def test_limits_grow_with_the_load_and_with_fewer_cores(monkeypatch) -> None:

@@ -159,7 +159,8 @@ class _CoreAnswer:
 
 def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, gap: float) -> _CoreAnswer:
     """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
-    result = price_search(core, memory, time.perf_counter() + tuning.PRICE_SEARCH_SECONDS)
+    deadline = time.perf_counter() + tuning.PRICE_SEARCH_SECONDS
+    result = price_search(core, memory, deadline, compiling_counts=False)
     best = result.choices
     best_cost = math.inf if best is None else core.evaluate(best)
     bound = max(result.bound, known_bound)

@@ -41,6 +41,13 @@ def attempts_of(home: Path) -> list[Path]:
     return [home, *sorted(found, key=lambda path: int(path.name.removeprefix(_ATTEMPT)))]
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write a file that others may read at any moment: they find the old one, or all of the new one. OSError."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
 _FACTS = {
     "ranks": [int],
     "stages": [[int]],

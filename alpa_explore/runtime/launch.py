@@ -34,7 +34,7 @@ from alpa_explore.runtime.checkpoints.description import MOST_SEED, Description,
 from alpa_explore.runtime.checkpoints.find import checkpoints_of, find_checkpoint
 from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizer_tensors
 from alpa_explore.runtime.checkpoints.stored import StoredState
-from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folder, make_folder
+from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folder, make_folder, replace_text
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
 from alpa_explore.runtime.targets.target import Target, find_target
@@ -394,7 +394,7 @@ def prepare(request: RunRequest, folder: Path) -> Program:
     write_jobs(folder, program, options, state, batches, send_code=request.target in ("dask", "kubernetes"))
     (folder / "schedule.csv").write_text(write_csv(program.schedule), encoding="utf-8")
     document = {**_document(request, program), "checkpoints": _facts(request, program, folder)}
-    (folder / "run.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    replace_text(folder / "run.json", json.dumps(document, indent=1))
     return program
 
 

@@ -20,7 +20,7 @@ from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.folder import attempts_of, read_facts, read_figures
+from alpa_explore.runtime.folder import attempts_of, read_facts, read_figures, replace_text
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
@@ -97,7 +97,7 @@ _FORM = {
 def write_measured(folder: Path) -> Measured:
     """Join the measurements of the ranks, and write `measured.json`."""
     measured = _joined(folder)
-    (folder / FILE).write_text(json.dumps(asdict(measured), indent=1), encoding="utf-8")
+    replace_text(folder / FILE, json.dumps(asdict(measured), indent=1))
     return measured
 
 

@@ -38,7 +38,8 @@ def test_a_catalogue_model_is_captured_once(tmp_path, monkeypatch) -> None:
         catalogue.catalogue_graph(model, 16, store=store)
 
 
-def test_a_graph_that_is_read_is_not_captured(tmp_path) -> None:
+def test_a_graph_that_is_read_is_not_captured(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("alpa_explore.planner.microbatch_graph.catalogue_graph", catalogue.catalogue_graph)
     captures: list[str] = []
 
     @contextmanager

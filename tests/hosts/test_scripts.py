@@ -44,6 +44,7 @@ def run_on_both(hosts, script, first):
     return [(process.returncode, output) for process, output in zip(started, outputs, strict=True)]
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_torchrun_trains_across_two_hosts(pair, tmp_path, family) -> None:
     first = pair.address(0) if family == "IPv4" else pair.address6(0)

@@ -90,12 +90,21 @@ def brute_force(
     return best
 
 
-def check(options_of, brute_options, seeds=range(60), changed_at_least=10):
-    """Compares the DP with brute force under options drawn from each case; some must change the plan."""
-    changed = feasible = 0
+def check(
+    options_of,
+    brute_options,
+    seeds=range(60),
+    changed_at_least=10,
+    *,
+    counts=(1, 4, 30),
+    change=lambda costs: costs,
+):
+    """Compares the DP with brute force under options drawn from each case; some must change the plan. `counts` are the
+    numbers of microbatches in turn, `change` what the costs become. Returns how many plans have other stages."""
+    changed = feasible = restaged = 0
     for seed in seeds:
         costs, cluster = random_costs(seed)
-        b = (1, 4, 30)[seed % 3]
+        costs, b = change(costs), counts[seed % len(counts)]
         rng = np.random.default_rng(1000 + seed)
         options = options_of(costs, cluster, rng)
         found = best_pipeline(costs, cluster, options, b)
@@ -103,6 +112,8 @@ def check(options_of, brute_options, seeds=range(60), changed_at_least=10):
         assert found.total_seconds == pytest.approx(expected, rel=1e-12), (seed, options)
         of_paper = best_pipeline(costs, cluster, paper(), b)
         changed += found.stages != of_paper.stages or found.total_seconds != of_paper.total_seconds
+        restaged += found.stages != of_paper.stages
         feasible += found.feasible
     assert changed >= changed_at_least
     assert feasible >= changed_at_least
+    return restaged

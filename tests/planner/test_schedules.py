@@ -28,7 +28,6 @@ def tiny(**options: Any) -> ax.Plan:
         global_batch=64,
         num_layers=8,
         scheduler="serial",
-        cache=False,
         pipeline=ax.PipelineOptions(num_stages=4, **options),
     )
 

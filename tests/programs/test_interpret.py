@@ -41,7 +41,7 @@ def test_the_best_strategies_on_unlike_submeshes_equal_the_whole(model) -> None:
     case.assert_equal(case.program(PIPELINES["1+1+2+4"], optimal))
 
 
-@pytest.mark.sweep(kept=2, in_turn=True)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["recurrent-lstm", "recurrent-gru", "recurrent-rnn", "linear-scans", "scans"])
 @pytest.mark.parametrize("choose", [optimal, at_random(0), at_random(1)], ids=["optimal", "random", "other"])
@@ -51,7 +51,7 @@ def test_recurrent_layers_equal_the_whole(model, choose) -> None:
     case.assert_equal(case.program([(ONE_STAGE, (2, 2))], choose))
 
 
-@pytest.mark.sweep(kept=2, in_turn=True)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("rematerialization", [False, True])
@@ -116,7 +116,7 @@ def test_each_stage_computes_again_what_its_own_layers_do_not_hold_and_gives_the
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(kept=2, in_turn=True)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.parametrize("kind", ["norms", "attention", "mlp", "norms+attention", "half", "full"])
 @pytest.mark.parametrize("model", ["gpt-tiny", "llama-tiny"])
 def test_blocks_and_their_parts_are_computed_again_and_give_the_same(model, kind) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime.folder import LOCK, make_folder, release_folder
 from alpa_explore.runtime.launch import launch
+from tests.runtime.plans import two_machines
 from tests.runtime.states import ended
 from tests.runtime.trained import mlp_plan
 
@@ -82,3 +85,16 @@ def test_a_launch_that_fails_before_it_wrote_anything_leaves_the_folder_free(tmp
     (tmp_path / "file").touch()
     with pytest.raises(OptionError, match="cannot be used"):
         make_folder(tmp_path / "file", "model")
+
+
+def test_files_that_are_read_while_a_run_is_on_are_never_seen_half_written(tmp_path, monkeypatch) -> None:
+    """Fault of 0.1.0: `run.drift()`, right after `launch`, found an empty run.json."""
+    begun: list[str] = []
+    write = Path.write_text
+    monkeypatch.setattr(
+        Path, "write_text", lambda path, *text, **how: begun.append(path.name) or write(path, *text, **how)
+    )
+    ended(launch(two_machines(), "torchrun", steps=2, folder=tmp_path / "run", device="cpu"))
+    assert json.loads((tmp_path / "run/run.json").read_text())["ranks"] == [0, 1]
+    assert "run.json" not in begun, "it was not put in place as a whole"
+    assert not list((tmp_path / "run").glob("*.tmp"))

@@ -27,24 +27,26 @@ def line(module: nn.Module, samples: int) -> TrainingGraph:
     return capture(module, (torch.empty(samples, 6),))
 
 
+SIZES = {
+    **dict.fromkeys(("gpt-tiny", "wide-resnet-tiny", "moe-tiny", "mlp-tiny"), 32),
+    "wide-resnet-1b": 64,
+    "gpt-350m": 2,
+    "moe-380m": 32,
+}
+"""Some models of the paper, and their tiny ones -> samples."""
+
+
 @pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt-tiny", "wide-resnet-tiny", "moe-tiny", "mlp-tiny"])
+@pytest.mark.parametrize("name", SIZES)
 def test_a_rescaled_graph_equals_a_capture_at_that_batch(name):
     low, high = captured(name, 4), captured(name, 8)
-    rescaled, fresh = rescale(low, high, 32), captured(name, 32)
+    rescaled, fresh = rescale(low, high, SIZES[name]), captured(name, SIZES[name])
     assert rescaled == fresh
     # Equality compares content keys; these are the parts of a key, FLOPs and bytes included.
     assert rescaled.operators == fresh.operators
     assert rescaled.tensors == fresh.tensors
     assert (rescaled.samples, rescaled.tokens, rescaled.model_flops) == (fresh.samples, fresh.tokens, fresh.model_flops)
-
-
-@pytest.mark.sweep(kept=1)
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "samples"), [("wide-resnet-1b", 64), ("gpt-350m", 2), ("moe-1.3b", 32)])
-def test_a_rescaled_model_of_the_paper_equals_a_capture_at_that_batch(name, samples):
-    assert rescale(captured(name, 4), captured(name, 8), samples) == captured(name, samples)
 
 
 @pytest.mark.slow

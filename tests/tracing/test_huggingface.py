@@ -129,7 +129,7 @@ INPUTS = {
 NAMES = ("gpt2", "llama", "bert", *MIXTURES, "qwen3", "mamba", "resnet", "whisper", "t5", "vit")
 
 
-@pytest.mark.sweep(kept=4)
+@pytest.mark.sweep(kept=3, in_turn=True)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_from_a_config_is_captured_and_equals_autograd(name):
     torch.manual_seed(0)
@@ -145,7 +145,7 @@ def test_a_model_from_a_config_is_captured_and_equals_autograd(name):
     assert_autograd(graph, model, inputs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "vit"])
 def test_parameters_on_the_meta_device_give_the_same_operators(name):
     inputs = INPUTS.get(name, tokens)()
@@ -163,7 +163,7 @@ def test_a_causal_model_gives_its_mask_to_the_kernel_and_shares_heads(use_cache)
     assert [graph.tensors[t].shape[1] for t in calls[0].inputs] == [4, 2, 2]
 
 
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.parametrize(("name", "precision"), [("mixtral", "float32"), *((name, "bfloat16") for name in MIXTURES)])
 def test_routed_experts_are_one_operator(name, precision):
     graph = capture(build(name), tokens(), precision=precision)

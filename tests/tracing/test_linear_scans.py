@@ -169,7 +169,7 @@ def test_models_of_transformers_have_one_operator_a_block_whatever_the_length(na
     assert_autograd(graph, model, inputs, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("cluster", ["1x2:cpu", "2x2:cpu"])
@@ -184,7 +184,7 @@ def test_plans_of_them_train_as_one_process_does(name, cluster):
     assert max(c.relative_error for c in compared) <= 1e-5
 
 
-@pytest.mark.sweep(kept=1)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "rwkv"])
 def test_a_function_that_computes_something_else_stays_a_loop(name, monkeypatch):

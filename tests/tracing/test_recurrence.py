@@ -193,6 +193,7 @@ def test_its_price_is_that_of_its_steps_in_sequence(device):
     assert priced.seconds[0] == pytest.approx(10 * compute_seconds(cluster.device, product))
 
 
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dim", [0, 1])

@@ -39,7 +39,7 @@ def the_plan(model: str, cluster: Cluster, layouts: Layouts, row: PricedLayout) 
 
 
 @pytest.mark.slow
-@pytest.mark.sweep(kept=3)
+@pytest.mark.sweep(kept=2, in_turn=True)
 @pytest.mark.parametrize("software", ["megatron", "torchtitan", "compiled", "megatron-2025"])
 @pytest.mark.parametrize(
     ("model", "cluster"),

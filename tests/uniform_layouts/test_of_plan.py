@@ -25,7 +25,7 @@ from alpa_explore.uniform_layouts.report import layouts_sentence, measured_sente
 
 @pytest.fixture(scope="module")
 def layouts() -> Layouts:
-    return ax.layouts("llama-tiny", "1x4:h100", global_batch=16, scheduler="serial", cache=False)
+    return ax.layouts("llama-tiny", "1x4:h100", global_batch=16, scheduler="serial")
 
 
 def made(layouts: Layouts, layout: UniformLayout) -> Plan:

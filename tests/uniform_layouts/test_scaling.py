@@ -15,9 +15,7 @@ from alpa_explore.uniform_layouts.scaling import Scaling, checked_prices, cluste
 
 @pytest.fixture(scope="module")
 def small() -> Scaling:
-    return ax.scaling(
-        "llama-tiny", ("h100",), (1, 2, 5), global_batch=32, prices={"h100": 2.0}, scheduler="serial", cache=False
-    )
+    return ax.scaling("llama-tiny", ("h100",), (1, 2, 5), global_batch=32, prices={"h100": 2.0}, scheduler="serial")
 
 
 @pytest.mark.slow

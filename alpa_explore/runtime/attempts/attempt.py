@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.runtime.folder import replace_text
 from alpa_explore.runtime.targets.target import Ranks
 
 ATTEMPTS = "attempts.json"
@@ -79,7 +80,5 @@ def ended_for_good(error: AlpaExploreError, why: AlpaExploreError) -> AlpaExplor
 
 def write_attempts(home: Path, retries: tuple[Retry, ...]) -> None:
     """Write attempts.json into the folder of the run."""
-    temporary = home / f"{ATTEMPTS}.tmp"
     told = [{**asdict(retry), "folder": retry.folder.name} for retry in retries]
-    temporary.write_text(json.dumps(told, indent=1, ensure_ascii=False), encoding="utf-8")
-    temporary.replace(home / ATTEMPTS)
+    replace_text(home / ATTEMPTS, json.dumps(told, indent=1, ensure_ascii=False))

@@ -28,7 +28,7 @@ import torch
 
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.folder import full_disk
+from alpa_explore.runtime.folder import full_disk, replace_text
 from alpa_explore.runtime.ranks.worker import run_rank
 from alpa_explore.runtime.reports import Heartbeat, events, read_heartbeat
 
@@ -212,9 +212,7 @@ def main(arguments: list[str]) -> int:
     try:
         outcome = Agent(folder, int(arguments[1]), int(arguments[2]), arguments[3]).run()
     finally:
-        path = folder / f"agent-{arguments[1]}.json"
-        path.with_suffix(".tmp").write_text(json.dumps(outcome, ensure_ascii=False), encoding="utf-8")
-        path.with_suffix(".tmp").replace(path)
+        replace_text(folder / f"agent-{arguments[1]}.json", json.dumps(outcome, ensure_ascii=False))
     return 0 if outcome["state"] == DONE else 1
 
 

@@ -143,7 +143,7 @@ def test_no_choice_is_faster_than_its_bound_whatever_the_layers_of_a_residual_st
     check_bounds(*plans[::-1], graph)
 
 
-@pytest.mark.sweep(kept=2)
+@pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny"])
 def test_no_choice_is_faster_than_its_bound_whatever_the_layers(name):
