@@ -37,9 +37,10 @@ from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.microbatch_graph import microbatch_graph

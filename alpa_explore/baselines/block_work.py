@@ -28,11 +28,12 @@ from alpa_explore.graph.blocks import block_numbers
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
 

@@ -24,9 +24,10 @@ from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.layering import Layering
 from alpa_explore.numerics.arrays import Ints

@@ -18,9 +18,10 @@ from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.recipe import build_from_recipe

@@ -13,9 +13,9 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageSlicer, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.envelope import envelope, fastest
 from alpa_explore.pricing.frontier import Frontier

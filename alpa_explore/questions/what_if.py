@@ -19,7 +19,8 @@ from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.regrets import regrets as regrets_of
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import describe_stage
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator

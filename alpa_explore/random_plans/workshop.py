@@ -17,10 +17,11 @@ from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult, Stage
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.recomputation import FULL, HALF, PARTS, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageSlicer, received_bytes, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.recipe import RecipeModel, build_from_recipe
 from alpa_explore.plans.assemble import assemble

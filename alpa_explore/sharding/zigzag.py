@@ -180,6 +180,8 @@ def _dim(tensor: Tensor, stride: int, length: int) -> tuple[int, int] | None:
     within = 1
     for dim in range(len(tensor.shape) - 1, -1, -1):
         size = tensor.shape[dim]
+        if not size or stride < within:  # it has no entries, or is smaller
+            return None
         if stride % within == 0 and size % (length * (stride // within)) == 0 and stride // within < size:
             return dim, stride // within
         within *= size

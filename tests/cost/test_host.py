@@ -15,9 +15,9 @@ from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, OnceParts, PassParts, once_seconds, pace, pass_seconds
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, host_seconds, totals_of
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph

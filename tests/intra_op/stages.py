@@ -12,9 +12,10 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.layering import manual_layers
 from alpa_explore.layering.repeated import repeated_modules
 from alpa_explore.planner.microbatch_graph import microbatch_graph

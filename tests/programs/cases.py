@@ -16,10 +16,11 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.layering import cluster_operators
 from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer

@@ -19,9 +19,10 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
 from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
 from alpa_explore.intra_op.composition.end_blocks import EndBlock, end_block
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem, zeros
 from alpa_explore.intra_op.stage.edge import Edge, Pairs
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem, zeros
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.sharding.spec import REPLICATE
 
 Separators = tuple[tuple[int, ...], tuple[int, ...]]

@@ -31,7 +31,7 @@ from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 
 FORMULATIONS = ("enumerated", "auto", "factor", "independent")
 

@@ -11,8 +11,9 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.formulations import tuning
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

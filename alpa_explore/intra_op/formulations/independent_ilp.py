@@ -34,8 +34,8 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@
     layered_graph   LayeredGraph: the layer of every operator, what is held, what is recomputed
     stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
     edge            edges of the sharding problem, and figures of pairs of strategies
-    stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
+    stage_problem   StageProblem: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
+    build_problem   `build_stage_problem`: the problem of a stage on a mesh
     stage_totals    figures that add up over a choice, and the seconds and bytes that they make
     liveness        when the tensors of a stage are alive: its workspace
     overlap         the part of a collective that is hidden behind computation

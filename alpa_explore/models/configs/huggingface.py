@@ -87,12 +87,16 @@ class HuggingFaceConfig:
         """Number of equal blocks; 0 where it is not known that they are equal."""
         values = self.values
         unlike = [values[key] for key in _UNLIKE if values.get(key) not in (None, False, [], 1)]
+        # A list of the type of every block, as transformers writes it for blocks that are all alike, too.
+        unlike = [value for value in unlike if not isinstance(value, list) or len({repr(of) for of in value}) > 1]
         blocks = values.get(_BLOCKS)
         return blocks if values["model_type"] in _UNIFORM and not unlike and isinstance(blocks, int) else 0
 
     def with_periods(self, periods: int) -> HuggingFaceConfig:
-        """The config of a model with that many blocks."""
-        return replace(self, text=compact({**self.values, _BLOCKS: periods}))
+        """The config of a model with that many blocks, the first of this one's."""
+        values, blocks = self.values, self.values.get(_BLOCKS)
+        kept = {k: v[:periods] if isinstance(v, list) and len(v) == blocks else v for k, v in values.items()}
+        return replace(self, text=compact({**kept, _BLOCKS: periods}))
 
     @property
     def description(self) -> str:

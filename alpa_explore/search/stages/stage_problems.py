@@ -7,9 +7,10 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from alpa_explore.cluster import Cluster, Device, LogicalMesh
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes
-from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.pricing.stage_tasks import cost_model, slicer
 from alpa_explore.search.pipeline_query import PipelineQuery

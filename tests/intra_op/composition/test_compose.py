@@ -21,9 +21,9 @@ from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.microbatch_graph import microbatch_graph

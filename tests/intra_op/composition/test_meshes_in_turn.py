@@ -14,7 +14,7 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.models.catalog import build
 

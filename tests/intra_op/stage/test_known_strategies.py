@@ -8,9 +8,10 @@ import alpa_explore as ax
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.layering import cluster_operators
 from alpa_explore.plans.describe import describe_stage
 

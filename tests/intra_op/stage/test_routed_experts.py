@@ -8,9 +8,9 @@ from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.models.routed_experts import Gate, routed_experts
 from alpa_explore.tracing.capture import capture
 

@@ -12,11 +12,11 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Phase
 from alpa_explore.graph.counts import is_matrix_product, packet
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.segments import KEPT
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.layering.blocks import OUTSIDE, blocks_of
 from alpa_explore.planner.microbatch_graph import microbatch_graph

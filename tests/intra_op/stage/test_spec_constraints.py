@@ -22,9 +22,10 @@ from alpa_explore.intra_op.formulations.comparison import StageInstance
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.describe import node_specs

@@ -16,9 +16,10 @@ from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import received_bytes, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.models.catalog import build
 from alpa_explore.planner.microbatch_graph import microbatch_graph

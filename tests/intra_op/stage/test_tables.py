@@ -10,9 +10,10 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.chain import chain_of
 from alpa_explore.intra_op.stage import tuning
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
+from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.sharding.spec_constraint import constraints_of

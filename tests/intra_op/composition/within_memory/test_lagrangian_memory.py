@@ -12,8 +12,8 @@ from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
 from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
-from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from tests.intra_op.composition.test_compose import CHAINS, on
 
 INVERSE_B = 0.25
