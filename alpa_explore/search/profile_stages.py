@@ -77,19 +77,17 @@ def profile_stages(
 def _under_each_schedule(pricing: EagerPricing | VersionPricing, query: PipelineQuery) -> StageCosts:
     """Stage costs with which the best pipeline under the best schedule has no open stage.
 
-    First, under every schedule, all is priced that takes no search within memory: what is known by then often shows
-    that a schedule is slower than another before the searches within memory, which take longest, run for it. They run
-    for the schedule with the least lower bound first, and for each as long as that bound says that it may be faster.
+    Schedules are followed in the order of their lower bounds, each as long as that bound says that it may be faster
+    than what is known of another. This is done first without searches within memory, which take longest: what is known
+    by then often shows that a schedule is slower before they run for it.
     """
     costs = pricing.costs()
     each = query.each(costs.num_layers)
-    if len(each) > 1:
-        for asked in each:
-            costs = resolve(pricing, asked, price=pricing.price_without_memory)
-    known = {asked: asked.best(costs).total_seconds for asked in each}
-    bounds = {asked: asked.bound(costs) for asked in each}
-    for asked in sorted(each, key=lambda asked: bounds[asked]):
-        least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
-        costs = resolve(pricing, asked, below=(1.0 + SLOWER_SCHEDULE) * least)
-        known[asked] = asked.best(costs).total_seconds
+    for price in (pricing.price_without_memory, None) if len(each) > 1 else (None,):
+        known = {asked: asked.best(costs).total_seconds for asked in each}
+        bounds = {asked: asked.bound(costs) for asked in each}
+        for asked in sorted(each, key=lambda asked: bounds[asked]):
+            least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
+            costs = resolve(pricing, asked, below=(1.0 + SLOWER_SCHEDULE) * least, price=price)
+            known[asked] = asked.best(costs).total_seconds
     return costs
