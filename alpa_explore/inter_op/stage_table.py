@@ -29,7 +29,6 @@ tolerance.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -137,10 +136,7 @@ def stage_table(
     depth = options.num_stages or layers
     possible = options.num_stages is None or depth in terms.depths(depth)
     held = [terms.held(s, depth) for s in range(1, layers + 1)]
-    if bound:  # bounds are known for whole microbatches
-        table = costs.bound_table(num_microbatches, [math.ceil(h) for h in held])
-    else:
-        table = costs.latency_table(num_microbatches, held)
+    table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
     if options.communication:
         for first, last in _ranges(layers):
             for shape in range(len(costs.submeshes)):

@@ -6,6 +6,7 @@ The pipeline DP reads `StageCosts`, whose tables evaluate all candidates at any 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -264,20 +265,21 @@ class StageCosts:
             np.isin(provenance, [Provenance.NEAR.value, Provenance.FASTEST.value, Provenance.EXACT.value]),
         )
 
-    def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
+    def bound_table(self, num_microbatches: int, held: Sequence[float] | None = None) -> Floats:
         """`latency_table` with lower bounds where the candidate is not proven optimal: at the requested B no pipeline
-        is faster than the best one by this table."""
+        is faster than the best one by this table. Where a part of a microbatch is held, the bound is that with the
+        whole of it: what fits is sought beside whole ones."""
         table = self.latency_table(num_microbatches, held)
         places = [min(s, num_microbatches) for s in range(1, self.num_layers + 1)] if held is None else held
         if self.bounds:
-            unbounded = [np.inf] * len(places)
-            bounds = np.array([list(map(bound.get, places, unbounded)) for bound in self.bounds.values()])
+            whole, unbounded = list(map(math.ceil, places)), [np.inf] * len(places)
+            bounds = np.array([list(map(bound.get, whole, unbounded)) for bound in self.bounds.values()])
             first, last, submesh = np.array(list(self.bounds)).T
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         if self.screened:
             first, last, submesh = np.array(list(self.screened)).T
             seconds = np.array([bound.at(1.0 / num_microbatches) for bound in self.screened.values()])
             most = np.array([bound.most_held for bound in self.screened.values()])
-            bounds = np.where(np.array(places) <= most[:, None], seconds[:, None], np.inf)
+            bounds = np.where(np.floor(places) <= most[:, None], seconds[:, None], np.inf)
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         return table

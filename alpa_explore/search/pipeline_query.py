@@ -77,14 +77,32 @@ class PipelineQuery:
         return [(options, pipeline if pipeline.feasible else None) for options, pipeline in found]
 
     def bound(self, costs: StageCosts) -> float:
-        """The seconds of the best pipeline by `StageCosts.bound_table`."""
-        return best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True).total_seconds
+        """Seconds that every pipeline takes: those of the best one by `StageCosts.bound_table`, with sends that hide
+        entirely."""
+        free = self.options if self.options.paper else replace(self.options, communication=False)
+        return best_pipeline(costs, self.cluster, free, self.num_microbatches, bound=True).total_seconds
 
     def best_stages(self, costs: StageCosts) -> list[HeldStage]:
         """The stages of the best pipeline by `StageCosts.bound_table`; none where no pipeline is feasible."""
+        return [(cell, math.ceil(held)) for cell, held in self._best_by_bounds(costs)]
+
+    def open_stages(self, costs: StageCosts) -> list[HeldStage]:
+        """Those of `best_stages` that may have a choice that is faster than their candidates."""
+        b = self.num_microbatches
+        found = []
+        for cell, held in self._best_by_bounds(costs):
+            bound = costs.bounds.get(cell, {}).get(math.ceil(held), math.inf)
+            known = costs.choose(cell, held, b)
+            if cell in costs.screened or bound < (math.inf if known is None else known.latency_seconds(b)):
+                found.append((cell, math.ceil(held)))
+        return found
+
+    def _best_by_bounds(self, costs: StageCosts) -> list[tuple[RangeKey, float]]:
+        """The stages of the best pipeline by `StageCosts.bound_table`, and what each holds."""
         stages = best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True).stages
+        terms = self.options.terms(self.num_microbatches)
         places = range(len(stages), 0, -1)
         return [
-            ((first, end - 1, submesh), self.held_at(place, len(stages)))
+            ((first, end - 1, submesh), terms.held(place, len(stages)))
             for place, (first, end, submesh) in zip(places, stages, strict=True)
         ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from alpa_explore.errors import CancelledError
-from alpa_explore.inter_op.pipeline_dp import NEAR
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
@@ -14,7 +14,7 @@ from alpa_explore.search.eager.version_pricing import VersionPricing
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve
 from alpa_explore.search.stage_profile import StageProfile
-from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS
+from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS, SLOWER_SCHEDULE
 
 SOLVED_BY = (
     "arguments.py",
@@ -63,11 +63,10 @@ def profile_stages(
     pricing = parts[0] if len(parts) == 1 else VersionPricing(parts)
     try:
         pricing.begin()
-        costs = resolve(pricing, query)
-        if not query.best(costs).feasible:  # what is nearest to fitting is found among all stages
-            pricing.compose_deferred()
-            costs = resolve(pricing, query)
-        costs = _under_other_schedules(pricing, query, costs)
+        costs = _under_each_schedule(pricing, query)
+        if not any(pipeline for _, pipeline in query.best_of_each(costs)):
+            pricing.compose_deferred()  # what is nearest to fitting is found among all stages
+            costs = _under_each_schedule(pricing, query)
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
@@ -75,17 +74,20 @@ def profile_stages(
     return pricing.profile(replace(costs, screened={**costs.screened, **screened}))
 
 
-def _under_other_schedules(
-    pricing: EagerPricing | VersionPricing, query: PipelineQuery, costs: StageCosts
-) -> StageCosts:
-    """`costs` with which the best pipeline under the best schedule has no open stage, too. A schedule whose pipelines
-    are all slower by their lower bounds is passed over."""
-    first, *others = query.each(costs.num_layers)
-    least = first.best(costs).total_seconds
-    bounds = {other: other.bound(costs) for other in others}
-    for other in sorted(bounds, key=lambda asked: bounds[asked]):
-        # What is minimised counts sends as if nothing ran beside them, so it may be near T alone.
-        if bounds[other] < (1.0 + NEAR) * least:
-            costs = resolve(pricing, other)
-            least = min(least, other.best(costs).total_seconds)
+def _under_each_schedule(pricing: EagerPricing | VersionPricing, query: PipelineQuery) -> StageCosts:
+    """Stage costs with which the best pipeline under the best schedule has no open stage.
+
+    Schedules are followed in the order of their lower bounds, each as long as that bound says that it may be faster
+    than what is known of another. This is done first without searches within memory, which take longest: what is known
+    by then often shows that a schedule is slower before they run for it.
+    """
+    costs = pricing.costs()
+    each = query.each(costs.num_layers)
+    for price in (pricing.price_without_memory, None) if len(each) > 1 else (None,):
+        known = {asked: asked.best(costs).total_seconds for asked in each}
+        bounds = {asked: asked.bound(costs) for asked in each}
+        for asked in sorted(each, key=lambda asked: bounds[asked]):
+            least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
+            costs = resolve(pricing, asked, below=(1.0 + SLOWER_SCHEDULE) * least, price=price)
+            known[asked] = asked.best(costs).total_seconds
     return costs

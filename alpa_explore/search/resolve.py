@@ -7,6 +7,8 @@
         price the open stages: their bounds rise, or candidates attain them
     until no stage of the pipeline is open
 
+The loop ends early where a pipeline is known, under another schedule, that none of this one can beat.
+
 The last pipeline is optimal: it costs what its lower bounds say, and every other pipeline costs at least its own
 bounds, which are no less. Where memory is short, a stage counts as priced when its candidate is within
 pricing.tuning.TOLERANCE of its bound, so the pipeline is optimal to within that tolerance.
@@ -16,7 +18,8 @@ pricing.tuning.TOLERANCE of its bound, so the pipeline is optimal to within that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from alpa_explore.pricing.stage_costs import StageCosts
@@ -34,17 +37,28 @@ class Pricing(Protocol):
         """Narrow the gap of these stages: raise their bounds, find candidates that attain them, or give them up."""
 
 
-def resolve(pricing: Pricing, query: PipelineQuery) -> StageCosts:
-    """Stage costs with which the best pipeline of `query` has no open stage."""
+def resolve(
+    pricing: Pricing,
+    query: PipelineQuery,
+    *,
+    below: float = math.inf,
+    price: Callable[[Sequence[HeldStage]], bool] | None = None,
+) -> StageCosts:
+    """Stage costs with which the best pipeline of `query` has no open stage, or no pipeline of it takes less than
+    `below` seconds.
+
+    `price`, where given, prices only some of the open stages; the loop ends where it says that it priced none.
+    """
     while True:
         costs = pricing.costs()
         if not costs.bounds and not costs.screened:
             return costs
-        open_stages = [
-            (cell, held)
-            for cell, held in query.best_stages(costs)
-            if held in costs.bounds.get(cell, ()) or cell in costs.screened
-        ]
+        if below < math.inf and query.bound(costs) >= below:
+            return costs
+        open_stages = query.open_stages(costs)
         if not open_stages:
             return costs
-        pricing.price(open_stages)
+        if price is None:
+            pricing.price(open_stages)
+        elif not price(open_stages):
+            return costs

@@ -21,3 +21,6 @@ hand."""
 NEAR = (1.0, 2.0, 4.5)
 """Prices of memory, in multiples of the estimated price of a byte, at which `lazy_pricing` contracts all blocks of a
 mesh together. Set by hand; not measured."""
+SLOWER_SCHEDULE = 0.01
+"""A schedule is left when the lower bound of its pipelines exceeds what is minimised of the best pipeline of another
+schedule by this share: T differs from what is minimised by less, upwards, where sends are few."""

@@ -44,7 +44,7 @@ from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.eager.convergence import Convergence, OpenQuestion, next_searches
+from alpa_explore.search.eager.convergence import WITHIN_MEMORY, Convergence, OpenQuestion, next_searches
 from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b
 from alpa_explore.search.eager.known_within_memory import KnownWithinMemory
 from alpa_explore.search.eager.task_runner import Job, TaskRunner, entry_names
@@ -267,6 +267,19 @@ class EagerPricing:
         """Compose all meshes that were deferred."""
         if names := list(dict.fromkeys(self.deferred.values())):
             self._compose(names)
+
+    def price_without_memory(self, open_stages: Sequence[HeldStage]) -> bool:
+        """As `price`, but without the searches within memory, which take longest; whether there was anything else."""
+
+        def within_memory(cell: RangeKey, held: int) -> bool:
+            questions = self._questions.get(cell, {}).get(held, [])
+            first = min(questions, key=lambda question: question.bound_seconds, default=None)
+            return first is None or first.search in WITHIN_MEMORY
+
+        others = [(cell, held) for cell, held in open_stages if cell in self.screened or not within_memory(cell, held)]
+        if others:
+            self.price(others)
+        return bool(others)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Run the searches that would close the gap of these stages; where a mesh that was deferred has the lowest

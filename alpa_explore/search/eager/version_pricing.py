@@ -110,6 +110,11 @@ class VersionPricing:
         for version in self.versions:
             version.price(open_stages)
 
+    def price_without_memory(self, open_stages: Sequence[HeldStage]) -> bool:
+        """The same without the searches within memory; whether any version had anything else."""
+        priced = [version.price_without_memory(open_stages) for version in self.versions]
+        return any(priced)
+
     def compose_deferred(self) -> None:
         """Compose all meshes that were deferred, in every version."""
         for version in self.versions:
