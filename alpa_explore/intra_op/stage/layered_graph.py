@@ -87,10 +87,11 @@ class LayeredGraph:
         }
 
     @cached_property
-    def stored_beside(self) -> Mapping[int, int]:
-        """Matrix product -> the bytes of all weights that are gathered for it and of all gradients of weights that it
-        makes: what may be resharded beside it in every microbatch."""
-        beside: dict[int, int] = {}
+    def stored_beside(self) -> Mapping[int, tuple[tuple[int, ...], int]]:
+        """Matrix product -> (operators beside which stored weights are gathered for it and gradients of weights that it
+        makes are scattered, bytes of all that is resharded beside them in every microbatch): of its block in its pass
+        of a microbatch, or outside of blocks itself."""
+        of_product: dict[int, int] = {}
         for position, parameter in enumerate(self.graph.parameters):
             reads = [(reader, self.products[reader][1]) for reader in self.graph.readers.get(parameter.tensor, ())]
             used = [(product, parameter.tensor) for reader, product in reads if self.layer_of[reader] != UPDATE_LAYER]
@@ -98,7 +99,20 @@ class LayeredGraph:
             used += [(self.products[producer][0], tensor) for producer, tensor in made if producer is not None]
             for product, tensor in used:
                 if product is not None:
-                    beside[product] = beside.get(product, 0) + self.graph.tensors[tensor].bytes
+                    of_product[product] = of_product.get(product, 0) + self.graph.tensors[tensor].bytes
+        of_pass: dict[tuple[int, Phase], tuple[list[int], list[int]]] = {}
+        for operator in self.graph.operators:
+            if (block := block_number(operator.module)) is None or operator.phase is Phase.UPDATE:
+                continue
+            phases = [operator.phase] + [Phase.BACKWARD] * (operator.index in self.recomputed)
+            for phase in phases:
+                of_pass.setdefault((block, phase), ([], []))[0].append(operator.index)
+            if operator.index in of_product:
+                of_pass[block, operator.phase][1].append(operator.index)
+        beside: dict[int, tuple[tuple[int, ...], int]] = {product: ((product,), n) for product, n in of_product.items()}
+        for operators, products in of_pass.values():
+            together = tuple(operators), sum(of_product[product] for product in products)
+            beside |= dict.fromkeys(products, together)
         return beside
 
 

@@ -6,9 +6,9 @@ exact. Who says what overlaps decides the form.
 **The software** (`Software`; fitted to measured runs). Beside a matrix product – one that made the input or reads the
 result, views in between not counted – gathers and reduce-scatters hide tensor_overlap × min(their seconds, those of the
 product); all-reduces hide nothing. Gathers of stored weights, and reduce-scatters of their gradients, in every
-microbatch (ZeRO-2 and 3) hide behind that product too, whose seconds are divided among all of them by size: an operator
-of experts reads several matrices. What is exposed is that of `cost.stage_seconds`: of operators with equal shares of
-communication the sum is what is said of the whole pass.
+microbatch (ZeRO-2 and 3) hide behind what the block of that product computes in the same pass (outside of blocks,
+behind the product), which is divided among all of them by size. What is exposed is that of `cost.stage_seconds`: of
+like blocks the sum is what is said of the whole pass.
 
 **The user**, for a device (`collective_overlap`). A resharding between two operators hides coefficient × min(its
 seconds, those computed beside it): an all-gather behind the matrix product that reads its result, a reduce-scatter
@@ -75,6 +75,8 @@ class Overlap:
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
         self._edge_shares: dict[int, Floats] = {}
+        self._computed: dict[tuple[int, ...], float] = {}
+        """Operators -> the least seconds that they compute."""
         software = model.device.software
         self.hides = bool(
             model.device.hidden_collectives
@@ -103,16 +105,25 @@ class Overlap:
         product = self._product(operators)
         if product is None:
             return seconds
-        least = float(self.model.operator(self.graph, product).seconds.min())
         if edge.stored:
             if device.software.gradient_sync != "overlapped":
                 return seconds
-            computing = least * edge.tensor.bytes / self.layered.stored_beside[product]
-            return exposed_beside(computing, seconds, device.software)
+            return exposed_beside(self._per_byte(product) * edge.tensor.bytes, seconds, device.software)
+        least = self._least(product)
         # No framework's grouped products hide the gathering of the tokens that they route.
         if not device.software.tensor_overlap or packet(self.graph.operators[product].kind) in ROUTED:
             return seconds
         return model.beside_product(edge.tensor, edge.sources, edge.targets, least)
+
+    def _least(self, operator: int) -> float:
+        return float(self.model.operator(self.graph, operator).seconds.min())
+
+    def _per_byte(self, product: int) -> float:
+        """Seconds that are computed beside each byte that is resharded where weights of a product are."""
+        operators, size = self.layered.stored_beside[product]
+        if operators not in self._computed:
+            self._computed[operators] = sum(map(self._least, operators))
+        return self._computed[operators] / size
 
     def _product(self, operators: Sequence[int | None]) -> int | None:
         """The matrix product at one end of an edge, views in between not counted; else None."""
