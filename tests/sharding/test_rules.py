@@ -5,9 +5,11 @@ import torch
 
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.sharding.rules import HEAVY, RULES, experts
+from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from alpa_explore.tracing.symbols import overload
+from tests.sharding.call import Call, real
 from tests.sharding.examples import attentions, movements, pointwise, products, statistics
 from tests.sharding.executor import run_sharded
 from tests.sharding.proof import MESHES, prove_splits, strategies
@@ -58,6 +60,12 @@ def test_shards_draw_different_numbers_and_replicas_equal_ones(call):
             if dim >= 0 and strategy.outputs[0].count(dim) == 1:
                 halves = made[0].chunk(2, dim)
                 assert not torch.equal(*halves), f"{strategy.name}: the devices of axis {axis} drew the same numbers"
+
+
+def test_an_input_that_only_names_a_dtype_is_sharded_along_the_dims_that_the_output_has_too():
+    """Else it is gathered for an operator that does not read it, as a router's scores are for the zeros of theirs."""
+    operator, tensors, _ = Call("aten.new_zeros.default", real(8, 4), [8, 16], factors="").build()
+    assert [(s.inputs, s.outputs) for s in splits_for(operator, tensors).splits] == [((0,), (0,)), ((REPLICATE,), (1,))]
 
 
 def test_every_rule_has_an_example():
