@@ -43,12 +43,12 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
 
 def adding_seconds(device: Device, gradient_bytes: AnyFloat, element_bytes: int, tensors: float = 1.0) -> AnyFloat:
     """Seconds to add so many bytes of gradients, in so many `tensors` and elements of `element_bytes`, to accumulated
-    ones; of the type and shape of `gradient_bytes`. Where the products that make them add them, bytes are moved, and no
-    further kernels run."""
+    ones; of the type and shape of `gradient_bytes`. A figure of the software is of bytes alone: the host counts what it
+    launches (`intra_op.stage.stage_totals.host_seconds`)."""
     software = device.software
     # Without a figure of the software: two tensors are read and one is written.
     moved = (software.accumulate_bytes / element_bytes or 3.0) * gradient_bytes * software.traffic_factor
-    launched = 0.0 if software.accumulate_bytes and software.accumulate_in_product else device.launch_seconds
+    launched = 0.0 if software.accumulate_bytes else device.launch_seconds
     return tensors * launched + moved / (device.memory_bandwidth * device.memory_efficiency)
 
 

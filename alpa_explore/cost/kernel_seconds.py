@@ -8,8 +8,8 @@ best of a few tile shapes it takes
 where the last wave of tiles may be partly empty, the start and end of a tile cost `depth` of its k, smaller tiles run
 at a lower rate s, and k may be divided into parts that different processors compute. Attention takes its FLOPs /
 (peak × share), where the share falls with small heads and few keys. Every kernel also takes its memory traffic; the
-slower of the two counts (a soft maximum), and a fixed time is added. Sizes of a mebibyte and more are assumed: nothing
-is read from caches.
+slower of the two counts (a soft maximum), and a fixed time is added, but to updates. Sizes of a mebibyte and more are
+assumed: nothing is read from caches.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
         arithmetic[chosen] = table.flops[chosen] / (device.peak("bfloat16") * share) / rate
     traffic = np.where(table.kind == kinds.index(KernelKind.MEMORY), device.software.traffic_factor, 1.0)
     memory = table.bytes_accessed * traffic / (device.memory_bandwidth * device.memory_efficiency)
-    seconds = soft_maximum(arithmetic, memory, tuning.ROOFLINE_SHARPNESS) + device.launch_seconds
+    # One kernel updates all weights, so it is not launched for each of them.
+    launched = np.where(table.kind == kinds.index(KernelKind.UPDATE), 0.0, device.launch_seconds)
+    seconds = soft_maximum(arithmetic, memory, tuning.ROOFLINE_SHARPNESS) + launched
     return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds * table.steps))
 
 

@@ -124,7 +124,8 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         device = machines.device
         rate = device.memory_bandwidth * device.memory_efficiency
         added = PassTime(
-            tensors[-1] * device.launch_seconds + (soft.accumulate_bytes or 6.0) * own / rate,
+            tensors[-1] * device.launch_seconds * (not soft.accumulate_bytes)
+            + (soft.accumulate_bytes or 6.0) * own / rate,
             tensors[-1] * soft.backward_launch_seconds * (soft.accumulate_bytes > 0),
         )
         for passes, parts, beside in (

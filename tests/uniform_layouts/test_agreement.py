@@ -11,8 +11,10 @@ from alpa_explore.uniform_layouts.as_baseline import as_baseline
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 SECONDS, BYTES = 0.004, 0.006
-"""Largest difference: models this small take most of their time for launches, of which a plan also has those that sum
-the loss over replicas."""
+"""Largest difference."""
+SUMMED = 1.5e-4
+"""Seconds of a microbatch in which a plan sums the loss over replicas, and a layout does not: models this small take
+little longer for all the rest."""
 
 
 def of_each_kind(layouts: Layouts, most: int) -> list[PricedLayout]:
@@ -52,7 +54,9 @@ def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: st
         if row.layout.chunks > 1:
             continue  # `test_interleaved_layouts_are_plans_too`
         plan = the_plan(model, machines, layouts, row)
-        assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=SECONDS), row.words
+        shorter = row.seconds * (1 - SECONDS)
+        longer = row.seconds * (1 + SECONDS) + row.layout.microbatches * SUMMED
+        assert shorter <= plan.predicted.iteration_seconds <= longer, row.words
         assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
 
 
