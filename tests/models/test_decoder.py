@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from alpa_explore.models.configs import ExpertsConfig
+from alpa_explore.models.configs.huggingface import HuggingFaceConfig, compact
 from alpa_explore.models.decoder.attention import causal_attention
 from alpa_explore.models.decoder.experts import CLAMPED, SigmoidGate, SoftmaxGate
 from alpa_explore.models.rotary import rotary_tables, rotated
@@ -99,3 +100,13 @@ def test_latent_attention_gives_keys_of_all_heads_one_part_with_positions():
         outputs.append(scores.softmax(2) @ v)
     expected = F.linear(torch.cat(outputs, dim=2), attention.projection.weight)
     torch.testing.assert_close(attention(x, tables), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("types", "alike"), [(["full_attention"] * 4, 4), (["sliding_attention", "full_attention"] * 2, 0)]
+)
+def test_a_config_may_list_the_type_of_every_block(types: list[str], alike: int) -> None:
+    values = {"model_type": "qwen2", "num_hidden_layers": 4, "layer_types": types, "other": [1, 2]}
+    config = HuggingFaceConfig(text=compact(values), sequence=16)
+    assert config.periods == alike
+    assert config.with_periods(2).values == {**values, "num_hidden_layers": 2, "layer_types": types[:2]}
