@@ -160,4 +160,6 @@ def test_the_softwares_traffic_and_gradients_are_in_a_plans_costs() -> None:
     assert wide.weight_bytes - plain.weight_bytes == pytest.approx(2 * elements)
     assert more.microbatch_seconds > plain.microbatch_seconds
     assert more.iteration_seconds == pytest.approx(plain.iteration_seconds)
-    assert of(accumulate_bytes=60.0).microbatch_seconds > plain.microbatch_seconds
+    added = of(accumulate_bytes=60.0).microbatch_seconds - of(accumulate_bytes=6.0).microbatch_seconds
+    device = Cluster.parse("1x1:a100").device
+    assert added == pytest.approx(54 * elements / (device.memory_bandwidth * device.memory_efficiency))
