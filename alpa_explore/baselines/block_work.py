@@ -31,7 +31,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
-from alpa_explore.intra_op.stage.recomputation import Recomputation
+from alpa_explore.intra_op.stage.recomputation import NONE, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.pricing.tuning import TIE_SECONDS
@@ -108,14 +108,17 @@ def decoder_work(
 
 def _stages(graph: TrainingGraph, parts: tuple[int, ...], software: Software) -> dict[str, StageGraph]:
     """All parts as one stage, for each kind of recomputation; where blocks have nothing of a kind, as without."""
-    stages: dict[str, StageGraph] = {}
+
+    def of(recomputation: str) -> StageGraph:
+        layered = assign_layers(graph, parts, Recomputation(recomputation), software=software)
+        return slice_stages(layered)(0, len(PARTS) - 1)
+
+    plain, stages = of(NONE), dict[str, StageGraph]()
     for kind, name in RECOMPUTED.items():
         try:
-            layered = assign_layers(graph, parts, Recomputation(name), software=software)
+            stages[kind] = plain if name == NONE else of(name)
         except OptionError:
-            stages[kind] = stages["none"]
-        else:
-            stages[kind] = slice_stages(layered)(0, len(PARTS) - 1)
+            stages[kind] = plain
     return stages
 
 

@@ -29,7 +29,8 @@ def fastest_fitting(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float, inverse_b: float, bound_seconds: float
 ) -> Frontier:
     """At one B, the fastest choice that fits with `held` microbatches held; where it is not proven in FITTING_SECONDS,
-    the best that was found. Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
+    the best that was found; where that would gather more weights than fit beside it, the fastest with room for as many.
+    Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
 
     No points when nothing fits, or nothing was found in time.
     """
@@ -45,7 +46,7 @@ def fastest_fitting(
             explorer.optimal = False
             return explorer.result(0.0, proven=False)
         explorer.solves += 1
-        explorer.optimal = solution.status is not Status.TIME_LIMIT
+        explorer.optimal = explorer.optimal and solution.status is not Status.TIME_LIMIT
         if not solution.choices:
             return explorer.result(0.0, proven=False)
         beside = problem.beside_bytes(solution.choices)

@@ -156,7 +156,8 @@ def _of_operator(
             shape = graph.tensors[tensor].shape
             if shape[dim] != size:
                 return
-            yield tensor, found[1] * math.prod(shape[dim + 1 :])
+            if stride_of_tensor := found[1] * math.prod(shape[dim + 1 :]):  # 0: it has no entries, and no order
+                yield tensor, stride_of_tensor
 
 
 def _split(graph: TrainingGraph, operator: Operator, place: int, dim: int) -> tuple[int, ...] | None:
@@ -180,8 +181,6 @@ def _dim(tensor: Tensor, stride: int, length: int) -> tuple[int, int] | None:
     within = 1
     for dim in range(len(tensor.shape) - 1, -1, -1):
         size = tensor.shape[dim]
-        if not size or stride < within:  # it has no entries, or is smaller
-            return None
         if stride % within == 0 and size % (length * (stride // within)) == 0 and stride // within < size:
             return dim, stride // within
         within *= size

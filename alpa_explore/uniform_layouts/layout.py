@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from alpa_explore.baselines.layout import RECOMPUTED
+
 Axis: TypeAlias = Literal[
     "tensor",
     "pipeline",
@@ -30,7 +32,7 @@ LABELS: dict[Axis, str] = {
     "recompute": "recomputation",
 }
 """What can differ between layouts, and its name on screen."""
-RECOMPUTATION = ("none", "selective", "full")
+RECOMPUTATION = tuple(RECOMPUTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

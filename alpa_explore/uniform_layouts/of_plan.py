@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from alpa_explore import units
+from alpa_explore.baselines.layout import RECOMPUTED
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.parallelism import axis_uses, parallelism_lines
 from alpa_explore.plans.schedule_stages import planned_schedule
@@ -19,7 +20,7 @@ from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 _UNIFORM = 0.95
 """Of FLOPs and of stored bytes: where fewer follow the use of an axis, no uniform layout does the same."""
-RECOMPUTES = {"": "none", "none": "none", "attention": "selective", "full": "full", "True": "full"}
+RECOMPUTES = {"": "none", "True": "full", **{name: kind for kind, name in RECOMPUTED.items()}}
 """Recomputation of a plan by its name -> that of a layout. Megatron-LM's selective one repeats what 'attention'
 does."""
 

@@ -6,13 +6,16 @@ from collections import Counter
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
 
 from alpa_explore.baselines.roles import Role
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import Phase
+from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.programs.check import check
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.zigzag import in_zigzag_order
+from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate
 from tests.programs.cases import Case, at_random, following
 
@@ -48,6 +51,35 @@ def test_a_ring_in_that_order_changes_no_places(name, parts, devices) -> None:
             assert (strategy.factors, strategy.work_share) == (("ring-zigzag",), 1 / devices)
             exchanged.update(e.kind for of_axis in strategy.exchanges for e in of_axis)
     assert set(exchanged) == {StepKind.RING}
+
+
+class WithoutTheRest(nn.Module):
+    """Attention whose heads are split behind their last entry, as where rotary positions turn all of a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.heads, self.out = nn.Embedding(32, 16), nn.Linear(16, 16), nn.Linear(16, 32)
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        heads = self.heads(self.tokens(tokens)).unflatten(-1, (2, 8)).transpose(1, 2)
+        turned = torch.cat((heads[..., :8].sin(), heads[..., 8:]), dim=-1)
+        mixed = functional.scaled_dot_product_attention(turned, turned, heads, is_causal=True)
+        scores = self.out(mixed.transpose(1, 2).flatten(2))
+        return functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+
+def test_tensors_without_entries_have_no_order() -> None:
+    torch.manual_seed(0)
+    module, tokens = WithoutTheRest(), torch.randint(32, (2, 16))
+    captured = capture(module, (tokens, tokens.roll(-1, 1)))
+    assert any(tensor.elements == 0 for tensor in captured.tensors)
+    ordered = in_zigzag_order(captured, 2)
+    named = dict(module.named_parameters())
+    state = {p.tensor: named[p.name].detach() for p in captured.parameters}
+    inputs = [t.index for t in captured.tensors if t.kind is TensorKind.INPUT]
+    state |= dict(zip(inputs, (tokens, tokens.roll(-1, 1)), strict=True))
+    natural, zigzag = (evaluate(graph, state) for graph in (captured, ordered))
+    torch.testing.assert_close(zigzag[ordered.loss], natural[captured.loss])
 
 
 def test_beside_tensor_parallelism() -> None:
