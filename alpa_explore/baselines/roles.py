@@ -215,8 +215,7 @@ def _context_parallel(
     counts = np.zeros(len(options.options), dtype=np.int64)
     for place in options.at_axis[axis]:
         pairs = zip(tensors, options.options[place], strict=True)
-        found = [labels.get((t, p)) for t, p in pairs if p >= 0]
-        counts[place] = 0 if Label.SAMPLES in found else sum(label in along for label in found)
+        counts[place] = sum(labels.get((t, p)) in along for t, p in pairs if p >= 0)
     if counts.max() > 0:
         return np.asarray(counts == counts.max())
     return np.array([option not in batch for option in options.options], dtype=bool)

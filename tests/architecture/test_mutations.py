@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import faulthandler
 from collections import Counter
 
 import pytest
@@ -30,6 +31,7 @@ def test_every_package_that_computes_has_a_fault() -> None:
 @pytest.mark.sweep(kept=0)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_faults_in_files_that_changed_in_the_last_week_are_seen(package: str) -> None:
+    faulthandler.cancel_dump_traceback_later()  # each fault has a limit of its own, and all of them take minutes
     changed = mutations.changed_files("")
     outcomes = mutations.try_all([f for f in FAULTS if f.package == package and f.file in changed])
     assert [outcome.fault.breaks for outcome in outcomes if not outcome.tier] == []
