@@ -37,7 +37,7 @@ from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.folder import attempt_folder, attempts_of, empty_folder, make_folder, replace_text
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
-from alpa_explore.runtime.targets.target import Target, find_target
+from alpa_explore.runtime.targets.target import Left, Target, find_target
 from alpa_explore.runtime.training import Data, OwnModel, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
@@ -114,26 +114,20 @@ class _Last:
     """The request of the last attempt of a run."""
 
     def __init__(self, request: RunRequest) -> None:
-        self.request = request
+        self.request = self.first = request
 
 
-def _next_attempt(last: _Last, run: Run, error: AlpaExploreError, number: int) -> Attempt:
+def _next_attempt(last: _Last, run: Run, error: AlpaExploreError | None, number: int) -> Attempt:
     """The attempt that follows number `number`, which ended with `error`: see `Again`."""
-    request, home = last.request, run.folder
-    check_again(error, number, request.retries)
+    request, first, home = last.request, last.first, run.folder
+    if error is not None:
+        check_again(error, 1 + sum(retry.failed for retry in run.progress.retries), request.retries)
     assert request.place.left is not None, "other targets have no retries"
-    plan, left = request.plan, request.place.left(request.plan, request.options.device, error.lost)
+    left = request.place.left(first.plan, request.options.device, () if error is None else error.lost)
+    plan, schedule = _plan_for(left, first, request)
     where = [f"on {left.hosts}"] if left.hosts else []
-    schedule = request.schedule
-    if left.nodes * left.devices_per_node < plan.cluster.devices:
-        cluster = cluster_left(plan, left.nodes, left.devices_per_node)
-        if request.replan is not None:
-            plan = request.replan(plan, cluster)
-            check_replanned(plan, request.plan, cluster)
-        else:
-            plan = plan_again(plan, cluster, request.graph, allow_import=request.allow_import)
+    if plan is not request.plan:
         where.insert(0, f"under another plan, {words(plan)}")
-        schedule = schedule if isinstance(schedule, str) else None  # a table is for the stages before
     try:
         found = find_checkpoint(home, digests=True)
         request = replace(
@@ -152,15 +146,39 @@ def _next_attempt(last: _Last, run: Run, error: AlpaExploreError, number: int) -
         made_up = request.own is not None and request.own.data is None
         _check_resumable(plan, resumed, options.steps, None, made_up=made_up)
     request = last.request = replace(request, plan=plan, schedule=schedule)
-    folder = attempt_folder(home, number + 1)
+    folder, used = attempt_folder(home, number + 1), plan.cluster.devices
     return Attempt(
         folder=folder,
         ranks=_ranks(plan),
         first_step=options.first_step,
+        more_hosts=partial(_more_devices, first, used) if used < first.plan.cluster.devices else None,
         prepare=lambda: prepare(request, empty_folder(folder, "an attempt", make=True)),
         start=lambda: left.start(folder, plan, options.device),
         where=", ".join(where),
     )
+
+
+def _plan_for(left: Left, first: RunRequest, request: RunRequest) -> tuple[Plan, str | Schedule | None]:
+    """The plan and the schedule for what is left: those of the first attempt where all is there, those of the last one
+    where it used as much, else others. A table of a schedule is for the stages of the first plan alone."""
+    if left.nodes * left.devices_per_node >= first.plan.cluster.devices:
+        return first.plan, first.schedule
+    schedule, used = first.schedule if isinstance(first.schedule, str) else None, request.plan.cluster
+    if (left.nodes, left.devices_per_node) == (used.nodes, used.devices_per_node):
+        return request.plan, schedule
+    cluster = cluster_left(first.plan, left.nodes, left.devices_per_node)
+    if request.replan is None:
+        return plan_again(first.plan, cluster, request.graph, allow_import=request.allow_import), schedule
+    plan = request.replan(first.plan, cluster)
+    check_replanned(plan, first.plan, cluster)
+    return plan, schedule
+
+
+def _more_devices(first: RunRequest, used: int) -> bool:
+    """Whether more devices answer than an attempt uses, of those with which the run began."""
+    assert first.place.left is not None, "other targets have no retries"
+    left = first.place.left(first.plan, first.options.device, ())
+    return left.nodes * left.devices_per_node > used
 
 
 def _ranks(plan: Plan) -> tuple[int, ...]:
@@ -225,7 +243,8 @@ def request_of(
     process, host or link that is lost. At most the steps of `checkpoint_every` are done again, and twice so many where
     a checkpoint was being written: ranks begin none before the last one is whole. It goes on with the hosts that are
     left; where they are too few for the plan, `replan(plan, cluster)` returns one for what is left, by default the
-    planner's for the same microbatches.
+    planner's for the same microbatches. Where more hosts answer again, it goes on with them from its next checkpoint,
+    under the first plan if all are back; that is no retry.
 
     Buffers that the forward pass of the module writes are carried from microbatch to microbatch, with the statistics of
     a whole microbatch, and are part of checkpoints. Where a run cannot write one on which losses depend

@@ -14,7 +14,7 @@ from statistics import median
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.attempts.attempt import Again, Attempt, Retry, ended_for_good, write_attempts
+from alpa_explore.runtime.attempts.attempt import Again, Attempt, HostsBack, Retry, ended_for_good, write_attempts
 from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step
@@ -26,6 +26,8 @@ from alpa_explore.runtime.targets.target import Ranks
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 """Errors of a full disk, or of one that cannot be written."""
+_GROWS = "more hosts"
+"""State of an attempt that was ended because more hosts answer than it used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ class RunProgress:
     checkpoints: tuple[Kept, ...] = ()
     """The checkpoints that became whole, oldest first; the last two exist."""
     retries: tuple[Retry, ...] = ()
-    """The failures after which the run went on."""
+    """The attempts after which the run went on."""
     failures: tuple[str, ...] = ()
     """Of attempts that may be followed by another one, as soon as they have failed; it goes to `retries` when the next
     one is ready, or to the error of the run."""
@@ -61,7 +63,7 @@ class RunResult:
     stopped: bool
     """Whether `stop` ended it."""
     retries: tuple[Retry, ...] = ()
-    """The failures after which the run went on."""
+    """The attempts after which the run went on."""
 
 
 class _Reports:
@@ -192,7 +194,8 @@ class Run:
         self._passed_over += tuple(why for why in passed_over if why not in self._passed_over)
 
     def watch(self, prepare: Callable[[], object], start: Callable[[], Ranks], again: Again | None = None) -> None:
-        """Prepare the run, start its ranks and watch them, in a thread of its own; after a failure, go on by `again`.
+        """Prepare the run, start its ranks and watch them, in a thread of its own; after a failure, and where hosts
+        that were lost are back, go on by `again`.
 
         AlpaExploreErrors of `again` say why the failure is final.
         """
@@ -203,15 +206,17 @@ class Run:
             )
             while True:
                 state, error = self._outcome(attempt)
-                if error is None or again is None or self._stop.is_set():
+                if (error is None and state != _GROWS) or again is None or self._stop.is_set():
+                    state = "stopped" if state == _GROWS else state
                     break
-                if error.may_pass:  # where it can go on is known only after seconds to minutes
+                if error is not None and error.may_pass:  # where it can go on is known only after seconds to minutes
                     self._failures = (*self._failures, f"{error.what}: {error.found}.")
                 try:
                     attempt = again(error, len(self._retries) + 1)
                     self._next(attempt, error)
                 except Exception as why:  # `result` raises the error in the caller's thread
-                    error = ended_for_good(error, why if isinstance(why, AlpaExploreError) else _fault(why))
+                    final = why if isinstance(why, AlpaExploreError) else _fault(why)
+                    state, error = "failed", final if error is None else ended_for_good(error, final)
                     break
             release_folder(self.folder)
             self._error, self._state = error, state
@@ -219,13 +224,14 @@ class Run:
         self._thread = threading.Thread(target=work, name="alpa-explore run", daemon=True)
         self._thread.start()
 
-    def _next(self, attempt: Attempt, error: AlpaExploreError) -> None:
-        """Note that `attempt` follows the one that ended with `error`."""
+    def _next(self, attempt: Attempt, error: AlpaExploreError | None) -> None:
+        """Note that `attempt` follows the one that failed with `error`; None: more hosts answer than that one used."""
         done = self._now.steps()
         end = done[-1].step + 1 if done else self._first_step
         retry = Retry(
             attempt=len(self._retries) + 1,
-            reason=f"{error.what}: {error.found}.",
+            reason="More hosts answer than it used." if error is None else f"{error.what}: {error.found}.",
+            failed=error is not None,
             first_step=attempt.first_step,
             lost_steps=max(end - attempt.first_step, 0),
             where=attempt.where,
@@ -239,7 +245,7 @@ class Run:
         """How an attempt ended: its state, and its error where it failed."""
         try:
             attempt.prepare()
-            return self._watched(attempt.start)
+            return self._watched(attempt)
         except AlpaExploreError as error:
             return "failed", error
         except Exception as error:
@@ -247,11 +253,12 @@ class Run:
             fault.__cause__ = error
             return "failed", fault
 
-    def _watched(self, start: Callable[[], Ranks]) -> tuple[str, AlpaExploreError | None]:
+    def _watched(self, attempt: Attempt) -> tuple[str, AlpaExploreError | None]:
         if self._stop.is_set():
             return "stopped", None
-        ranks, now, error = start(), self._now, None
+        ranks, now, error = attempt.start(), self._now, None
         lead = tuning.REQUEST_SECONDS
+        back = None if attempt.more_hosts is None else HostsBack(attempt.more_hosts)
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
@@ -259,6 +266,9 @@ class Run:
                 now.keeper.poll()
                 if states := [kept.step for kept in now.keeper.kept[count:] if kept.kind == STATE]:
                     note_whole(now.folder, states[-1])
+                    if back is not None and back.found.is_set() and states[-1] < self._total:
+                        outcome = {"state": _GROWS}
+                        break
                 asked = requested_step(now.folder)
                 if asked is not None and now.keeper.missed(asked):
                     lead *= 2  # the steps have become faster, or the link is slow
@@ -269,6 +279,8 @@ class Run:
                 now.keeper.finish(tuning.KEEP_SECONDS)
             now.keeper.poll()
         finally:
+            if back is not None:
+                back.close()
             ranks.stop()
             now.keeper.close()
         self._remove_older(now)

@@ -13,6 +13,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
 from alpa_explore.errors import RunError
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.drift import LinkDrift
 from alpa_explore.runtime.launch import launch
 from tests.hosts.runs import no_rank_is_left, reached
@@ -158,6 +159,28 @@ def test_a_run_whose_link_is_cut_goes_on_with_the_host_that_is_left(pair, run_fo
     until(lambda: not pair.ranks(1), "the host without a link ends its ranks itself")
     run.stop()
     assert ended(run).stopped
+    assert no_rank_is_left(pair)
+
+
+def test_a_host_that_is_back_is_used_again_to_the_same_weights(pair, run_folder, monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "HOSTS_BACK_SECONDS", 0.5)
+    run = start(pair, run_folder / "run", retries=1)
+    with_a_checkpoint(run)
+    pair.cut(1)
+    (lost,) = reached(run, lambda progress: progress.retries)
+    reached(run, lambda progress: len(progress.steps) > lost.first_step + 2)
+    pair.restore(1)
+    _, back = reached(run, lambda progress: len(progress.retries) == 2 and progress.retries)
+    assert (lost.failed, back.failed) == (True, False)
+    assert str(back).startswith("attempt 2 was ended: More hosts answer than it used. Attempt 3 goes on from step ")
+    assert back.where.startswith("under another plan, 2 stages on 2x1:cpu: 1x1, 1x1, on node0 (")
+    assert back.lost_steps <= EVERY
+    assert run.ranks == (0, 1)
+    reached(run, lambda progress: len(progress.steps) > back.first_step + 2)
+    run.stop()
+    found = [step.loss for step in ended(run).steps]
+    whole = ended(launch(plan(), steps=len(found), folder=run_folder / "whole", device="cpu"))
+    assert found == pytest.approx([step.loss for step in whole.steps], abs=1e-5)
     assert no_rank_is_left(pair)
 
 

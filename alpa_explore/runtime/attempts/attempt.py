@@ -1,13 +1,16 @@
-"""The attempts of a run, and whether a failure may be followed by another one."""
+"""The attempts of a run, whether a failure may be followed by another one, and whether lost hosts are back."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import replace_text
 from alpa_explore.runtime.targets.target import Ranks
 
@@ -16,10 +19,10 @@ ATTEMPTS = "attempts.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A failure after which the run went on."""
+    """The end of an attempt after which the run went on: a failure, or lost hosts that are back."""
 
     attempt: int
-    """The number of the attempt that failed, from 1."""
+    """The number of the attempt that ended, from 1."""
     reason: str
     first_step: int
     """The step with which the next attempt began."""
@@ -29,12 +32,19 @@ class Retry:
     """The plan and the hosts of the next attempt, where they are other ones; else empty."""
     folder: Path
     """Of the next attempt."""
+    failed: bool = True
+    """False where the attempt was ended because more hosts answered than it used."""
+
+    @property
+    def ending(self) -> str:
+        """How the attempt ended: 'failed' or 'was ended'."""
+        return "failed" if self.failed else "was ended"
 
     def __str__(self) -> str:
         steps = "1 step is lost" if self.lost_steps == 1 else f"{self.lost_steps} steps are lost"
         where = f", {self.where}" if self.where else ""
         return (
-            f"attempt {self.attempt} failed: {self.reason} Attempt {self.attempt + 1} goes on from step "
+            f"attempt {self.attempt} {self.ending}: {self.reason} Attempt {self.attempt + 1} goes on from step "
             f"{self.first_step} ({steps}){where}, in {self.folder}"
         )
 
@@ -50,10 +60,31 @@ class Attempt:
     start: Callable[[], Ranks]
     where: str = ""
     """See `Retry`."""
+    more_hosts: Callable[[], bool] | None = None
+    """Asks whether more hosts answer than this attempt uses; None where it has all that the run began with."""
 
 
-Again = Callable[[AlpaExploreError, int], Attempt]
-"""(how the last attempt ended, its number) -> the next one. An AlpaExploreError says why there can be none."""
+Again = Callable[[AlpaExploreError | None, int], Attempt]
+"""(how the last attempt failed, or None where more hosts answer than it used; its number) -> the next one. An
+AlpaExploreError says why there can be none."""
+
+
+class HostsBack:
+    """Asks again and again, in a thread of its own, whether more hosts answer than an attempt uses."""
+
+    def __init__(self, more_hosts: Callable[[], bool]) -> None:
+        self.found, self._closed = threading.Event(), threading.Event()
+        threading.Thread(target=self._look, args=(more_hosts,), name="alpa-explore hosts", daemon=True).start()
+
+    def _look(self, more_hosts: Callable[[], bool]) -> None:
+        while not self._closed.wait(tuning.HOSTS_BACK_SECONDS) and not self.found.is_set():
+            with suppress(AlpaExploreError):  # the scheduler does not answer now; the attempt itself may go on
+                if more_hosts():
+                    self.found.set()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
 
 
 def check_again(error: AlpaExploreError, attempt: int, retries: int) -> None:

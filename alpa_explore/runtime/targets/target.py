@@ -32,7 +32,7 @@ class Ranks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """The devices on which a run can go on after a fault."""
+    """The devices on which a run can go on."""
 
     nodes: int
     devices_per_node: int

@@ -55,14 +55,14 @@ def _run(run: TrainingRun) -> str:
 
 
 def _retries(run: TrainingRun) -> str:
-    """A line for each failure after which the run went on; the reason comes from a log."""
+    """A line for each attempt after which the run went on; the reason of a failure comes from a log."""
     lines = [f"<li>Passed over: {escape(why)}</li>" for why in run.passed_over]
     for retry in run.retries:
         lost = "1 step was" if retry.lost_steps == 1 else f"{retry.lost_steps or 'no'} steps were"
         where = f", {retry.where}" if retry.where else ""
         lines.append(
-            f"<li>Attempt {retry.attempt} failed: {escape(retry.reason)} It went on from step {retry.first_step:,}"
-            f" ({lost} lost){escape(where)}.</li>"
+            f"<li>Attempt {retry.attempt} {retry.ending}: {escape(retry.reason)} It went on from step "
+            f"{retry.first_step:,} ({lost} lost){escape(where)}.</li>"
         )
     return f'<ol class="alpa-retries">{"".join(lines)}</ol>' if lines else ""
 
