@@ -14,7 +14,7 @@ from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.planner import tuning
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.mesh_tasks import warm_up_worker
-from alpa_explore.search.eager.eager_pricing import Solving
+from alpa_explore.search.eager.eager_pricing import SolveContext
 from alpa_explore.search.profile_stages import SOLVED_BY, SOLVED_WITH
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
@@ -43,9 +43,9 @@ class Resources:
         with kernels_meanwhile(self.cancel), cancelled_by(self.cancel), workers:
             yield
 
-    def solving(self, solver: str) -> Solving:
+    def solving(self, solver: str) -> SolveContext:
         """How `profile_stages` solves."""
-        return Solving(
+        return SolveContext(
             solver=solver, executor=self.executor, store=self.store, progress=self.progress, cancel=self.cancel
         )
 

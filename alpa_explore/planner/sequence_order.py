@@ -30,7 +30,7 @@ def faster_order(planned: Plan, request: PlanRequest, resources: Resources) -> P
     """
     if request.zigzag is not None or planned.model.zigzag > 1:
         return planned
-    different = {id(stage): stage for stage in planned.described_by()}
+    different = {id(stage): stage for stage in planned.representatives()}
     parts = max(map(_sharing, different.values()))
     if parts == 1:
         return planned

@@ -108,7 +108,7 @@ class PlanValue:
         """A device of a stage: in a cluster of unlike nodes, of the kind on which the stage runs."""
         return self.cluster.part_of(stage.devices[0]).device
 
-    def described_by(self) -> list[PlanStage]:
+    def representatives(self) -> list[PlanStage]:
         """For each stage the one whose operators stand for its own: the first that is `alike`. To describe a stage for
         the first time takes some 70 ms."""
         first: dict[object, PlanStage] = {}

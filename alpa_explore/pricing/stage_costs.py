@@ -99,7 +99,7 @@ class Screened(NamedTuple):
         there = max(self.seconds, self.seconds_there)
         return self.seconds + (there - self.seconds) * min(inverse_b / self.inverse_b, 1.0)
 
-    def or_better(self, other: Screened) -> Screened:
+    def weakest(self, other: Screened) -> Screened:
         """What bounds the choices of both."""
         there = min(self.at(self.inverse_b), other.at(self.inverse_b))
         least, most = min(self.seconds, other.seconds), max(self.most_held, other.most_held)

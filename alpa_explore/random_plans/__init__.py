@@ -6,7 +6,7 @@ Read in this order:
     draft      what a random plan consists of: cuts, submeshes, schedule, and the specs of every operator
     tuning     how large plans are, and how hard a failing one is shrunk
     choose     a strategy for every node of a sharding problem: at random, by roles, or after a draft
-    workshop   draft -> `Plan`, with captured graphs and costs kept
+    plan_maker draft -> `Plan`, with captured graphs and costs kept
     draw       a random draft for a seed and a number
     trial      a draft is run by the interpreter, and compared
     shrink     a failing draft -> a small one that still fails

@@ -29,9 +29,9 @@ from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.draft import Draft
 from alpa_explore.random_plans.draw import draw_draft
 from alpa_explore.random_plans.families import OPTIMIZER_OF
+from alpa_explore.random_plans.plan_maker import shared_maker
 from alpa_explore.random_plans.shrink import Shrunk, shrink
 from alpa_explore.random_plans.trial import Verdict, try_draft
-from alpa_explore.random_plans.workshop import shared_workshop
 from alpa_explore.runtime.folder import make_folder, release_folder
 from alpa_explore.runtime.verify import verify
 
@@ -123,7 +123,7 @@ def verify_random(
     started, chosen = time.perf_counter(), tuple(families) or tuple(OPTIMIZER_OF)
     with _one_thread():
         for name in chosen:
-            shared_workshop().family(name)
+            shared_maker().family(name)
         numbers = range(first, first + count)
         processes = workers or len(os.sched_getaffinity(0))
         trials = _mapped(partial(_try_number, seed, chosen, tolerance), numbers, processes)
@@ -207,14 +207,14 @@ def _counted(name: str, results: Iterable[_A], total: int, progress: ProgressCal
 
 
 def _try_number(seed: int, families: Sequence[str], tolerance: float, number: int) -> Tried:
-    start, workshop = time.process_time(), shared_workshop()
-    draft = draw_draft(workshop, seed, number, families)
-    verdict = try_draft(workshop, draft, tolerance)
+    start, maker = time.process_time(), shared_maker()
+    draft = draw_draft(maker, seed, number, families)
+    verdict = try_draft(maker, draft, tolerance)
     return Tried(number=number, draft=draft, verdict=verdict, processor_seconds=time.process_time() - start)
 
 
 def _shrunk(tolerance: float, tried: Tried) -> Shrunk:
-    return shrink(shared_workshop(), tried.draft, tried.verdict, tolerance)
+    return shrink(shared_maker(), tried.draft, tried.verdict, tolerance)
 
 
 class _Home:
@@ -229,7 +229,7 @@ class _Home:
             self._folder = make_folder(self._given, "random-plans")
             release_folder(self._folder)
         file = self._folder / f"seed-{self._seed}-plan-{number}.plan.json"
-        shared_workshop().plan(draft).save(file)
+        shared_maker().plan(draft).save(file)
         return file
 
     def failure(self, tried: Tried, shrunk: Shrunk | None, how: str = "interpreted") -> Failure:
@@ -250,7 +250,7 @@ class _Home:
             drawn=str(tried.draft),
             verdict=tried.verdict if shrunk is None else shrunk.verdict,
             smallest=str(draft),
-            sharded=shared_workshop().sharded(draft),
+            sharded=shared_maker().sharded(draft),
             file=file,
             command=command,
         )
@@ -260,7 +260,7 @@ def _launched(tried: Tried, tolerance: float, home: _Home) -> float | Failure:
     """The largest error of a plan that is written, read and launched; or its failure."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "a.plan.json"
-        shared_workshop().plan(tried.draft).save(file)
+        shared_maker().plan(tried.draft).save(file)
         try:
             made = verify(load_plan(file), steps=tuning.STEPS, tolerance=tolerance, device="cpu", allow_import=True)
         except AlpaExploreError as error:

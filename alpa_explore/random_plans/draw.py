@@ -25,7 +25,7 @@ from alpa_explore.random_plans.choose import (
 )
 from alpa_explore.random_plans.draft import Draft, DraftStage, DraftSubmesh, MeshShape, Picks
 from alpa_explore.random_plans.families import OPTIMIZER_OF
-from alpa_explore.random_plans.workshop import Workshop
+from alpa_explore.random_plans.plan_maker import PlanMaker
 from alpa_explore.schedules.catalog import DUAL_PIPE, INTERLEAVED, V_SHAPES
 
 MESHES: dict[int, tuple[MeshShape, ...]] = {
@@ -43,7 +43,7 @@ KINDS = ("uniform", "uniform", "sparse", "cheap", "roles", "zero")
 """How the strategies of a stage are drawn; some twice as often."""
 
 
-def draw_draft(workshop: Workshop, seed: int, number: int, families: Sequence[str] = ()) -> Draft:
+def draw_draft(maker: PlanMaker, seed: int, number: int, families: Sequence[str] = ()) -> Draft:
     """Draft `number` of `seed`, of one of `families` (by default of all).
 
     NoChoiceError where none of several draws has a legal choice for every node.
@@ -52,18 +52,18 @@ def draw_draft(workshop: Workshop, seed: int, number: int, families: Sequence[st
     # A generator of its own: everything else stays what it was for this seed.
     unlike = random.Random(f"{seed}/{number}/unlike").random() < tuning.UNLIKE_SHARE
     for attempt in range(tuning.ATTEMPTS):
-        draft = _outline(workshop, draw, draw.choice(sorted(families or OPTIMIZER_OF)))
+        draft = _outline(maker, draw, draw.choice(sorted(families or OPTIMIZER_OF)))
         if draft.turns == 1 and len(draft.submeshes) > 1:
             draft = replace(draft, unlike=unlike)
         try:
-            return replace(draft, picks=tuple(_picks(workshop, draw, draft, stage) for stage in draft.stages))
+            return replace(draft, picks=tuple(_picks(maker, draw, draft, stage) for stage in draft.stages))
         except NoChoiceError:
             if attempt == tuning.ATTEMPTS - 1:
                 raise
     raise AssertionError("a draft or an error")
 
 
-def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
+def _outline(maker: PlanMaker, draw: random.Random, family: str) -> Draft:
     """Everything but the picks."""
     schedule = draw.choice([name for name in SCHEDULES if name != DUAL_PIPE])  # a draft has one copy of the model
     least = 2 if schedule in (INTERLEAVED, *V_SHAPES) else 1
@@ -75,7 +75,7 @@ def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
         for n in devices
     )
     layers = sum(submesh.layers for submesh in submeshes)
-    graph = workshop.family(family).graph
+    graph = maker.family(family).graph
     operators = len(graph.forward_operators)
     while layers > operators:  # too short a model: no layers to spare
         layers, submeshes = count * turns, tuple(replace(s, layers=turns) for s in submeshes)
@@ -92,7 +92,7 @@ def _outline(workshop: Workshop, draw: random.Random, family: str) -> Draft:
     if (kind := draw.random()) < tuning.RECOMPUTED_LAYERS:
         again = Recomputation.of_layers(k for k in range(layers) if draw.random() < 0.5)
     elif kind < tuning.RECOMPUTED_LAYERS + tuning.RECOMPUTED_BLOCKS:
-        again = Recomputation.parse(draw.choice(workshop.family(family).recomputations))
+        again = Recomputation.parse(draw.choice(maker.family(family).recomputations))
     return Draft(
         family=family,
         cuts=cuts,
@@ -115,13 +115,13 @@ def _mesh(draw: random.Random, devices: int, family: str) -> MeshShape:
     return draw.choice([mesh for mesh in MESHES[devices] if len(mesh) < 3 or family in SMALL])
 
 
-def _picks(workshop: Workshop, draw: random.Random, draft: Draft, stage: DraftStage) -> Picks:
+def _picks(maker: PlanMaker, draw: random.Random, draft: Draft, stage: DraftStage) -> Picks:
     """Random picks for one stage."""
-    problem = workshop.problem(draft, stage)
-    return picks_of(problem, choose_nodes(problem, _prefer(workshop, draw, draft, problem)))
+    problem = maker.problem(draft, stage)
+    return picks_of(problem, choose_nodes(problem, _prefer(maker, draw, draft, problem)))
 
 
-def _prefer(workshop: Workshop, draw: random.Random, draft: Draft, problem: StageProblem) -> Prefer:
+def _prefer(maker: PlanMaker, draw: random.Random, draft: Draft, problem: StageProblem) -> Prefer:
     match draw.choice(KINDS):
         case "sparse":
             return sparse(draw, problem)
@@ -129,15 +129,15 @@ def _prefer(workshop: Workshop, draw: random.Random, draft: Draft, problem: Stag
             return cheap(draw)
         case "roles":
             roles = [draw.choice(tuple(Role)) for _ in problem.model.mesh.shape]
-            return permitted_by(draw, _permitted(workshop, draft, problem, roles))
+            return permitted_by(draw, _permitted(maker, draft, problem, roles))
         case "zero":  # data parallelism; what is stored and updated is sharded at random: ZeRO-1, 2, 3 and between
-            permitted = _permitted(workshop, draft, problem, [Role.DATA] * len(problem.model.mesh.shape))
+            permitted = _permitted(maker, draft, problem, [Role.DATA] * len(problem.model.mesh.shape))
             return permitted_by(draw, {v: k for v, k in permitted.items() if not is_update(problem.nodes[v])})
         case _:
             return uniform(draw)
 
 
 def _permitted(
-    workshop: Workshop, draft: Draft, problem: StageProblem, roles: Sequence[Role]
+    maker: PlanMaker, draft: Draft, problem: StageProblem, roles: Sequence[Role]
 ) -> dict[int, tuple[int, ...]]:
-    return strategies_for_roles(problem, roles, workshop.family(draft.family).labels) if roles else {}
+    return strategies_for_roles(problem, roles, maker.family(draft.family).labels) if roles else {}

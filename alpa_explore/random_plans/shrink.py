@@ -18,8 +18,8 @@ from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.choose import picks_of
 from alpa_explore.random_plans.draft import Draft, DraftSubmesh, MeshShape, Pick, Picks, Subject
+from alpa_explore.random_plans.plan_maker import PlanMaker
 from alpa_explore.random_plans.trial import Verdict, try_draft
-from alpa_explore.random_plans.workshop import Workshop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Shrunk:
 
 
 def shrink(
-    workshop: Workshop,
+    maker: PlanMaker,
     draft: Draft,
     verdict: Verdict,
     tolerance: float = tuning.TOLERANCE,
@@ -48,11 +48,11 @@ def shrink(
         if not candidate.possible or candidate.size >= smallest.draft.size:
             return False
         try:
-            found = try_draft(workshop, candidate, tolerance)
+            found = try_draft(maker, candidate, tolerance)
             smallest = replace(smallest, trials=smallest.trials + 1)
             if found.kind != verdict.kind:
                 return False
-            candidate = replace(candidate, picks=_legal_picks(workshop, candidate))
+            candidate = replace(candidate, picks=_legal_picks(maker, candidate))
         except NoChoiceError:
             return False
         smallest = replace(smallest, draft=candidate, verdict=found)
@@ -72,12 +72,12 @@ def shrink(
     return smallest
 
 
-def _legal_picks(workshop: Workshop, draft: Draft) -> tuple[Picks, ...]:
+def _legal_picks(maker: PlanMaker, draft: Draft) -> tuple[Picks, ...]:
     """The picks that a draft's plan has: picks that were not legal have given way to others."""
-    plan = workshop.plan(draft)
+    plan = maker.plan(draft)
     assert plan.details is not None, "a plan that was just made"
     return tuple(
-        picks_of(workshop.problem(draft, stage), plan.details.choices[f"stage {number}"])
+        picks_of(maker.problem(draft, stage), plan.details.choices[f"stage {number}"])
         for number, stage in enumerate(draft.stages)
     )
 

@@ -13,7 +13,7 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.draft import Draft
-from alpa_explore.random_plans.workshop import Workshop, moved
+from alpa_explore.random_plans.plan_maker import PlanMaker, moved
 from alpa_explore.runtime.verify import interpreted_differences
 from alpa_explore.sharding.rules.attention import CONTEXT
 
@@ -39,17 +39,17 @@ class Verdict:
         return not self.kind
 
 
-def try_draft(workshop: Workshop, draft: Draft, tolerance: float = tuning.TOLERANCE) -> Verdict:
+def try_draft(maker: PlanMaker, draft: Draft, tolerance: float = tuning.TOLERANCE) -> Verdict:
     """Run a draft's plan for `tuning.STEPS` steps in this process, and compare; in float64 as well where rounding may
     be the whole of an error above the tolerance: what a fault changes, it changes in every precision.
 
     Whatever the plan raises is a verdict; only NoChoiceError, by which a draft makes no plan, is raised.
     """
     try:
-        plan = workshop.plan(draft)
+        plan = maker.plan(draft)
         program = lower(plan)
         check(program)
-        family = workshop.family(draft.family)
+        family = maker.family(draft.family)
         compared = interpreted_differences(program, family.state, family.batches, steps=tuning.STEPS)
     except NoChoiceError:
         raise
@@ -61,7 +61,7 @@ def try_draft(workshop: Workshop, draft: Draft, tolerance: float = tuning.TOLERA
     where = f"{worst.what} {worst.name}".strip() + f" in step {worst.step}"
     passed = worst.relative_error <= tolerance
     if not passed and worst.relative_error <= tuning.MOST_ROUNDING:
-        exact = _error_in_float64(workshop, draft)
+        exact = _error_in_float64(maker, draft)
         passed = exact <= tuning.TOLERANCE_IN_FLOAT64
         where += f", {exact:.1e} in float64"
     return Verdict(
@@ -73,11 +73,11 @@ def try_draft(workshop: Workshop, draft: Draft, tolerance: float = tuning.TOLERA
     )
 
 
-def _error_in_float64(workshop: Workshop, draft: Draft) -> float:
+def _error_in_float64(maker: PlanMaker, draft: Draft) -> float:
     """The largest error of a gradient or weight of the same plan in float64. Losses may be float32 there, too."""
-    exact = Workshop(in_float64=True)
+    exact = PlanMaker(in_float64=True)
     family = exact.family(draft.family)
-    draft = moved(draft, workshop.family(draft.family).graph, family.graph)
+    draft = moved(draft, maker.family(draft.family).graph, family.graph)
     compared = interpreted_differences(lower(exact.plan(draft)), family.state, family.batches, steps=tuning.STEPS)
     return max(d.relative_error for d in compared if d.what != "loss")
 

@@ -80,7 +80,7 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
     options = request.options
     run = Run(home, _ranks(plan), options.steps, keep_job=options.record, first_step=options.first_step)
     device = options.device
-    last = _Last(request)
+    last = _Requests(request)
     again = partial(_next_attempt, last, run) if request.retries else None
 
     def first() -> Program:
@@ -110,14 +110,14 @@ def _from_whole_checkpoint(request: RunRequest) -> RunRequest:
     return replace(request, options=options, resumed=resumed, passed_over=passed_over)
 
 
-class _Last:
+class _Requests:
     """The request of the last attempt of a run."""
 
     def __init__(self, request: RunRequest) -> None:
         self.request = self.first = request
 
 
-def _next_attempt(last: _Last, run: Run, error: AlpaExploreError | None, number: int) -> Attempt:
+def _next_attempt(last: _Requests, run: Run, error: AlpaExploreError | None, number: int) -> Attempt:
     """The attempt that follows number `number`, which ended with `error`: see `Again`."""
     request, first, home = last.request, last.first, run.folder
     if error is not None:

@@ -34,7 +34,7 @@ from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.resolve import resolve
 from alpa_explore.search.stage_profile import StageProfile
-from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
+from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choices
 from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
@@ -151,7 +151,7 @@ class LazyPricing:
         """The largest relative gap between a choice that fits and its lower bound."""
         self._unfitted: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which no choice that fits was found, though one may exist."""
-        self._wanted: list[Wanted] = []
+        self._wanted: list[CellProblem] = []
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._bounds: dict[RangeKey, dict[int, float]] = {}
         """As `StageCosts.bounds`."""
@@ -264,7 +264,7 @@ class LazyPricing:
             first, last, _ = cell
             key = self._keys[cell, mesh] = problem_key(self._problems.stage(first, last), prices)
             self._stages_of[key].add(cell)
-            self._wanted.append(Wanted(cell, mesh, key))
+            self._wanted.append(CellProblem(cell, mesh, key))
             if key not in self._frontiers:
                 unpriced[key] = first, last
         if not unpriced:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
+from alpa_explore.search.eager.eager_pricing import EagerPricing, SolveContext
 from alpa_explore.search.eager.version_pricing import VersionPricing
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve
@@ -45,7 +45,7 @@ SOLVED_WITH = ("highspy", "numba", "numpy", "pulp", "pytoulbar2", "torch")
 def profile_stages(
     versions: Sequence[LayeredGraph],
     query: PipelineQuery,
-    solving: Solving,
+    solving: SolveContext,
     *,
     layer_flops: tuple[int, ...] = (),
     every_b: bool = False,
@@ -70,7 +70,7 @@ def profile_stages(
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
-    screened = {cell: costs.screened.get(cell, bound).or_better(bound) for cell, bound in pricing.bounded().items()}
+    screened = {cell: costs.screened.get(cell, bound).weakest(bound) for cell, bound in pricing.bounded().items()}
     return pricing.profile(replace(costs, screened={**costs.screened, **screened}))
 
 

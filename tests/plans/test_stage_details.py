@@ -58,7 +58,7 @@ def test_the_operators_of_a_stage_that_stands_for_another_cost_the_same(recomput
         cache=False,
         scheduler="serial",
     )
-    standing = plan.described_by()
+    standing = plan.representatives()
     assert len({id(stage) for stage in standing}) < len(plan.stages) == 4
     for stage, described in zip(plan.stages, standing, strict=True):
         shift = stage.layers[0] - described.layers[0]

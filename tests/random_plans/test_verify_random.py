@@ -22,8 +22,8 @@ from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.choose import choices_of
 from alpa_explore.random_plans.draw import draw_draft
 from alpa_explore.random_plans.families import OPTIMIZER_OF
+from alpa_explore.random_plans.plan_maker import shared_maker
 from alpa_explore.random_plans.trial import try_draft
-from alpa_explore.random_plans.workshop import shared_workshop
 from alpa_explore.schedules.catalog import DUAL_PIPE
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import is_legal
@@ -34,13 +34,13 @@ QUICK = ("mlp", "tied_mlp", "scores", "small_net")
 
 
 def test_plans_on_unlike_nodes_equal_one_process_and_are_read_back(tmp_path) -> None:
-    workshop, seen = shared_workshop(), 0
+    maker, seen = shared_maker(), 0
     for number in range(40):
-        draft = draw_draft(workshop, 18, number, ("mlp", "tied_mlp"))
+        draft = draw_draft(maker, 18, number, ("mlp", "tied_mlp"))
         if not draft.unlike or seen == 3:
             continue
         seen += 1
-        plan, graph = workshop.plan(draft), workshop.family(draft.family).graph
+        plan, graph = maker.plan(draft), maker.family(draft.family).graph
         assert {stage.device for stage in plan.stages} == {"cpu", "other-cpu"}
         plan.save(tmp_path / "p.json")
         again = load_plan(tmp_path / "p.json")
@@ -50,10 +50,10 @@ def test_plans_on_unlike_nodes_equal_one_process_and_are_read_back(tmp_path) -> 
 
 
 def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
-    workshop = shared_workshop()
-    drafts = [draw_draft(workshop, 0, number, QUICK) for number in range(40)]
-    assert drafts[5] == draw_draft(workshop, 0, 5, QUICK)
-    assert drafts[5] != draw_draft(workshop, 1, 5, QUICK)
+    maker = shared_maker()
+    drafts = [draw_draft(maker, 0, number, QUICK) for number in range(40)]
+    assert drafts[5] == draw_draft(maker, 0, 5, QUICK)
+    assert drafts[5] != draw_draft(maker, 1, 5, QUICK)
     assert all(draft.possible and draft.devices <= 8 for draft in drafts)
     assert {draft.schedule for draft in drafts} == set(SCHEDULES) - {DUAL_PIPE}
     assert {draft.devices for draft in drafts} > {1, 5, 8}
@@ -72,12 +72,12 @@ def test_drafts_are_legal_unlike_and_the_same_for_the_same_number() -> None:
 
 
 def test_the_stored_specs_of_a_draft_divide_their_tensors() -> None:
-    workshop = shared_workshop()
+    maker = shared_maker()
     for number in range(10):
-        draft = draw_draft(workshop, 2, number, QUICK)
-        plan = workshop.plan(draft)
+        draft = draw_draft(maker, 2, number, QUICK)
+        plan = maker.plan(draft)
         for stage, run in enumerate(draft.stages):
-            problem, graph = workshop.problem(draft, run), workshop.family(draft.family).graph
+            problem, graph = maker.problem(draft, run), maker.family(draft.family).graph
             chosen = plan.details.choices[f"stage {stage}"]
             for node, choice in zip(problem.nodes, chosen, strict=True):
                 if node.kind.value == "weight":
@@ -87,11 +87,11 @@ def test_the_stored_specs_of_a_draft_divide_their_tensors() -> None:
 
 @pytest.mark.parametrize("number", range(6))
 def test_a_plan_that_is_written_and_read_has_the_same_choices(number, tmp_path) -> None:
-    workshop = shared_workshop()
-    draft = draw_draft(workshop, 4, number, QUICK)
-    plan = workshop.plan(draft)
+    maker = shared_maker()
+    draft = draw_draft(maker, 4, number, QUICK)
+    plan = maker.plan(draft)
     plan.save(tmp_path / "a.plan.json")
-    again = rebuild(load_plan(tmp_path / "a.plan.json"), workshop.family(draft.family).graph)
+    again = rebuild(load_plan(tmp_path / "a.plan.json"), maker.family(draft.family).graph)
     assert {key: tuple(again.details.choices[key]) for key in plan.details.choices} == plan.details.choices
 
 
@@ -126,7 +126,7 @@ def test_an_injected_fault_is_found_shrunk_and_repeated_from_its_file(fault, mon
         campaign = ax.verify_random(4, seed=0, workers=1, families=["mlp", "tied_mlp"], folder=tmp_path)
         assert not campaign.passed
         failure = campaign.failures[0]
-        drawn = draw_draft(shared_workshop(), 0, failure.number, ["mlp", "tied_mlp"])
+        drawn = draw_draft(shared_maker(), 0, failure.number, ["mlp", "tied_mlp"])
         small = load_plan(failure.file)
         assert len(small.stages) == 1
         assert small.cluster.devices <= min(3, drawn.devices)
@@ -185,21 +185,21 @@ def test_some_plans_are_trained_by_ranks_and_trials_run_on_forks(tmp_path) -> No
 
 def test_no_plan_differs_that_differed_once() -> None:
     """Numbers of seed 0 that found the faults listed in the changelog."""
-    workshop = shared_workshop()
+    maker = shared_maker()
     for number in (27, 192, 271, 392):
-        draft = draw_draft(workshop, 0, number, FIRST)
+        draft = draw_draft(maker, 0, number, FIRST)
         assert draft.family in QUICK, "no other family is captured here"
-        verdict = try_draft(workshop, draft)
+        verdict = try_draft(maker, draft)
         assert verdict.passed, verdict
 
 
 @pytest.mark.slow
 def test_rounding_above_the_tolerance_is_told_from_a_fault_in_float64(monkeypatch) -> None:
     """Plan 690 of seed 18: batch norms over six devices. How large its rounding is depends on the processor."""
-    workshop = shared_workshop()
-    draft = draw_draft(workshop, 18, 690, FIRST)
-    tolerance = try_draft(workshop, draft).relative_error / 2
-    verdict = try_draft(workshop, draft, tolerance)
+    maker = shared_maker()
+    draft = draw_draft(maker, 18, 690, FIRST)
+    tolerance = try_draft(maker, draft).relative_error / 2
+    verdict = try_draft(maker, draft, tolerance)
     assert verdict.passed, verdict
     assert tolerance < verdict.relative_error < tuning.MOST_ROUNDING
     assert verdict.where.endswith("in float64")
@@ -211,6 +211,6 @@ def test_rounding_above_the_tolerance_is_told_from_a_fault_in_float64(monkeypatc
         return result * (1 + 1e-6) if instruction.kind is StepKind.ALL_REDUCE else result
 
     monkeypatch.setattr(interpret, "_collective", a_little_wrong)
-    verdict = try_draft(workshop, draft, tolerance)
+    verdict = try_draft(maker, draft, tolerance)
     assert not verdict.passed
     assert verdict.relative_error < tuning.MOST_ROUNDING, "so it was tried in float64 as well"

@@ -8,7 +8,7 @@ In the order of imports, lowest first:
     anneal_kernels, tree_kernels  moves of single nodes and chains; of trees by dynamic programming; compiled
     graph, segments               edges, and the memory of each node, as the kernels read them
     walk                          `Walk`: a choice that moves
-    partner                       a second thread for the moves
+    second_thread                 a second thread for the moves
     anneal                        annealing under prices of memory
     search                        `anytime_search`: all of it, with a bound in a second thread
 

@@ -13,7 +13,7 @@ less hot. The first gives an answer early. Every choice that is kept is legal an
 of `anneal_kernels` and of `tree_kernels`.
 Temperatures are relative to the mean cost of a node of the best choice.
 
-Two threads share the moves where a partner is there. In step 2 both move nodes of the same choice: each draws a node
+A second thread, where there is one, shares the moves. In step 2 both move nodes of the same choice: each draws a node
 by what it sees of the others, and where two neighbours move at once the field is off until the next slice begins, in
 which it is summed up anew. In step 4 each has a choice of its own.
 """
@@ -29,8 +29,8 @@ from functools import partial
 import numpy as np
 
 from alpa_explore.intra_op.anytime import tuning
-from alpa_explore.intra_op.anytime.partner import Partner
-from alpa_explore.intra_op.anytime.walk import Ground, Walk
+from alpa_explore.intra_op.anytime.second_thread import SecondThread
+from alpa_explore.intra_op.anytime.walk import SearchProblem, Walk
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -55,19 +55,19 @@ def anneal_within(
     start: Choices | None = None,
     improved: Callable[[Annealed], None] = lambda annealed: None,
     check: Callable[[], None] = lambda: None,
-    partner: Partner | None = None,
+    second: SecondThread | None = None,
 ) -> Annealed:
     """Search until `deadline` (of time.perf_counter).
 
     `improved` is called with every better answer, or nearer to the limit where none is within it yet; `check` after
-    every slice of moves. Either may end the search by an exception. The thread of `partner` takes part in it as soon
+    every slice of moves. Either may end the search by an exception. `second` takes part in it as soon
     as it is ready.
 
     The choice begins at `start` where it is given. Raises nothing where no choice fits: see `Annealed.overflow`.
     """
-    search = _Search(Ground.of(problem, memory), deadline, seed, improved, check, partner)
+    search = _Search(SearchProblem.of(problem, memory), deadline, seed, improved, check, second)
     search.begin(start)
-    if search.ground.free.size:
+    if search.instance.free.size:
         whole = search.left()
         while (left := search.left()) > 0:
             if left > tuning.LAST_SHARE * whole:
@@ -82,18 +82,18 @@ class _Search:
 
     def __init__(
         self,
-        ground: Ground,
+        instance: SearchProblem,
         deadline: float,
         seed: int,
         improved: Callable[[Annealed], None],
         check: Callable[[], None],
-        partner: Partner | None,
+        second: SecondThread | None,
     ) -> None:
-        self.ground, self.deadline, self.improved, self.check = ground, deadline, improved, check
-        self.partner, self.seed = partner, seed
-        self.walk = Walk(ground, np.zeros(len(ground.graph[0]) - 1, dtype=np.int64), seed)
+        self.instance, self.deadline, self.improved, self.check = instance, deadline, improved, check
+        self.second, self.seed = second, seed
+        self.walk = Walk(instance, np.zeros(len(instance.graph[0]) - 1, dtype=np.int64), seed)
         self.twin = self.walk.beside(seed + 1)
-        self.prices: Floats = np.zeros(len(ground.segments.room))
+        self.prices: Floats = np.zeros(len(instance.segments.room))
         self.best: Ints | None = None
         self.best_prices: Floats = self.prices
         self.best_cost, self.overflow = math.inf, math.inf
@@ -115,13 +115,13 @@ class _Search:
 
     def begin(self, start: Choices | None) -> None:
         """Take the strategies that hold least, and `start` where it is given."""
-        ground = self.ground
-        nodes, costs = ground.graph[0], ground.graph[1]
-        held = ground.memory_costs(np.ones(len(self.prices)))
+        instance = self.instance
+        nodes, costs = instance.graph[0], instance.graph[1]
+        held = instance.memory_costs(np.ones(len(self.prices)))
         # Of strategies that hold equally much the cheapest.
         order = np.lexsort((costs, held, np.repeat(np.arange(len(nodes) - 1), np.diff(nodes))))
         self.walk.choices[:] = order[nodes[:-1]] - nodes[:-1]
-        scale = float(np.maximum(ground.segments.room, 0.0).sum())
+        scale = float(np.maximum(instance.segments.room, 0.0).sum())
         self.prices[:] = tuning.FIRST_PRICE_SHARE * self.walk.cost()[0] / max(scale, 1.0)
         self.record(self.walk)
         if start is not None:
@@ -135,10 +135,10 @@ class _Search:
             self.prices[:] = self.best_prices
         began = time.perf_counter()
         if self.speed > 0:
-            seconds = min(seconds, tuning.MOST_SWEEPS * len(self.ground.free) / self.speed)
+            seconds = min(seconds, tuning.MOST_SWEEPS * len(self.instance.free) / self.speed)
         seconds = min(max(seconds, tuning.SHORTEST_ROUND_SECONDS), self.left())
         priced_until, until = began + tuning.PRICED_SHARE * seconds, began + seconds
-        room = self.ground.segments.room
+        room = self.instance.segments.room
         room = np.maximum(room, tuning.LEAST_ROOM_SHARE * max(room.max(), 1.0))
         cold, coldest = tuning.COLD, tuning.COLDEST
         while (now := time.perf_counter()) < priced_until:
@@ -154,7 +154,7 @@ class _Search:
                 return
             self.walk.choices[:] = self.best
         self.record(self.walk)
-        walks = [self.walk, Walk(self.ground, self.walk.choices.copy(), self.seed + 2)]
+        walks = [self.walk, Walk(self.instance, self.walk.choices.copy(), self.seed + 2)]
         began = time.perf_counter()
         while (now := time.perf_counter()) < until:
             x = (now - began) / (until - began)
@@ -182,16 +182,16 @@ class _Search:
     @property
     def helped(self) -> bool:
         """Whether there is another thread for the moves."""
-        return self.partner is not None and self.partner.ready
+        return self.second is not None and self.second.ready
 
     def timed(self, job: Callable[[], None] | None, own: Callable[[], None]) -> None:
         """Do `own` and beside it `job`; the moves of the next slice follow from the time that it takes."""
         began = time.perf_counter()
         self.walk.halt[0] = 0
-        if job is None or self.partner is None:
+        if job is None or self.second is None:
             own()
         else:
-            with self.partner.beside(job):
+            with self.second.beside(job):
                 own()
                 self.walk.halt[0] = 1
         seconds = max(time.perf_counter() - began, 1e-6)
@@ -208,7 +208,7 @@ class _Search:
         for _ in range(tuning.MOST_REPAIRS):
             if walk.above() <= 0:
                 return True
-            if self.left() <= 0 or not walk.let_way():
+            if self.left() <= 0 or not walk.relieve_peak():
                 return False
         return False
 
@@ -228,4 +228,4 @@ class _Search:
 
     def unit(self) -> float:
         """The mean cost of a node, of the best choice or of the current one."""
-        return min(self.best_cost, self.walk.cost()[0]) / len(self.ground.free)
+        return min(self.best_cost, self.walk.cost()[0]) / len(self.instance.free)

@@ -26,7 +26,7 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.anytime import tuning
 from alpa_explore.intra_op.anytime.anneal import Annealed, anneal_within
 from alpa_explore.intra_op.anytime.condense import Condensed, condense
-from alpa_explore.intra_op.anytime.partner import Partner
+from alpa_explore.intra_op.anytime.second_thread import SecondThread
 from alpa_explore.intra_op.bounds.descend import is_legal, simple_bound
 from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.memory.price_search import price_search
@@ -179,10 +179,10 @@ class _Search:
         if self.stopped:
             return
         self.found = _Found(self.condensed.problem, self.bound)
-        partner = Partner()
-        bound = partial(_bound_then_help, self.condensed, self.found, self.deadline, partner)
+        second = SecondThread()
+        bound = partial(_bound_then_help, self.condensed, self.found, self.deadline, second)
         helper = self._begin(bound, "alpa-explore bound")
-        _annealing(self.condensed, self.found, self.deadline, partner)
+        _annealing(self.condensed, self.found, self.deadline, second)
         helper.join()
         self.ended.set()
 
@@ -216,19 +216,19 @@ class _Found:
             raise _Closed
 
 
-def _annealing(condensed: Condensed, found: _Found, deadline: float, partner: Partner) -> None:
+def _annealing(condensed: Condensed, found: _Found, deadline: float, second: SecondThread) -> None:
     try:
         result = anneal_within(
-            condensed.problem, condensed.memory, deadline, improved=found.add, check=found.check, partner=partner
+            condensed.problem, condensed.memory, deadline, improved=found.add, check=found.check, second=second
         )
         found.add(result)
     except _Closed:
         return
     finally:
-        partner.dismiss()
+        second.dismiss()
 
 
-def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, partner: Partner) -> None:
+def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, second: SecondThread) -> None:
     problem, memory = condensed.problem, condensed.memory
     now = time.perf_counter()
     share = tuning.BOUND_SHARE if problem.variables <= tuning.BOUNDED_VARIABLES else tuning.LARGE_BOUND_SHARE
@@ -252,7 +252,7 @@ def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, partn
             found.check()
     except _Closed:
         return
-    partner.serve()
+    second.serve()
 
 
 def _proof(

@@ -19,7 +19,7 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ground:
+class SearchProblem:
     """What does not change during a search."""
 
     graph: Graph
@@ -31,12 +31,12 @@ class Ground:
     noise: Floats
 
     @staticmethod
-    def of(problem: ShardingProblem, memory: MemoryLimit) -> Ground:
-        """The ground of a search for a choice within `memory`."""
+    def of(problem: ShardingProblem, memory: MemoryLimit) -> SearchProblem:
+        """The instance of a search for a choice within `memory`."""
         sizes = np.array([len(costs) for costs in problem.node_costs], dtype=np.int64)
         ceiling = tuning.FORBIDDEN_FACTOR * max(_largest_legal(problem), tuning.LEAST_CEILING)
         places = (np.arange(tuning.NOISE_QUANTILES) + 0.5) / tuning.NOISE_QUANTILES
-        return Ground(
+        return SearchProblem(
             graph=graph_of(problem, ceiling),
             segments=segments(memory, sizes.tolist()),
             free=np.flatnonzero(sizes > 1),
@@ -66,23 +66,23 @@ class Walk:
     """Mutable. `field` and `profile` are those of `choices` after `price` and `weigh`, and while the moves are
     limited; without the limit only `field` is kept up."""
 
-    def __init__(self, ground: Ground, choices: Ints, seed: int) -> None:
-        self.ground = ground
+    def __init__(self, instance: SearchProblem, choices: Ints, seed: int) -> None:
+        self.instance = instance
         self.choices: Ints = choices
-        nodes, room = ground.graph[0], ground.segments.room
+        nodes, room = instance.graph[0], instance.segments.room
         self.field: Floats = np.empty(nodes[-1])
-        self.profile: Profile = ground.segments.profile(choices)
+        self.profile: Profile = instance.segments.profile(choices)
         self.halt = np.zeros(1, dtype=np.int64)
         self.rooms = room
         self.state = np.array([0x9E3779B97F4A7C15 * (2 * seed + 1) % 2**64, 0], dtype=np.uint64)
 
     def price(self, prices: Floats) -> None:
         """The field at these prices of a byte at each time."""
-        fill(self.ground.graph, self.ground.segments.usage, _until(prices), self.choices, self.field)
+        fill(self.instance.graph, self.instance.segments.usage, _until(prices), self.choices, self.field)
 
     def weigh(self) -> float:
         """The profile of `choices`, summed up anew; returns by how much it exceeds the limit."""
-        profile_of(self.ground.segments.usage, self.rooms, self.choices, self.profile)
+        profile_of(self.instance.segments.usage, self.rooms, self.choices, self.profile)
         return self.above()
 
     def above(self) -> float:
@@ -91,16 +91,16 @@ class Walk:
 
     def cost(self) -> tuple[float, bool]:
         """The cost of `choices`, forbidden entries at the ceiling, and whether there is none."""
-        cost, legal = cost_of(self.ground.graph, self.choices, self.ground.ceiling)
+        cost, legal = cost_of(self.instance.graph, self.choices, self.instance.ceiling)
         return float(cost), bool(legal)
 
     def beside(self, seed: int) -> Walk:
         """Another walk on the same choice and the same field, which draws other random numbers."""
         twin = Walk.__new__(Walk)
-        twin.ground, twin.choices, twin.field, twin.profile = self.ground, self.choices, self.field, self.profile
+        twin.instance, twin.choices, twin.field, twin.profile = self.instance, self.choices, self.field, self.profile
         twin.rooms, twin.halt = self.rooms, self.halt
-        twin.state = Walk(self.ground, self.choices, seed).state
-        twin.state[1] = len(self.ground.free) // 2
+        twin.state = Walk(self.instance, self.choices, seed).state
+        twin.state[1] = len(self.instance.free) // 2
         return twin
 
     def move(self, moves: int, temperature: float, tolerance: float, *, singles_first: bool = False) -> None:
@@ -115,14 +115,14 @@ class Walk:
 
     def singles(self, moves: int, temperature: float, tolerance: float) -> None:
         """Moves of single nodes, beside `moves` of nodes in trees."""
-        ground = self.ground
+        instance = self.instance
         anneal(
-            ground.graph,
-            ground.segments.usage,
+            instance.graph,
+            instance.segments.usage,
             self.profile,
             self.field,
             self.choices,
-            ground.free,
+            instance.free,
             temperature,
             tolerance,
             int(tuning.SINGLES * moves),
@@ -132,35 +132,35 @@ class Walk:
 
     def trees(self, moves: int, temperature: float, tolerance: float) -> None:
         """Moves of about `moves` nodes in trees."""
-        ground = self.ground
+        instance = self.instance
         anneal_trees(
-            ground.graph,
-            ground.segments.usage,
+            instance.graph,
+            instance.segments.usage,
             self.profile,
             self.field,
             self.choices,
-            ground.free,
+            instance.free,
             temperature,
             tolerance,
             moves,
             tuning.LARGEST_TREE,
             tuning.LONGEST_TREE_REPAIR,
             tuning.SAMPLES,
-            ground.noise,
+            instance.noise,
             self.state,
             self.halt,
         )
 
     def chains(self, moves: int, temperature: float, tolerance: float) -> None:
         """Chains, beside `moves` moves of nodes in trees."""
-        ground = self.ground
+        instance = self.instance
         anneal_chains(
-            ground.graph,
-            ground.segments.usage,
+            instance.graph,
+            instance.segments.usage,
             self.profile,
             self.field,
             self.choices,
-            ground.free,
+            instance.free,
             temperature,
             tolerance,
             int(tuning.CHAIN_SHARE * moves) + 1,
@@ -170,11 +170,11 @@ class Walk:
             self.halt,
         )
 
-    def let_way(self) -> bool:
+    def relieve_peak(self) -> bool:
         """Let a node give way at the fullest time; False where none can. `profile` is kept up."""
-        ground = self.ground
-        usage, around = ground.segments.usage, (self.profile, self.field, self.choices)
-        node, strategy, _ = give_way(ground.graph, usage, *around, -1, tuning.REPAIR_SAMPLES, self.state)
+        instance = self.instance
+        usage, around = instance.segments.usage, (self.profile, self.field, self.choices)
+        node, strategy, _ = give_way(instance.graph, usage, *around, -1, tuning.REPAIR_SAMPLES, self.state)
         if node >= 0:
-            put(ground.graph, usage, *around, node, strategy, True)
+            put(instance.graph, usage, *around, node, strategy, True)
         return node >= 0

@@ -33,7 +33,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph, StageSlicer, sli
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Ints
 
-CONSTANT = -1
+NO_BLOCK = -1
 """In place of the block of a constant."""
 
 
@@ -132,7 +132,7 @@ class Chain:
             elif node.kind is not NodeKind.SOURCE:
                 owners[v] = min(self.block_of[k] for k in self.parameter_readers[node.subject] if first <= k <= last)
             elif node.subject in self.constants:
-                owners[v] = CONSTANT
+                owners[v] = NO_BLOCK
         for edge in problem.edges:
             a = problem.nodes[edge.a]
             if a.kind is NodeKind.SOURCE and a.subject not in self.constants:
@@ -140,10 +140,10 @@ class Chain:
         return tuple(owners)
 
     def roles(self, problem: StageProblem, owners: Sequence[int]) -> tuple[int, ...]:
-        """`owners` with CONSTANT for tables as well: their operators belong to a block, and no edge of them does."""
+        """`owners` with NO_BLOCK for tables as well: their operators belong to a block, and no edge of them does."""
         tables = self.layered.tables
         return tuple(
-            CONSTANT if node.kind is NodeKind.OPERATOR and node.subject in tables else owner
+            NO_BLOCK if node.kind is NodeKind.OPERATOR and node.subject in tables else owner
             for node, owner in zip(problem.nodes, owners, strict=True)
         )
 

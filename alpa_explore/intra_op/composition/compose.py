@@ -26,7 +26,7 @@ from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_order import BlockOrder
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockChoices, BlockTable, BlockTables
-from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
+from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter, Range, replicated_strategy
 from alpa_explore.intra_op.composition.min_plus_products import (
     BestStates,
@@ -303,5 +303,5 @@ def whole_choice(chain: Chain, problem: StageProblem, block_choices: Iterable[Se
     remaining = iter(c for choices in block_choices for c in choices)
     whole = [0] * len(owner)
     for v in sorted(range(len(owner)), key=lambda v: (owner[v], v)):
-        whole[v] = replicated_strategy(problem, v) if owner[v] == CONSTANT else next(remaining)
+        whole[v] = replicated_strategy(problem, v) if owner[v] == NO_BLOCK else next(remaining)
     return tuple(whole)

@@ -17,10 +17,10 @@ import numpy as np
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
-from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
+from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
 from alpa_explore.intra_op.composition.end_blocks import EndBlock, end_block
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem, zeros
-from alpa_explore.intra_op.stage.edge import Edge, Pairs
+from alpa_explore.intra_op.stage.edge import Edge, EdgeMatrix
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.sharding.spec import REPLICATE
@@ -78,7 +78,7 @@ class BlockCutter:
                 left = separator(problem, roles, part.block - 1) if before else ()
                 right = separator(problem, roles, part.block) if after else ()
                 # The block is number 1, its neighbours 0 and 2.
-                block_of = [CONSTANT if k == CONSTANT else k - part.block + 1 for k in owner]
+                block_of = [NO_BLOCK if k == NO_BLOCK else k - part.block + 1 for k in owner]
                 self._built[key] = self._cut(problem, owner, block_of, {1: (left, right)}, ())
             blocks = self._built[key]
             self._blocks[triple] = None if blocks is None else blocks[0]
@@ -138,7 +138,7 @@ class BlockCutter:
         # What lies beyond the outermost blocks that share nodes is joined to them: the table has one separator less.
         sharing = {owner[v] for e in problem.edges if e.a in shared or e.b in shared for v in (e.a, e.b)}
         low, high = min(sharing), max(sharing)
-        block_of = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
+        block_of = [NO_BLOCK if k == NO_BLOCK else min(max(k, low), high) for k in owner]
         roles = self.chain.roles(problem, block_of)
         edges_from: dict[int, list[Edge]] = {}
         for e in problem.edges:
@@ -163,7 +163,7 @@ class BlockCutter:
     ) -> tuple[BlockSubproblem, ...] | None:
         """The blocks that have `separators`; `owner` orders their nodes."""
         roles = self.chain.roles(problem, block_of)
-        replicated = {v: _replicated(problem, v) for v, k in enumerate(roles) if k == CONSTANT}
+        replicated = {v: _replicated(problem, v) for v, k in enumerate(roles) if k == NO_BLOCK}
         if None in replicated.values():
             return None
         edges_of: dict[int, list[Edge]] = {i: [] for i in separators}
@@ -208,7 +208,7 @@ def _shared_nodes(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...
     shared = set()
     for e in problem.edges:
         a, b = owner[e.a], owner[e.b]
-        if CONSTANT in (a, b) or abs(a - b) < 2:
+        if NO_BLOCK in (a, b) or abs(a - b) < 2:
             continue
         node = next((v for v in (e.a, e.b) if problem.nodes[v].kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)), None)
         if node is None:
@@ -225,7 +225,7 @@ def _paying_block(
     if low in shared or high in shared:
         return block_of[high if low in shared else low]
     # A constant may be read in several blocks: each reader pays for its own edge.
-    left, right = block_of[low] if block_of[low] != CONSTANT else block_of[high], block_of[high]
+    left, right = block_of[low] if block_of[low] != NO_BLOCK else block_of[high], block_of[high]
     if left == right:
         return left
     between = separators[right][0] if right in separators else separators[left][1] if left in separators else ()
@@ -304,9 +304,9 @@ def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edg
     exposed, sources, launches, whole = edge.exposed, edge.source_specs, edge.launches, edge.whole
     if strategy is not None:
         kept = slice(strategy, strategy + 1)
-        exposed, sources = Pairs.of(edge.seconds[kept]), sources[kept]
-        whole = None if whole is None else Pairs.of(whole.whole[kept])
-        launches = None if edge.launching is None else Pairs.of(edge.launching[kept])
+        exposed, sources = EdgeMatrix.of(edge.seconds[kept]), sources[kept]
+        whole = None if whole is None else EdgeMatrix.of(whole.whole[kept])
+        launches = None if edge.launching is None else EdgeMatrix.of(edge.launching[kept])
     return Edge(
         a=number[edge.a],
         b=number[edge.b],

@@ -10,7 +10,7 @@ import numpy as np
 from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
-from alpa_explore.intra_op.stage.edge import Edge, Pairs
+from alpa_explore.intra_op.stage.edge import Edge, EdgeMatrix
 from alpa_explore.intra_op.stage.overlap import Overlap, Resharding
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
@@ -107,26 +107,21 @@ class _Builder:
         in_buckets = stored and self.model.device.software.bucket_bytes  # few launches
         if self.model.mesh.call_seconds and not each_iteration and not in_buckets:
             launching = partial(self.launching, edge, times)
-        shape = len(specs), len(targets)
-        many = Pairs.are_many(shape)
+        matrix = partial(EdgeMatrix.computing, (len(specs), len(targets)))
         self.edges.append(
             Edge(
                 a=a,
                 b=b,
                 tensor=tensor,
-                exposed=Pairs(shape, None, exposed) if many else Pairs.of(exposed()),
-                whole=None if unhidden is None else Pairs(shape, None, unhidden) if many else Pairs.of(unhidden()),
+                exposed=matrix(exposed),
+                whole=None if unhidden is None else matrix(unhidden),
                 source_specs=specs,
                 target_specs=targets,
                 times=times,
                 each_iteration=each_iteration,
                 stored=stored,
                 together=together,
-                launches=None
-                if launching is None
-                else Pairs(shape, None, launching)
-                if many
-                else Pairs.of(launching()),
+                launches=None if launching is None else matrix(launching),
             )
         )
 

@@ -12,7 +12,7 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class EdgeMatrix:
     """A figure of each pair of strategies. One of very many pairs is computed for those that are asked for, and not
     kept."""
 
@@ -22,14 +22,16 @@ class Pairs:
     """(strategies of a, strategies of b) -> the figures between them."""
 
     @classmethod
-    def of(cls, matrix: Floats) -> Pairs:
+    def of(cls, matrix: Floats) -> EdgeMatrix:
         """The figures of a matrix."""
         return cls((matrix.shape[0], matrix.shape[1]), matrix)
 
-    @staticmethod
-    def are_many(shape: tuple[int, int]) -> bool:
-        """Whether so many pairs are not kept."""
-        return shape[0] * shape[1] > tuning.MOST_PAIRS_KEPT
+    @classmethod
+    def computing(cls, shape: tuple[int, int], figures: Callable[..., Floats]) -> EdgeMatrix:
+        """What `figures` computes: of all pairs without an argument, now, unless they are too many to keep."""
+        if shape[0] * shape[1] > tuning.MOST_PAIRS_KEPT:
+            return cls(shape, None, figures)
+        return cls.of(figures())
 
     @property
     def whole(self) -> Floats:
@@ -59,7 +61,7 @@ class Edge:
     a: int
     b: int
     tensor: int
-    exposed: Pairs
+    exposed: EdgeMatrix
     """Exposed seconds, of [strategies of a, strategies of b]."""
     source_specs: Ints
     """For each strategy of a the spec that it produces, as a position in the ReshardTable of the tensor."""
@@ -73,13 +75,13 @@ class Edge:
     together: float = 0.0
     """Elements that are exchanged at once where it is stored and exchanged in every microbatch: those of a block; 0
     for buckets."""
-    launches: Pairs | None = None
+    launches: EdgeMatrix | None = None
     """Host seconds to launch its collectives in a microbatch, as `exposed`; None where launches take none."""
-    whole: Pairs | None = None
+    whole: EdgeMatrix | None = None
     """Seconds with nothing hidden; None where `exposed` is that."""
 
     @property
-    def unhidden(self) -> Pairs:
+    def unhidden(self) -> EdgeMatrix:
         """Seconds with nothing hidden."""
         return self.exposed if self.whole is None else self.whole
 

@@ -63,7 +63,7 @@ def _shares_sequences(plan: PlanValue) -> bool:
     positions = plan.cluster.software.context_positions
     if not positions or plan.model.tokens < positions * plan.model.samples:
         return False
-    return any(use.kind == "context" for stage in plan.described_by() for use in axis_uses(stage))
+    return any(use.kind == "context" for stage in plan.representatives() for use in axis_uses(stage))
 
 
 def band_short(band: Band | None) -> str:

@@ -84,7 +84,7 @@ def parallelism_lines(plan: PlanValue) -> tuple[str, ...]:
     """A line for each group of stages with the same uses of axes of the same sizes: 'stages 0–3: …'."""
     stages_of: dict[str, list[int]] = defaultdict(list)
     parallelisms: dict[int, tuple[str, ...]] = {}
-    for stage, described in zip(plan.stages, plan.described_by(), strict=True):
+    for stage, described in zip(plan.stages, plan.representatives(), strict=True):
         if id(described) not in parallelisms:
             parallelisms[id(described)] = parallelism(described)
         if uses := parallelisms[id(described)]:

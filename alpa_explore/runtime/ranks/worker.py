@@ -47,7 +47,7 @@ def run_rank(
 
     In a run that no other program watches (`alone`), the first rank keeps the checkpoints.
     """
-    reporter, status = Reporter(folder, rank), _Status()
+    reporter, status = Reporter(folder, rank), _RankState()
     reporter.start_heartbeat(status.heartbeat, parent)
     try:
         status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
@@ -64,7 +64,7 @@ def run_rank(
     return 0
 
 
-class _Status:
+class _RankState:
     """The state of the rank, for the thread of the heartbeat."""
 
     def __init__(self) -> None:

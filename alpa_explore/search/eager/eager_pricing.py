@@ -51,7 +51,7 @@ from alpa_explore.search.eager.task_runner import Job, TaskRunner, entry_names
 from alpa_explore.search.eager.within_memory import COMPOSITION, WithinMemory
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
-from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
+from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choices
 from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
@@ -62,7 +62,7 @@ _BUDGET_SPENT = "Memory is so short that not every stage was searched for choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solving:
+class SolveContext:
     """How problems are solved: the solver, the executor, the cache, and the progress and cancellation of the solves."""
 
     solver: str
@@ -80,7 +80,7 @@ class EagerPricing:
         self,
         layered: LayeredGraph,
         query: PipelineQuery,
-        solving: Solving,
+        solving: SolveContext,
         layer_flops: tuple[int, ...],
         *,
         bound_first: bool = False,
@@ -94,7 +94,7 @@ class EagerPricing:
         self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
         self._feasible = list(feasible_stages(layered.num_layers, query.submeshes, query.cluster.devices))
         self.tasks: dict[str, StageTask] = {}
-        self._wanted: list[Wanted] = []
+        self._wanted: list[CellProblem] = []
         self._keys_of: dict[RangeKey, list[str]] = {}
         self._runner = TaskRunner(
             layered=layered,
@@ -231,7 +231,7 @@ class EagerPricing:
             held = max(layers - last, self.query.most_held(first, last, layers))
             for mesh in self._meshes[submesh]:
                 key = problem_key(self._problems.stage(first, last), prices[mesh])
-                self._wanted.append(Wanted((first, last, submesh), mesh, key))
+                self._wanted.append(CellProblem((first, last, submesh), mesh, key))
                 self._keys_of.setdefault((first, last, submesh), []).append(key)
                 if key not in self.tasks or (key not in known and self.tasks[key].held < held):
                     self.tasks[key] = StageTask(
@@ -324,7 +324,7 @@ class EagerPricing:
         for cell, keys in self._keys_of.items():
             for key in keys:
                 if key in self.deferred and (bound := self._bound_at_every_b(key)) is not None:
-                    bounded[cell] = bounded.get(cell, bound).or_better(bound)
+                    bounded[cell] = bounded.get(cell, bound).weakest(bound)
         return bounded
 
     def _bound_at_every_b(self, key: str) -> Screened | None:

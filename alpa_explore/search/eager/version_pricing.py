@@ -96,7 +96,7 @@ class VersionPricing:
                 least = bounds.setdefault(cell, {})
                 least |= {held: min(seconds, least.get(held, seconds)) for held, seconds in of_held.items()}
             for cell, bound in costs.screened.items():
-                screened[cell] = screened.get(cell, bound).or_better(bound)
+                screened[cell] = screened.get(cell, bound).weakest(bound)
         recomputations = tuple(version.layered.recomputation for version in self.versions)
         return replace(parts[0], candidates=candidates, bounds=bounds, versions=recomputations, screened=screened)
 
@@ -125,7 +125,7 @@ class VersionPricing:
         bounded: dict[RangeKey, Screened] = {}
         for version in self.versions:
             for cell, bound in version.bounded().items():
-                bounded[cell] = bounded.get(cell, bound).or_better(bound)
+                bounded[cell] = bounded.get(cell, bound).weakest(bound)
         return bounded
 
     def profile(self, costs: StageCosts) -> StageProfile:

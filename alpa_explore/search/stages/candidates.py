@@ -14,7 +14,7 @@ from alpa_explore.pricing.mesh_tasks import chain
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
 
-class Wanted(NamedTuple):
+class CellProblem(NamedTuple):
     """A cell of the cost table (layer range, submesh), one of its logical meshes, and the key of their problem."""
 
     cell: RangeKey
@@ -25,9 +25,9 @@ class Wanted(NamedTuple):
 class Candidates:
     """The candidates of every cell; for each solution key, the choice behind it and a stage that has it."""
 
-    def __init__(self, wanted: Sequence[Wanted], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
+    def __init__(self, wanted: Sequence[CellProblem], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
         self.wanted, self.frontiers = wanted, frontiers
-        self.points: dict[str, tuple[StageChoice, Wanted]] = {}
+        self.points: dict[str, tuple[StageChoice, CellProblem]] = {}
         self._made: dict[tuple[str, LogicalMesh], tuple[tuple[Frontier, ...], list[StageCandidate]]] = {}
         """(frontiers used, candidates) of every problem on a mesh."""
 
@@ -44,7 +44,7 @@ class Candidates:
             candidates.setdefault(stage.cell, []).extend(made[1])
         return {cell: tuple(of_cell) for cell, of_cell in candidates.items()}
 
-    def _of(self, stage: Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
+    def _of(self, stage: CellProblem, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
         points: dict[object, StageChoice] = {}
         for point in (p for frontier in frontiers for p in frontier.points):
             # The points of one frontier are distinct; a number is a shorter key than the whole choice.
@@ -85,7 +85,7 @@ class Choices(Mapping[str, tuple[int, ...]]):
 
     def __init__(
         self,
-        points: Mapping[str, tuple[StageChoice, Wanted]],
+        points: Mapping[str, tuple[StageChoice, CellProblem]],
         layered: LayeredGraph,
         problem_of: Callable[[int, int, LogicalMesh], StageProblem],
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from alpa_explore.intra_op.anytime.graph import graph_of
 from alpa_explore.intra_op.anytime.tree_kernels import grow
-from alpa_explore.intra_op.anytime.walk import Ground, Walk
+from alpa_explore.intra_op.anytime.walk import SearchProblem, Walk
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from tests.intra_op.anytime.test_anytime import legal_choices, random_case
 from tests.intra_op.problems import drawn
@@ -61,7 +61,7 @@ def test_without_noise_a_tree_takes_its_best_choice_or_one_that_keeps_the_limit(
         peaks = {c: MemoryLimit.of(items, 1.0).peak(c) for c in legal_choices(problem)}
         memory = MemoryLimit.of(items, sorted(peaks.values())[len(peaks) // 4])
         start = min(peaks, key=peaks.__getitem__)
-        walk = Walk(Ground.of(problem, memory), np.array(start, dtype=np.int64), seed=case)
+        walk = Walk(SearchProblem.of(problem, memory), np.array(start, dtype=np.int64), seed=case)
         walk.price(np.zeros(len(walk.rooms)))
         walk.weigh()
         walk.trees(600, 1e-12, 0.0 if limited else math.inf)

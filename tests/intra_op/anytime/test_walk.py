@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.anytime.graph import graph_of
-from alpa_explore.intra_op.anytime.partner import Partner
-from alpa_explore.intra_op.anytime.walk import Ground, Walk
+from alpa_explore.intra_op.anytime.second_thread import SecondThread
+from alpa_explore.intra_op.anytime.walk import SearchProblem, Walk
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from tests.intra_op.anytime.test_anytime import random_case
 from tests.waiting import LIMIT_SECONDS, until
@@ -48,7 +48,7 @@ def test_field_cost_and_profile_are_kept_up_under_all_moves(tolerance):
         for v in range(8):
             held = [item.usage for item in items if item.node == v and item.end > item.start]
             least[v] = np.argmin(sum(held)) if held else 0
-        walk = Walk(Ground.of(problem, memory), least.copy(), seed=case)
+        walk = Walk(SearchProblem.of(problem, memory), least.copy(), seed=case)
         walk.price(np.zeros(len(walk.rooms)))
         before = walk.weigh()
         for kind in (walk.trees, walk.chains, walk.singles):
@@ -72,16 +72,16 @@ def test_prices_of_memory_are_part_of_the_field():
     for case in range(10):
         problem, items = random_case(rng, 6, 4, forbidden=0.0)
         memory = MemoryLimit.of(items, MemoryLimit.of(items, 1.0).least_peak() + 1e6)
-        walk = Walk(Ground.of(problem, memory), np.zeros(6, dtype=np.int64), seed=case)
+        walk = Walk(SearchProblem.of(problem, memory), np.zeros(6, dtype=np.int64), seed=case)
         equal = np.ones(len(walk.rooms))
         walk.price(equal)
         priced = walk.field.copy()
         walk.price(0 * equal)
-        charged = walk.ground.memory_costs(equal)
+        charged = walk.instance.memory_costs(equal)
         assert priced - walk.field == pytest.approx(charged)
         # A strategy is charged for what it holds above the leanest, at each of the times that count.
         assert (charged >= 0).all()
-        assert walk.ground.memory_costs(3 * equal) == pytest.approx(3 * charged)
+        assert walk.instance.memory_costs(3 * equal) == pytest.approx(3 * charged)
 
 
 def test_equal_tables_are_kept_once_and_each_way():
@@ -98,18 +98,18 @@ def test_equal_tables_are_kept_once_and_each_way():
     assert len(rows) == sum(h * w for (h, w), _ in distinct)
 
 
-def test_a_partner_does_what_is_asked_and_hands_faults_over():
-    partner = Partner()
-    thread = threading.Thread(target=partner.serve)
+def test_a_second_thread_does_what_is_asked_and_hands_faults_over():
+    second = SecondThread()
+    thread = threading.Thread(target=second.serve)
     thread.start()
-    until(lambda: partner.ready, "the partner serves")
+    until(lambda: second.ready, "the second thread serves")
     done = []
-    with partner.beside(lambda: done.append(threading.get_ident())):
+    with second.beside(lambda: done.append(threading.get_ident())):
         done.append(threading.get_ident())
     assert set(done) == {thread.ident, threading.get_ident()}
-    with pytest.raises(ZeroDivisionError), partner.beside(lambda: [1 // 0]):
+    with pytest.raises(ZeroDivisionError), second.beside(lambda: [1 // 0]):
         pass
-    partner.dismiss()
+    second.dismiss()
     thread.join(LIMIT_SECONDS)
     assert not thread.is_alive()
-    assert not partner.ready
+    assert not second.ready

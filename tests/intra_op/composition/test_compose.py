@@ -17,7 +17,7 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, chain_of
+from alpa_explore.intra_op.composition.chain import NO_BLOCK, Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
 from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.intra_op.solve import solve
@@ -182,7 +182,7 @@ def test_every_range_costs_what_a_separate_solve_finds(name: str, mesh: tuple[in
             problem = build_stage_problem(stage_of(*r), model)
             priced = problem.at(**price._asdict())
             choices = whole_choice(chain, problem, best.block_choices)
-            constant = CONSTANT in chain.owners(problem)
+            constant = NO_BLOCK in chain.owners(problem)
             if price.memory_price == 0.0 or not constant:
                 assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
                 assert priced.evaluate(choices) == pytest.approx(best.cost, rel=1e-9)
@@ -322,7 +322,7 @@ def test_a_mask_from_outside_belongs_to_no_layer() -> None:
     model = on((1, 2))
     stage = slice_stages(chain.layered)(0, 4)
     problem = build_stage_problem(stage, model)
-    constants = [n.subject for n, k in zip(problem.nodes, chain.owners(problem), strict=True) if k == CONSTANT]
+    constants = [n.subject for n, k in zip(problem.nodes, chain.owners(problem), strict=True) if k == NO_BLOCK]
     assert [chain.layered.graph.tensors[t].name for t in constants] == ["mask"]
 
 

@@ -96,7 +96,7 @@ def test_a_bound_at_two_b_is_below_every_least_cost_between_and_beyond() -> None
         assert bound.at(at) == pytest.approx(least[at])
         assert all(bound.at(x) <= seconds * (1 + 1e-12) for x, seconds in least.items())
         other = Screened(rng.uniform(0, 5), 2, rng.uniform(0.01, 1), rng.uniform(5, 10))
-        for both in (bound.or_better(other), other.or_better(bound)):
+        for both in (bound.weakest(other), other.weakest(bound)):
             assert both.most_held == 2
             assert all(both.at(x) <= min(bound.at(x), other.at(x)) * (1 + 1e-12) for x in least)
     assert Screened(2.0, 1).at(0.3) == 2.0

@@ -21,7 +21,7 @@ from alpa_explore.pricing.frontier import added
 from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh, fastest_at_b, fastest_on_mesh
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B, TIE_SECONDS, TOLERANCE
-from alpa_explore.search.eager.eager_pricing import EagerPricing, Solving
+from alpa_explore.search.eager.eager_pricing import EagerPricing, SolveContext
 from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b, chord, where_attained
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.store.cache import SolveCache
@@ -137,7 +137,7 @@ def test_outside_of_the_known_b_nothing_is_claimed(graph):
 
 def test_the_nearest_b_is_found_by_problems_that_are_alike_and_no_other(graph, tmp_path):
     layered, cluster = _layered(graph), ax.Cluster.parse(CLUSTER)
-    solving = Solving(solver="auto", executor=Executor("serial"), store=SolveCache(tmp_path))
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=SolveCache(tmp_path))
     for b in (8, 64):
         EagerPricing(layered, _query(cluster, b), solving, ()).begin()
     known = KnownMeshes(solving.store)

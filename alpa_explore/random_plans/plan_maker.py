@@ -75,7 +75,7 @@ class _Cut:
     slicer: StageSlicer
 
 
-class Workshop:
+class PlanMaker:
     """Makes plans of drafts. One of each process: what it keeps grows with the number of families."""
 
     def __init__(self, *, in_float64: bool = False) -> None:
@@ -299,6 +299,6 @@ def moved(draft: Draft, graph: TrainingGraph, other: TrainingGraph) -> Draft:
 
 # Memo: a fork of this process has the graphs that were captured before.
 @functools.cache
-def shared_workshop() -> Workshop:
-    """The workshop of this process."""
-    return Workshop()
+def shared_maker() -> PlanMaker:
+    """The maker of this process."""
+    return PlanMaker()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Partner:
+class SecondThread:
     """What the two threads have in common. The searching one calls `beside` and `dismiss`, the other one `serve`."""
 
     def __init__(self) -> None:
