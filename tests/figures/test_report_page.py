@@ -30,13 +30,6 @@ def page(tried: list[Tried]) -> str:
     return report_html(tried, chosen=1)
 
 
-def test_the_report_is_one_file_that_loads_nothing(page: str) -> None:
-    elements = Elements(page)
-    assert [s.get("src") for s in elements.named("script")] == [None, None, None]
-    assert not [a for _, attributes in elements.tags for a in attributes if a == "src"]
-    assert len(page) < 8e6
-
-
 def test_every_plan_is_a_row_and_the_chosen_one_says_so(page: str) -> None:
     table = page.partition("<table data-sortable>")[2].partition("</table>")[0]
     rows = table.partition("<tbody>")[2].split("</tr>")[:-1]

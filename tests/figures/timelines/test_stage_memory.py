@@ -11,9 +11,8 @@ from alpa_explore.plans.plan import Plan
 GIB = 2.0**30
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_stack_reaches_the_peak_of_the_plan_below_the_line_of_the_device(plan: Plan, theme: str) -> None:
-    figure = stage_memory_figure(plan, 1, theme)
+def test_the_stack_reaches_the_peak_of_the_plan_below_the_line_of_the_device(plan: Plan) -> None:
+    figure = stage_memory_figure(plan, 1)
     areas = [trace for trace in figure.data if trace.type == "scatter" and trace.stackgroup]
     assert len({tuple(area.x) for area in areas}) == 1, "areas are stacked at the same moments"
     top = np.sum([area.y for area in areas], axis=0).max()
