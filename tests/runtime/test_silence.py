@@ -40,7 +40,6 @@ def test_a_share_is_given_up_when_its_time_is_over(heard, known, scheduler, conn
     if lost is None:
         assert found is None
     else:
-        assert found is not None
         assert found[0] == lost
         assert told in f"{found[1]}: {found[2]}"
 

@@ -28,7 +28,6 @@ def test_the_record_has_every_row_and_the_scores_agree_with_those_of_predict() -
         if group.mean_error is None:
             assert own.seconds is None
             continue
-        assert own.seconds is not None
         assert (own.seconds.runs, own.seconds.mean) == (group.scored, pytest.approx(group.mean_error, abs=1e-4))
         assert own.fitting.fits_and_ran == group.confusion.fits_ran
         assert own.fitting.too_large_and_failed == group.confusion.over_failed

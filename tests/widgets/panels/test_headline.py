@@ -83,7 +83,6 @@ def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> Non
 def test_the_sends_are_the_same_number_in_tile_timeline_report_file_and_page() -> None:
     plan = example_plan(num_layers=8, num_microbatches=64)
     time = iteration_time(plan)
-    assert time is not None
     share, seconds = units.percent(time.sends_fraction), units.seconds(time.sends_seconds)
     phrase = f"{seconds} of sends between stages ({share})"
     tile = headline.tiles_html(plan).split("</div>")[0]

@@ -49,7 +49,6 @@ def test_a_price_that_is_given_while_clusters_are_priced_holds_for_what_comes_la
     go_on.set()
     assert questions.scaling.wait(LIMIT_SECONDS)
     answer = store.state.scaling
-    assert answer is not None
     assert answer.scaling is not None
     assert not answer.running
     (point,) = answer.scaling.points
