@@ -70,13 +70,6 @@ def test_several_files_are_told_apart(capsys: Capture) -> None:
     assert {group["source"] for group in found["groups"]} == {"measured_multi_node", "megatron_bridge_nemo"}
 
 
-def test_vtrains_columns_are_read(capsys: Capture) -> None:
-    assert predict(VTRAIN, "--json") == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert len(rows) == 28
-    assert {(row["device"], row["software"]) for row in rows} == {("a100-80gb", "megatron-v2")}
-
-
 @pytest.mark.slow
 def test_the_two_sides_of_the_split_are_all_rows(capsys: Capture) -> None:
     lines = {}

@@ -15,7 +15,6 @@ import plotly.graph_objects as go
 import pytest
 
 from alpa_explore.accuracy.record import Record
-from alpa_explore.errors import OptionError
 from alpa_explore.figures.accuracy.layout_choices import layout_choices_figure
 from alpa_explore.figures.accuracy.predictions import predictions_figure
 from alpa_explore.figures.accuracy.sources import sources_figure
@@ -251,11 +250,6 @@ def test_specs_are_black_or_white_on_their_colour(plan: Plan) -> None:
 def test_sharding_without_strategies_says_so(plan: Plan) -> None:
     bare = replace(plan, stages=tuple(replace(s, operators=()) for s in plan.stages))
     assert "not in the plan" in title_of(sharding_figure(bare))
-
-
-def test_sharding_refuses_a_stage_that_does_not_exist(plan: Plan) -> None:
-    with pytest.raises(OptionError, match="no such stage"):
-        sharding_figure(plan, 9)
 
 
 def test_more_stages_than_colours_differ_by_shade_and_hatching() -> None:
