@@ -35,11 +35,6 @@ def test_a_cluster_names_its_software() -> None:
     assert Cluster.parse("1x8:h100", software="nanotron") == Cluster.parse("1x8:h100@nanotron")
 
 
-def test_an_unknown_one_is_named_with_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=re.escape("'fdsp'. Did you mean 'fsdp'")):
-        Cluster.parse("1x8:h100@fdsp")
-
-
 def test_measured_figures_stay_where_the_software_that_they_belong_to_is_named() -> None:
     measured = replace(load_software("eager"), forward_launch_seconds=1e-3)
     cluster = Cluster.parse("1x8:h100").with_changes(software=measured)

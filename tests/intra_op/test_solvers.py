@@ -181,11 +181,6 @@ def test_at_the_time_limit_the_best_choice_so_far_comes_with_a_bound(solver: str
     assert solution.seconds < 120, "the time limit was ignored"
 
 
-def test_an_unknown_solver_is_answered_with_the_nearest_names() -> None:
-    with pytest.raises(OptionError, match="'elimination'"):
-        solve(random_problem(1), "eliminate")
-
-
 @pytest.mark.parametrize("limit", [0, -1.0, math.nan])
 def test_a_time_limit_that_is_not_positive_is_refused(limit: float) -> None:
     with pytest.raises(OptionError, match="positive"):

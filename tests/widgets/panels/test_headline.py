@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.export.saved import plan_table
-from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
@@ -54,18 +53,6 @@ def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> 
     assert html.count("<li") == 2
     assert "layers 0–1" in html
     assert html.count("background:#") == 2
-
-
-def test_the_code_of_the_settings_is_a_call_that_runs() -> None:
-    code = explore_code(SETTINGS)
-    assert eval(code, {"explore": lambda *a, **k: (a, k)}) == (
-        ("gpt-tiny",),
-        {"cluster": "1x4:v100", "num_microbatches": 8, "delta": 0.5},
-    )
-
-
-def test_a_notebook_saved_before_the_first_plan_says_so() -> None:
-    assert "No plan was ready" in plan_table(None, SETTINGS)
 
 
 def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> None:

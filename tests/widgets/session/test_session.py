@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from alpa_explore_widgets.panels.plan_button import progress_html
-from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.sources import Sources, user_model
 from alpa_explore_widgets.session.state import State
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
 from tests.waiting import LIMIT_SECONDS
-from tests.widgets.conftest import SETTINGS, plan_and_wait, set_and_wait
+from tests.widgets.conftest import plan_and_wait, set_and_wait
 
 
 def hold(planner: Any) -> None:
@@ -190,26 +186,6 @@ def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, plan
     assert (state.planning, state.cancelling, state.fault) == (False, False, None)
     assert "Cancelled" in state.activity
     assert "kept" in state.activity
-
-
-def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
-    ran: list[int] = []
-
-    class Block(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            ran.append(1)
-            if len(ran) == 3:
-                session.cancel()
-            return super().forward(x)
-
-    model = torch.nn.Sequential(*(Block(4, 4) for _ in range(20)))
-    settings = replace(SETTINGS, model="mine", microbatch=2, devices_per_node=2)
-    captured = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
-    session = Session(settings, Sources(Backend().capture, captured), Backend())
-    state = plan_and_wait(session)
-    assert len(ran) == 3
-    assert (state.planning, state.cancelling, state.fault, state.plan) == (False, False, None, None)
-    assert "Cancelled" in state.activity
 
 
 def test_a_second_press_of_plan_cancels_the_first(session: Session, planner: Any) -> None:
