@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 import torch
 from torch import nn
 
 from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.models.catalog import entry
 from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.catalogue import catalogue_graph
 
 
 def named(graph, name):
@@ -209,3 +214,16 @@ def test_a_39_billion_parameter_model_is_captured_in_seconds_without_its_memory(
     assert graph.parameter_count > 39e9
     assert time.process_time() - start < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+
+
+@pytest.mark.slow
+def test_captures_at_once_give_the_same_graph() -> None:
+    together = Barrier(2)
+
+    def captured(name: str) -> object:
+        together.wait()
+        return catalogue_graph(entry(name), 4)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(captured, ["gpt-tiny", "gpt-tiny"])
+    assert first == second

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from alpa_explore_widgets.panels.plan_button import progress_html
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.state import State
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
@@ -161,14 +159,6 @@ def test_any_other_setting_waits_for_the_plan_button(session: Session, planner: 
     assert len(planner.plans) == 2
 
 
-def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its_layers(session: Session) -> None:
-    plan_and_wait(session)
-    session.set(model="gpt-1.3b")
-    settings = session.store.state.settings
-    assert (settings.microbatch, settings.num_microbatches, settings.num_layers) == (8, 128, None)
-    assert session.store.state.out_of_date
-
-
 def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, planner: Any) -> None:
     plan_and_wait(session)
     before = session.store.state.plan
@@ -214,23 +204,6 @@ def test_b_that_was_changed_while_planning_is_the_b_of_the_final_plan(session: S
     assert not state.out_of_date
 
 
-def test_an_error_is_kept_in_its_three_parts_and_the_last_plan_stays(
-    session: Session, planner: Any, user_error: AlpaExploreError
-) -> None:
-    plan_and_wait(session)
-    before = session.store.state.plan
-    planner.error = user_error
-    session.set(delta=0.01)
-    state = plan_and_wait(session)
-    assert state.plan is before
-    assert (state.fault.what, state.fault.found, state.fault.remedy, state.fault.detail) == (
-        user_error.what,
-        user_error.found,
-        user_error.remedy,
-        "",
-    )
-
-
 def test_an_error_of_another_b_goes_away_with_a_b_that_works(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
@@ -256,20 +229,6 @@ def test_an_impossible_cluster_is_an_error_in_place(session: Session) -> None:
     plan_and_wait(session)
     fault = session.store.state.fault
     assert "at least one device" in fault.what
-
-
-def test_progress_is_part_of_the_state_while_planning(session: Session, planner: Any) -> None:
-    seen: list[State] = []
-    session.store.listen(lambda _old, new: seen.append(new))
-    plan_and_wait(session)
-    assert any(s.progress is not None and s.progress.total == 2 and s.planning for s in seen)
-    assert session.store.state.progress is None
-
-
-def test_settings_that_differ_only_in_b_and_delta_need_only_a_replan(with_settings: Callable[..., Settings]) -> None:
-    assert with_settings().needs_only_replan(with_settings(num_microbatches=999))
-    assert with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
-    assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, microbatch=4))
 
 
 def test_a_model_is_captured_once_whatever_else_changes(session: Session, planner: Any) -> None:
