@@ -48,3 +48,21 @@ def test_a_job_that_fails_is_reported_and_the_next_one_runs(monkeypatch: pytest.
         assert worker.wait(LIMIT_SECONDS)
     assert reported == ["job 1 failed"]
     assert ran == [1, 2]
+
+
+def test_cancel_stops_the_running_job_and_forgets_the_waiting_one() -> None:
+    ran: list[int] = []
+    started = threading.Event()
+
+    def work(job: int, cancel: threading.Event) -> None:
+        ran.append(job)
+        started.set()
+        assert cancel.wait(LIMIT_SECONDS)
+
+    worker: NewestWins[int] = NewestWins(work, "test")
+    worker.submit(1)
+    assert started.wait(LIMIT_SECONDS)
+    worker.submit(2)
+    worker.cancel()
+    assert worker.wait(LIMIT_SECONDS)
+    assert ran == [1]
