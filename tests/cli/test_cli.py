@@ -199,21 +199,14 @@ class TestPlan:
         assert best.model.name in said.out
         assert load_plan(tmp_path / "a.plan.json").predicted == best.predicted
 
-    def test_a_second_ctrl_c_stops_at_once(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-        def plan(*_: object, progress: ProgressCallback, **__: object) -> Plan:
-            progress(FIRST)
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-            raise AssertionError("not stopped")
-
-        monkeypatch.setattr(interface, "plan", plan)
-        assert cli.main(PLAN) == 130
-        assert capsys.readouterr().err.splitlines()[-1] == "alpa-explore: stopped"
-
-    def test_while_the_model_is_captured_one_ctrl_c_stops_at_once(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    @pytest.mark.parametrize("captured", [True, False])
+    def test_a_second_ctrl_c_and_one_while_the_model_is_captured_stop_at_once(
+        self, captured: bool, monkeypatch: pytest.MonkeyPatch, capsys: Capture
     ) -> None:
-        def plan(*_: object, cancel: threading.Event, **__: object) -> Plan:
+        def plan(*_: object, progress: ProgressCallback, **__: object) -> Plan:
+            if captured:
+                progress(FIRST)
+                signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             raise AssertionError("not stopped")
 

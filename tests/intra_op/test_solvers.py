@@ -188,17 +188,12 @@ def test_a_time_limit_that_is_not_positive_is_refused(limit: float) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_problem_without_nodes_costs_nothing(solver: str) -> None:
+def test_a_problem_without_nodes_costs_nothing_and_a_node_without_strategies_is_infeasible(solver: str) -> None:
     solution = solve(ShardingProblem(name="empty", node_costs=(), edges=(), edge_costs=()), solver)
     assert (solution.status, solution.choices, solution.objective) == (Status.OPTIMAL, (), 0.0)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_node_without_any_strategy_makes_a_problem_infeasible(solver: str) -> None:
-    problem = ShardingProblem(
-        name="none", node_costs=(np.ones(2), np.ones(0)), edges=((0, 1),), edge_costs=(np.ones((2, 0)),)
-    )
-    assert solve(problem, solver).status is Status.INFEASIBLE
+    nodes, tables = (np.ones(2), np.ones(0)), (np.ones((2, 0)),)
+    none = ShardingProblem(name="none", node_costs=nodes, edges=((0, 1),), edge_costs=tables)
+    assert solve(none, solver).status is Status.INFEASIBLE
 
 
 @pytest.mark.parametrize(
