@@ -115,6 +115,15 @@ def test_every_way_to_divide_every_model_equals_the_whole(model, stages, choose)
     check_equal(*model, stages, choose)
 
 
+def test_interleaved_stages_on_the_same_ranks_give_the_same() -> None:
+    case = Case("gpt-tiny", num_microbatches=4)
+    stages = [((k, k), (2,)) for k in range(4)]
+    program = case.program(stages, optimal, "interleaved-1f1b", turns=2)
+    assert program.ranks == (0, 1, 2, 3)
+    check(program)
+    case.assert_equal(program)
+
+
 @pytest.mark.sweep(kept=1, in_turn=True)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
