@@ -1,7 +1,5 @@
 """Every public function that is handed something of another kind says what it takes, by an error of this project."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The band is the mean error of runs of its kind that nothing was fitted to, and says how far the kind was widened."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Scores of the example, counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.accuracy.choices import choices

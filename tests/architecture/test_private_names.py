@@ -1,7 +1,5 @@
 """Tests use what a package says it has: a name with an underscore may change without a word to anyone."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """Clicks at real places of a figure in JupyterLab: Why, whose bars are stages."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Locator
 

@@ -3,8 +3,6 @@
 The plan has four stages on 2 × 4 devices; its stage 2 has layers 2 to 4 on 1×4.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

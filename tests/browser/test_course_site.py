@@ -1,7 +1,5 @@
 """The website of the course, opened from a file: figures move, quizzes are graded, slides turn; no request leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

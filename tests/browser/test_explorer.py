@@ -3,8 +3,6 @@
 After each test the fixture asserts that nothing was requested from another machine and that the console has no errors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The harness itself, on a notebook of a few lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.browser.harness.guard import is_local

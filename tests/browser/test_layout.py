@@ -1,7 +1,5 @@
 """Where things stand in JupyterLab's default window (1400 × 900, file browser open) and in a narrow one (900 × 900)."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Locator
 

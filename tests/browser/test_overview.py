@@ -1,7 +1,5 @@
 """The Overview and the What-ifs, by real keys in JupyterLab's default window."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Locator
 

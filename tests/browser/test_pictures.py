@@ -1,7 +1,5 @@
 """A stage as a graph, and the playback of an iteration, by keyboard and pointer."""
 
-from __future__ import annotations
-
 import pytest
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 from playwright.sync_api import Locator

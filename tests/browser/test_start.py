@@ -1,7 +1,5 @@
 """The first minutes with the explorer: what does not fit in memory comes with a button that makes it fit."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Locator
 

@@ -1,7 +1,5 @@
 """The Timeline tab in a browser: its legend in windows of any width, and the strip to drag over."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ Two explorers are walked: a small one, whose plan is made, and one of a plan fil
 gathered once; the tests look for raw values, numbers that nobody can read, two names for one thing, and riddles.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Figures of a device fitted to tasks: those of a made-up device are found again, and what tasks do not tell stays."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Answers of earlier tests are not known: many tests replace the planner, and ask the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`alpa-explore compare-solvers`: the table as text, JSON and a page; bad input is one line and exit code 2."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`alpa-explore export` and `report`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Prices are those of a stand-in; `tests/validation` holds those of the cost model against the measured ones.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

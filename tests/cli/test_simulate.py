@@ -1,7 +1,5 @@
 """`alpa-explore simulate`: what it prints, what it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 

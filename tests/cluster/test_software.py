@@ -1,7 +1,5 @@
 """Software profiles: by name, in a cluster's text, in files."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

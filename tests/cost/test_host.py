@@ -1,7 +1,5 @@
 """The pace of host and device, and the host time of a stage."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

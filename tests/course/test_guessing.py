@@ -1,7 +1,5 @@
 """A guess of a layout: its price, its rank, what does not fit or does not exist, and the league."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

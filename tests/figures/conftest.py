@@ -1,7 +1,5 @@
 """The plan that figures are drawn from."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.plans.plan import Plan

@@ -1,7 +1,5 @@
 """Each figure shows the numbers of its plan: asserted on the data of the figure, never on pixels."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

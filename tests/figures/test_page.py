@@ -1,7 +1,5 @@
 """The page: one file, plotly.js once, nothing loaded from elsewhere, and names of a stranger are escaped."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

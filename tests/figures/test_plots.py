@@ -1,7 +1,5 @@
 """A grid of plots made without plotly's checks: it is where plotly would put it, and plotly accepts it."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import pytest
 from plotly.subplots import make_subplots

@@ -1,7 +1,5 @@
 """The report of what was tried: one file, every plan a row, differences marked, and it sorts in a browser."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

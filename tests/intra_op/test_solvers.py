@@ -1,7 +1,5 @@
 """One body for all solvers: the stated optimum of every stored problem, and brute force on small random ones."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The catalogue: names, entries, the number of microbatches; torch is not imported until a model is built."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

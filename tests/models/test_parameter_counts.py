@@ -1,7 +1,5 @@
 """The parameter counts: closed formulas, built modules, the names of the paper's tables, and two well-known models."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 

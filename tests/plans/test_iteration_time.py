@@ -3,8 +3,6 @@
 The example plan is in the paper's mode unless it says otherwise.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

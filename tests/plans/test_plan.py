@@ -1,7 +1,5 @@
 """`Plan` as a value: it is copied, compared, pickled and changed like any frozen dataclass, and stays a `Plan`."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, replace

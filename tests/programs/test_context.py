@@ -1,7 +1,5 @@
 """Context parallelism under the interpreter: a Llama with grouped keys whose sequence is divided equals the whole."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.baselines.roles import Role

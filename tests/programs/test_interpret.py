@@ -3,8 +3,6 @@
 Random plans of many models are tested like this in tests/random_plans/test_today.py. Here is what those do not reach.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What a rehearsal says of a rank's collectives is what they exchange when it runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.programs.execution import interpret as interpreter

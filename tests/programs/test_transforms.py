@@ -1,7 +1,5 @@
 """Data, ZeRO-like, tensor and pipeline parallelism and their products are plans, and each equals the whole."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.errors import OptionError

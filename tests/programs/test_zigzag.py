@@ -1,7 +1,5 @@
 """A model whose sequences are in zig-zag order from its inputs on equals the model as it was captured."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

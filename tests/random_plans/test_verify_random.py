@@ -1,7 +1,5 @@
 """Random plans equal one process; a fault is found, shrunk, written as a plan file and repeated from it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

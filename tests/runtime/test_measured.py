@@ -1,7 +1,5 @@
 """Measured times of tasks, joined from what the ranks have written."""
 
-from __future__ import annotations
-
 from alpa_explore.runtime.measured import of_task
 from alpa_explore.schedules.task import Action, Task
 

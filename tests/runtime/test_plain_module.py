@@ -1,7 +1,5 @@
 """`verify` compares the captured graph with the module: a fault of capture shows, and so does what a run leaves out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

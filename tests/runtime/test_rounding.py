@@ -1,7 +1,5 @@
 """Gradients that are zero, but for rounding, raise no alarm; a fault of the same gradients does."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

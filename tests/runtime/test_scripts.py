@@ -1,7 +1,5 @@
 """What the script targets write: correct for the shell and for Kubernetes, and what a user can do wrong."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

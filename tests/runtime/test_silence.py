@@ -1,7 +1,5 @@
 """When a Dask worker, the scheduler or the launcher is given up, on a clock that the test sets."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.runtime import tuning

@@ -1,7 +1,5 @@
 """The simulator against closed forms, a second simulator, and the invariants of a timeline."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise

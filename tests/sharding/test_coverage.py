@@ -1,7 +1,5 @@
 """Coverage of the operators of whole models, and of operators without a rule."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

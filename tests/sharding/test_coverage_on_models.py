@@ -1,7 +1,5 @@
 """No operator of these Hugging Face models is replicated for want of a rule or discovered splits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Two specs are one division exactly where real tensors, split by each of them, leave equal pieces on every device."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

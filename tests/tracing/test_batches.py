@@ -1,7 +1,5 @@
 """Graphs at other batch sizes: a graph rescaled from two captures equals a capture at that size."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Captured graphs: phases, forward operators, source lines, parameters, counts; the model is not changed."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 

@@ -1,7 +1,5 @@
 """Errors of capture: they name the operator, the module, the line and a remedy."""
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import UserDict

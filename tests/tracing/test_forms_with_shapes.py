@@ -1,8 +1,6 @@
 """What has no shape, or no backward pass, before it runs is captured in a form that has: loss and gradients are those
 of torch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

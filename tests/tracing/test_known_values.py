@@ -1,7 +1,5 @@
 """A model may read values that it makes from constants alone, but none of inputs, weights or random numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """RWKV's time mix and Mamba's selective scan are one operator each; loss and gradients are those of the loop."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """The proof of capture: the graph, run operator by operator, gives autograd's loss and gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,8 +1,6 @@
 """What a forward pass writes into buffers is part of the graph; what a run cannot write is named, and refused where
 losses depend on it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

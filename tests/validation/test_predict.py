@@ -1,7 +1,5 @@
 """Runs become requests, in groups that share a graph; what cannot be priced is refused and stops no other."""
 
-from __future__ import annotations
-
 import csv
 import math
 import tempfile

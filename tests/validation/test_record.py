@@ -1,7 +1,5 @@
 """Predictions become the stored record: every row is in it, predicted or refused, on its side of the split."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The figures of a score, on predictions whose errors are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

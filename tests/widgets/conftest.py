@@ -1,7 +1,5 @@
 """A small plan, a planner that tests can block and release, and figures that record what they were drawn from."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Figures of other B that are made ahead are those that the tab shows once B has changed."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Teaching mode: every tab has a lesson, its formulas hold for the plan on screen, and tabs follow the algorithm."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """%alpa and %%alpa show the same explorer as `explore`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

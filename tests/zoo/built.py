@@ -6,8 +6,6 @@ class where its parts need each other.
 It has more than 500 lines because it is a list.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -6,8 +6,6 @@ that cannot be captured are in `REFUSED`, with a word of the error that says so.
 It has more than 500 lines because it is a list.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The explorer on a page of JupyterLab, Notebook or voila: its controls, its tabs, and the visible figure."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Servers for tests, with an empty HOME: JupyterLab as `alpa-explore lab` starts it, and `alpa-explore app`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

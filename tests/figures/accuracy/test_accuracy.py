@@ -1,7 +1,5 @@
 """The figures of measured runs show the numbers of the record, also of one without runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two plans beside each other, by the figure's data."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import pairwise

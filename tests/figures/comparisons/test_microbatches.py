@@ -1,7 +1,5 @@
 """The microbatches figure shows the rows of its table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

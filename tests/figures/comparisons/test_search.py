@@ -1,7 +1,5 @@
 """The search figure: plans of one model, their Pareto frontier, and the plan that a click selects."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Who reads what from whom: views are passed through, and every collective is on the edge of its tensor."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

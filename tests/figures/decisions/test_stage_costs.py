@@ -1,7 +1,5 @@
 """The figure of the stage costs: each pair is in its cell, with its colour, its number where there is room, or a ✕."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go

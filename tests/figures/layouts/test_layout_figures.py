@@ -1,7 +1,5 @@
 """The figures of layouts show the numbers of their tables; what does not fit, the plan and measured runs are marked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The figure of a run in progress, by its data."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.figures import tuning

@@ -1,7 +1,5 @@
 """The figure of a stage's memory: stacked areas that reach the plan's peak, and the line of the device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The timeline figure, by its data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

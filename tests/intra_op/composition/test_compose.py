@@ -1,7 +1,5 @@
 """Composition: every range has the cost that a separate solve finds, and a choice that attains it."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import fields

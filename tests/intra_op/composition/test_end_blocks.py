@@ -1,7 +1,5 @@
 """The first and the last block of a stage from the same block inside one: its costs are those of a contraction."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

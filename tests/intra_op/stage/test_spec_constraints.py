@@ -1,7 +1,5 @@
 """Spec constraints: the constrained optimum equals brute force, in a stage and composed; structure keys differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations_with_replacement

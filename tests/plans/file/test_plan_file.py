@@ -1,7 +1,5 @@
 """A plan file: what is written is read again, byte for byte, and nothing else gets in."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Rematerialisation chosen by the pipeline: of all versions the best is taken, and what is not needed is not paid."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The model of a run: its config, its FLOPs by Megatron's formula, its dtypes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Devices and software by the names of the sources."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError

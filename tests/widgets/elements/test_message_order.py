@@ -1,7 +1,5 @@
 """A press that arrives before an earlier edit waits for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

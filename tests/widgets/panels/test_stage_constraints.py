@@ -1,7 +1,5 @@
 """Constraints on stages that no control shows are kept, listed, and can be removed; an explorer opens at a tab."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The slider of expert imbalance: the plan priced again, with its choices as they are."""
 
-from __future__ import annotations
-
 import pytest
 from alpa_explore_widgets import explore
 

@@ -1,7 +1,5 @@
 """Single changes of the hardware: which are offered, how they are answered, and how one becomes the settings."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Undo, redo, pin, selection, and what is tried aside: all of it in the one state of the session."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

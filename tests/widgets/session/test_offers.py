@@ -1,7 +1,5 @@
 """After a fault for lack of memory: what would fit is sought in the background and offered as a button."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

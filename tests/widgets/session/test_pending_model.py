@@ -1,7 +1,5 @@
 """Another model is chosen: nothing on screen changes before Plan is pressed, whatever else is set meanwhile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """How soon a plan is there: what was captured and solved before is read, and what takes long is named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The Accuracy tab shows the record in five views, and the bands of the plan on screen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Attached hosts on the Run tab, with hosts that the test gives and with none that can be reached."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The Run tab before, during and after a run; with simulated runs, and with a real one."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

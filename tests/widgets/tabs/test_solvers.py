@@ -1,7 +1,5 @@
 """The comparison of formulations: its progress, and Cancel, which keeps what was computed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

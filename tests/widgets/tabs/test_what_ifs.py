@@ -1,7 +1,5 @@
 """The table of what was tried: what differs, sorting by numbers, pins that survive, and the way back to a plan."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """Choices of composed ranges that fit in memory, and their bounds, against exact solves."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 
 import pytest

@@ -1,7 +1,5 @@
 """Questions about clusters: what is typed while they are answered is not lost."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
