@@ -16,6 +16,7 @@ from alpa_explore.models.catalog import build, entry
 from alpa_explore.validation.runs.machines import check_overrides, device_name, software_name
 from alpa_explore.validation.runs.precisions import precision_of
 from tests.intra_op.test_solvers import random_problem
+from tests.one_layer import OneLayer
 from tests.plans.file.test_versions import OLD
 
 FUNCTIONS = [name for name in ax.__all__ if inspect.isfunction(getattr(ax, name))]
@@ -39,11 +40,7 @@ NEVER |= {(function, "model", "a module") for function in ("capture_batches", "v
 def right() -> dict[str, Any]:
     """An argument of the right kind for every parameter that some function must be given."""
 
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
+    class Model(OneLayer):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x).pow(2).mean()
 

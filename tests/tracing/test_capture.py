@@ -11,6 +11,7 @@ from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.models.catalog import entry
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.catalogue import catalogue_graph
+from tests.one_layer import OneLayer
 
 
 def named(graph, name):
@@ -103,15 +104,11 @@ def test_capture_does_not_change_the_model(conv_net):
 
 
 def test_a_failed_capture_does_not_change_the_model():
-    class Reads(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
+    class Reads(OneLayer):
         def forward(self, x):
             return self.layer(x).sum() * float(x.sum())
 
-    model = Reads()
+    model = Reads(4, 4)
     before = dict(model.named_parameters())
     with pytest.raises(Exception, match="cannot be traced"):
         capture(model, torch.randn(2, 4))
@@ -170,15 +167,11 @@ def test_eval_mode_is_captured_with_a_warning(gpt_with_dropout):
 
 
 def test_a_model_written_for_a_gpu_is_captured_without_one():
-    class OnGpu(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
+    class OnGpu(OneLayer):
         def forward(self, x):
             return (self.layer(x.to("cuda")) + torch.arange(4, device="cuda")).sum()
 
-    assert capture(OnGpu(), torch.randn(2, 4)).parameter_count == 20
+    assert capture(OnGpu(4, 4), torch.randn(2, 4)).parameter_count == 20
 
 
 @pytest.mark.slow
