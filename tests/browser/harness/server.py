@@ -173,12 +173,6 @@ class LabServer(Server):
         with urlopen(Request(self.address.page(path), method=method)) as answer:
             return bytes(answer.read())
 
-    def copy_notebook(self, source: Path) -> str:
-        """Store a copy of a notebook under the root, so that a run never touches the original."""
-        target = self.root / source.name
-        target.write_bytes(source.read_bytes())
-        return source.name
-
 
 class AppServer(Server):
     """The explorer alone, served by voila: the command that a user types."""
