@@ -1,7 +1,5 @@
 """What holds for every test: no network, one thread for numerical libraries, an empty cache, and --no-skips for CI."""
 
-from __future__ import annotations
-
 import gc
 import ipaddress
 import os

@@ -4,8 +4,6 @@
 midnight.
 """
 
-from __future__ import annotations
-
 import os
 from datetime import date
 

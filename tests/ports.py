@@ -1,7 +1,5 @@
 """Ports for programs that a test starts, and that cannot say which port the system gave them."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,8 +1,7 @@
 """Every public function that is handed something of another kind says what it takes, by an error of this project."""
 
-from __future__ import annotations
-
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,13 @@ from torch import nn
 
 import alpa_explore as ax
 from alpa_explore.course.ask import Card
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.models.catalog import build, entry
+from alpa_explore.validation.runs.machines import check_overrides, device_name, software_name
+from alpa_explore.validation.runs.precisions import precision_of
+from tests.intra_op.test_solvers import random_problem
+from tests.one_layer import OneLayer
+from tests.plans.file.test_versions import OLD
 
 FUNCTIONS = [name for name in ax.__all__ if inspect.isfunction(getattr(ax, name))]
 WRONG: dict[str, Any] = {
@@ -34,11 +40,7 @@ NEVER |= {(function, "model", "a module") for function in ("capture_batches", "v
 def right() -> dict[str, Any]:
     """An argument of the right kind for every parameter that some function must be given."""
 
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
+    class Model(OneLayer):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x).pow(2).mean()
 
@@ -83,6 +85,32 @@ def test_what_is_of_another_kind_is_refused_with_what_it_takes(
         return
     with pytest.raises(ax.AlpaExploreError):
         called(**given, **{parameter: WRONG[wrong]})
+
+
+MISTYPED: dict[str, tuple[str, Any]] = {
+    "model": ("gpt-1.3b", lambda graph: entry("gpt-13b")),
+    "model that is built": ("gpt-tiny", lambda graph: build("gtp-tiny", 1)),
+    "device": ("v100", lambda graph: ax.Cluster.parse("1x4:v10")),
+    "device of a run": ("h100", lambda graph: device_name("H900")),
+    "software": ("fsdp", lambda graph: ax.Cluster.parse("1x8:h100@fdsp")),
+    "software of a run": ("nanotron", lambda graph: software_name("nanotorn")),
+    "software for all runs": ("nanotron", lambda graph: check_overrides(None, "nanotorn")),
+    "precision of a run": ("bf16", lambda graph: precision_of("bf17")),
+    "family": ("fused_gpt", lambda graph: ax.verify_random(1, families=["fused_gtp"])),
+    "solver": ("elimination", lambda graph: solve(random_problem(1), "eliminate")),
+    "optimizer": ("adam", lambda graph: ax.capture(nn.Linear(2, 2), (torch.ones(2, 2),), optimizer="adma")),
+    "precision": ("float16", lambda graph: ax.capture(nn.Linear(2, 2), (torch.ones(2, 2),), precision="float6")),
+    "baseline": ("megatron", lambda graph: ax.baseline(graph, "1x2:v100", "megatrn", num_microbatches=2)),
+    "target": ("megatron", lambda graph: ax.export(ax.load_plan(OLD), "megatorn")),
+}
+"""What is named -> the name that is meant, and a call with another."""
+
+
+@pytest.mark.parametrize("kind", MISTYPED)
+def test_a_mistyped_name_is_an_error_with_the_nearest(kind: str, right: dict[str, Any]) -> None:
+    meant, call = MISTYPED[kind]
+    with pytest.raises(ax.AlpaExploreError, match=rf"Did you mean .*'{re.escape(meant)}'"):
+        call(right["graph"])
 
 
 def test_names_are_known_in_any_case_and_as_torchs_own() -> None:

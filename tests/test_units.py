@@ -1,7 +1,5 @@
 """Formatted values, and units for axes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

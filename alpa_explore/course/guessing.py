@@ -65,7 +65,7 @@ def guess(
     `planner` also makes the planner's plan, which takes some time.
     """
     try:
-        asked = _layouts(model, cluster, global_batch, sequence, precision)
+        asked = priced_layouts(model, cluster, global_batch, sequence, precision)
     except AlpaExploreError as error:
         return _hint(f"{error.what}: {error.found}", error.remedy)
     devices = asked.cluster.devices
@@ -128,7 +128,7 @@ def league(model: str | None = None) -> Card:
 
 
 @lru_cache(maxsize=16)
-def _layouts(
+def priced_layouts(
     model: str, cluster: str, global_batch: int | None, sequence: int | None, precision: str | None
 ) -> Layouts:
     """All layouts of a problem, priced once per process."""

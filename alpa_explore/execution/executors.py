@@ -170,7 +170,7 @@ class Executor:
                     yield from self._pool.run(function, left, shared, cancel, counter, batch_size)
                     return
         elif tasks:
-            yield from self._start().run(function, tasks, shared, cancel, counter, batch_size)
+            yield from self.start().run(function, tasks, shared, cancel, counter, batch_size)
 
     def _worth_moving(self, counter: Counter, left: int) -> bool:
         if self.workers < 2 or left < 2 or counter.elapsed < tuning.AUTO_STAY_SECONDS or self.warnings:
@@ -183,7 +183,7 @@ class Executor:
 
         def start() -> None:
             try:
-                self._start()
+                self.start()
             except _ClosedError:
                 pass
             except (ExecutorError, ImportError, OSError, RuntimeError) as error:
@@ -194,7 +194,8 @@ class Executor:
                 self._starting = threading.Thread(target=start, name="alpa-explore-start", daemon=True)
                 self._starting.start()
 
-    def _start(self) -> DaskPool:
+    def start(self) -> DaskPool:
+        """The workers, started where they are not yet running. Raises ExecutorError, CancelledError."""
         from alpa_explore.execution import dask_pool
 
         with self._lock:

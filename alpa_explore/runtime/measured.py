@@ -176,7 +176,7 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
     tasks = []
     for place in range(len(timeline.schedule.actions)):
         task = timeline.schedule.task(place)
-        of_ranks = [_measured(written[rank]["tasks"], task) for rank in stages[task.stage]]
+        of_ranks = [of_task(written[rank]["tasks"], task) for rank in stages[task.stage]]
         sent = timeline.send_end_seconds[place] - timeline.send_start_seconds[place]
         tasks.append(
             MeasuredTask(
@@ -197,7 +197,7 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
     return tasks
 
 
-def _measured(tasks: dict[str, dict[str, list[float]]], task: Task) -> dict[str, list[float]]:
+def of_task(tasks: dict[str, dict[str, list[float]]], task: Task) -> dict[str, list[float]]:
     """The seconds of a task of a rank, one entry a step; of an update in parts the sum of the parts."""
     if task.action is not Action.UPDATE:
         return tasks[str(task)]

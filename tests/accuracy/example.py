@@ -1,7 +1,5 @@
 """A small record: three sources, with runs that failed, were refused, or are left out. Figures are made up."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The band is the mean error of runs of its kind that nothing was fitted to, and says how far the kind was widened."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -22,7 +20,6 @@ def asked(text: str, software: str = "megatron", **of: Any) -> Case:
 
 def test_it_is_the_mean_error_of_runs_on_as_many_nodes_of_the_device() -> None:
     one, several = (error_band(asked(text), "seconds", RECORD) for text in ("1x8:h100", "4x8:h100"))
-    assert one is not None
     assert several is not None
     assert (one.fraction, one.bias, one.runs) == (pytest.approx(0.1), pytest.approx(0.1), 6)
     assert (several.fraction, several.bias, several.runs) == (pytest.approx(0.2), pytest.approx(-0.2), 6)
@@ -41,14 +38,12 @@ def test_runs_that_were_fitted_left_out_or_refused_do_not_count() -> None:
 
 def test_memory_has_a_band_of_its_own_that_says_where_its_runs_are_from() -> None:
     band = error_band(asked("4x8:h100"), "bytes", RECORD)
-    assert band is not None
     assert band.words == "± 25 % (6 runs of Megatron-Core in 16 bits on H100, most of them on one node)"
     assert band.meaning.endswith("on average 25 % too small")
 
 
 def test_without_runs_on_the_device_it_is_that_of_the_software_on_others() -> None:
     band = error_band(asked("1x8:h200"), "seconds", RECORD)
-    assert band is not None
     assert band.runs == 12
     assert band.kind == "12 runs of Megatron-Core in 16 bits on H100; too few on H200"
 
@@ -57,7 +52,6 @@ def test_runs_on_the_device_count_before_those_of_others_though_they_divide_the_
     divided = [run(n, 1.1, 1.0, context=2) for n in range(2, 8)]
     elsewhere = [run(n, 1.5, 1.0, device="b200") for n in range(8, 14)]
     band = error_band(asked("1x8:h100"), "seconds", Record(runs=(*divided, *elsewhere)))
-    assert band is not None
     assert (band.runs, band.fraction) == (6, pytest.approx(0.1))
     assert band.kind.endswith("on H100, most of them with context parallelism")
 
@@ -70,7 +64,6 @@ def test_too_few_runs_or_none_give_no_band(software: str) -> None:
 def test_a_small_error_is_not_written_as_none() -> None:
     exact = Record(runs=tuple(run(n, 1.001, 1.0) for n in range(2, 8)))
     band = error_band(asked("1x8:h100"), "seconds", exact)
-    assert band is not None
     assert band.short == "± <1 %"
     assert "too long" not in band.meaning
 
@@ -80,11 +73,9 @@ def test_runs_that_hardly_compute_say_nothing_of_a_plan_that_does() -> None:
     slow = [run(n, 0.3, 1.0, mfu=0.05) for n in range(8, 14)]
     record = Record(runs=(*fast, *slow))
     band = error_band(asked("1x8:h100", mfu=0.5), "seconds", record)
-    assert band is not None
     assert (band.runs, band.fraction) == (6, pytest.approx(0.05))
     for mfu in (None, 0.1):
         every = error_band(asked("1x8:h100", mfu=mfu), "seconds", record)
-        assert every is not None
         assert every.runs == 12
 
 
@@ -113,7 +104,6 @@ def test_a_band_of_memory_does_not_ask_for_what_limits_time() -> None:
     of = asked("1x8:h100", overhead=0.5)
     assert error_band(of, "seconds", record) is None
     band = error_band(of, "bytes", record)
-    assert band is not None
     assert band.fraction == pytest.approx(0.1)
     assert error_band(asked("1x8:h100@megatron", precision="fp8"), "bytes", record) is None
 
@@ -122,7 +112,6 @@ def test_low_precision_of_the_software_decides_on_the_bits() -> None:
     runs = tuple(run(n, 1.2, 1.0, precision="fp8-mx") for n in range(2, 8))
     fp8 = case(Cluster.parse("1x8:h100").in_precision("fp8"), precision="bfloat16")
     band = error_band(fp8, "seconds", Record(runs=runs))
-    assert band is not None
     assert band.kind == "6 runs of Megatron-Core in 8 bits on one node of H100"
 
 
@@ -140,7 +129,6 @@ def test_what_fits_by_less_than_its_error_is_tight() -> None:
 def test_releases_that_differ_for_experts_alone_share_the_runs_of_dense_models() -> None:
     runs = tuple(run(n, 1.1, 1.0, software="megatron-2025", experts=n > 7) for n in range(2, 14))
     band = error_band(asked("1x8:h100"), "seconds", Record(runs=runs))
-    assert band is not None
     assert band.runs == 6
     assert error_band(asked("1x8:h100", experts=True), "seconds", Record(runs=runs)) is None
     assert error_band(asked("1x8:h100", software="mlperf"), "seconds", Record(runs=runs)) is None

@@ -1,7 +1,5 @@
 """The record is stored without loss, small, and read without torch."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The files that the architecture tests read."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

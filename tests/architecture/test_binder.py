@@ -1,7 +1,5 @@
 """What Binder (repo2docker) reads agrees with the package and with the course."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

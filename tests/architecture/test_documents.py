@@ -1,7 +1,5 @@
 """What the documents say a user can type or open is there: commands, options, make targets, files, README code."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Every error that a user can meet says what failed, what was found, and what to do."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re

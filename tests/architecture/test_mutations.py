@@ -1,7 +1,5 @@
 """benchmarks/mutations.py: its faults fit the sources, and the tests see those in files that have changed."""
 
-from __future__ import annotations
-
 import ast
 import faulthandler
 from collections import Counter

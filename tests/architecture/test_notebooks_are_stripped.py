@@ -1,7 +1,5 @@
 """Notebooks are stored without what a run leaves behind, so that a diff shows what a person changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

@@ -1,7 +1,5 @@
 """Tests use what a package says it has: a name with an underscore may change without a word to anyone."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
@@ -10,15 +8,6 @@ from tests.architecture.sources import PACKAGES, files, name_of, syntax_tree
 
 OTHERS = {"_css", "_esm", "_ipython_display_", "_repr_html_", "_repr_mimebundle_", "_replace", "_version"}
 """Names of IPython, anywidget, named tuples and torch, which are public there."""
-LEFT = {
-    "tests/course/test_guessing.py",
-    "tests/execution/test_executors.py",
-    "tests/programs/test_rehearsal.py",
-    "tests/random_plans/test_verify_random.py",
-    "tests/runtime/test_measured.py",
-    "tests/runtime/test_scripts.py",
-}
-"""Files that still use such a name: a file that no longer does must leave this list, and none may join it."""
 
 
 def is_private(name: str) -> bool:
@@ -55,8 +44,7 @@ def used(tree: ast.Module) -> set[str]:
 def test_no_test_uses_a_private_name() -> None:
     ours = set().union(*(defined(syntax_tree(path)) for path in files(".py", folders=PACKAGES)))
     hits = {name_of(path): used(syntax_tree(path)) & ours for path in files(".py", folders=("tests",))}
-    assert {name: names for name, names in hits.items() if names and name not in LEFT} == {}
-    assert {name for name in LEFT if not hits.get(name)} == set(), "these can leave the list"
+    assert {name: names for name, names in hits.items() if names} == {}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The house: small rooms, each with a guide; no pragmas; no state in modules."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Habits of the house that a reader should be able to rely on in every file."""
 
-from __future__ import annotations
-
 import ast
 import re
 

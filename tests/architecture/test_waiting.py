@@ -4,8 +4,6 @@ A number of seconds says something about the machine: where programs share its c
 program that a test starts does, as the text of a script, is not looked at.
 """
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What a user gets from `pip install`: built here as a release would be, without network."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """Attaching real Dask workers of this machine, on several loopback addresses."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

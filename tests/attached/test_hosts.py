@@ -1,7 +1,5 @@
 """Hosts that differ, links that fail, files and addresses, without a network: values as a worker reports them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

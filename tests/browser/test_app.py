@@ -1,7 +1,5 @@
 """`alpa-explore app`: the explorer alone, served by voila."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 

@@ -1,7 +1,5 @@
 """Layouts and Fit & scale in JupyterLab at the size that people have, with real keys and clicks."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Locator
 

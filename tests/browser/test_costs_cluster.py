@@ -1,9 +1,7 @@
-"""The figures of the stage costs, the cluster and the t_max sweep, pressed with a mouse.
+"""The figures of the stage costs and the cluster, pressed with a mouse.
 
 The plan has four stages on 2 × 4 devices; its stage 2 has layers 2 to 4 on 1×4.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -95,41 +93,3 @@ def test_a_cost_of_the_plan_selects_its_stage(shown: LabPage) -> None:
     x, y = cell_named(figure, "layers 2–4 on 1×4")
     assert "click: selects stage 2" in press(shown, plot, x, y)
     shown.wait_until(lambda: "stage 2:" in selected(shown), "stage 2 is selected")
-
-
-def test_another_cost_says_that_it_is_not_in_the_plan_and_selects_where_its_layers_are(shown: LabPage) -> None:
-    plot, figure = figure_of(shown, "Costs")
-    x, y = cell_named(figure, "layer 3 on 1×4")
-    text = press(shown, plot, x, y)
-    assert "not in the plan" in text
-    assert "click: selects layer 3, in stage 2" in text
-    shown.wait_until(lambda: "layer 3 (" in selected(shown), "layer 3 is selected")
-    shown.page.keyboard.press("Escape")
-    shown.wait_until(lambda: selected(shown) == "", "Escape clears the selection")
-    x, y = cell_named(figure, "layers 1–2 on 1×4")
-    text = press(shown, plot, x, y)
-    assert "stages 1 to 2 have these layers" in text
-    assert "click" not in text
-
-
-def test_crosses_and_numbers_are_only_in_the_cells_that_have_them(shown: LabPage) -> None:
-    plot, figure = figure_of(shown, "Costs")
-    crosses = sum(len(one["x"]) for one in figure["data"] if one.get("name") == "does not fit")
-    numbers = sum(
-        bool(text) for one in figure["data"] if one["type"] == "heatmap" for row in one.get("text", []) for text in row
-    )
-    written = [text for text in plot.locator(".heatmaplayer text, .hm text").all_text_contents() if text.strip()]
-    assert crosses > 0
-    assert len(written) == numbers
-    assert not any("✕" in text for text in written)
-    assert plot.locator(".scatterlayer .trace").count() > 0
-
-
-def test_the_star_of_t_max_selects_the_slowest_stage(shown: LabPage) -> None:
-    plot, figure = figure_of(shown, "t_max")
-    star = trace(figure, "the plan")
-    plan = example_plan()
-    slowest = max(plan.stages, key=lambda stage: stage.latency_seconds).index
-    text = press(shown, plot, star["x"][0], star["y"][0])
-    assert f"click: selects stage {slowest}, the slowest of the plan" in text
-    shown.wait_until(lambda: f"stage {slowest}:" in selected(shown), "the slowest stage is selected")

@@ -1,7 +1,5 @@
 """The website of the course, opened from a file: figures move, quizzes are graded, slides turn; no request leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,7 +61,6 @@ def test_a_slider_moves_the_bars_also_in_the_dark(page: GuardedPage) -> None:
     rail = plot.locator(".slider-rail-touch-rect")
     rail.scroll_into_view_if_needed()
     touch = rail.bounding_box()
-    assert touch is not None
     page.page.mouse.click(touch["x"] + touch["width"] - 3, touch["y"] + touch["height"] / 2)
     page.wait_until(lambda: plot.evaluate(bars) == [3, 6], "the last step")
 

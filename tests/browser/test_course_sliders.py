@@ -1,7 +1,5 @@
 """A figure of the course with its sliders in JupyterLab: the button beside a slider plays it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.browser.harness.page import LabPage

@@ -3,8 +3,6 @@
 After each test the fixture asserts that nothing was requested from another machine and that the console has no errors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -22,34 +20,12 @@ from tests.browser.harness.explorer import (
     show_tab,
     slider,
     tab,
-    tab_titles,
     type_number,
 )
-from tests.browser.harness.page import DARK, LIGHT, LabPage
+from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-TOUR = Path(__file__).parents[2] / "notebooks/00_tour.ipynb"
-SLOW_SECOND_PLAN = """
-import alpa_explore as ax
-from alpa_explore.errors import CancelledError
-from alpa_explore.execution.progress import Progress
-from alpa_explore_widgets import explore
-from alpa_explore_widgets.session.library.backend import Backend
-
-calls = []
-
-def plan(*arguments, progress, cancel, **options):
-    calls.append(options)
-    if len(calls) == 2:
-        for done in range(6000):
-            progress(Progress(pass_name="sharding", done=done, total=6000, elapsed_seconds=done / 10))
-            if cancel.wait(0.1):
-                raise CancelledError("Cancelled", found="the button", remedy="Plan again.")
-    return ax.plan(*arguments, progress=progress, cancel=cancel, **options)
-
-explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, backend=Backend(plan=plan))
-"""
 
 _HOLD = """(code) => new Promise((held) => {
   const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
@@ -83,24 +59,6 @@ def held(lab: LabPage) -> Iterator[None]:
     finally:
         pipe.write_text("")
         pipe.unlink()
-
-
-@pytest.mark.sweep(kept=0)  # its cells run in tests/notebooks, and a slider is followed below
-def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None:
-    lab.open(lab.server.copy_notebook(TOUR))
-    lab.run_all()
-    explorer = first_explorer(lab)
-    show_tab(explorer, "t_max")
-    before, step_time = seen_figure(lab, explorer), explorer.locator(".alpa-tile").first.inner_text()
-
-    handle = slider(explorer, "B, microbatches")
-    start = handle.get_attribute("aria-valuetext")
-    handle.press("ArrowLeft")
-    handle.press("ArrowLeft")
-
-    lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before["data"], "the t_max figure changed")
-    assert handle.get_attribute("aria-valuetext") != start
-    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != step_time, "the headline changed")
 
 
 def test_a_figure_shows_a_selection_before_the_kernel_knows_of_it(looked_at: LabPage) -> None:
@@ -230,34 +188,6 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(shown: Lab
     assert explorer.locator(".alpa-tile[title*='in float32']").count() == 1
 
 
-def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
-    lab.show(SLOW_SECOND_PLAN)
-    explorer = first_explorer(lab)
-    drawn = seen_figure(lab, explorer)["data"]
-    slider(explorer, "Layers").press("ArrowRight")
-    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
-    explorer.get_by_text("left").wait_for()
-    assert "of 6,000" in explorer.locator(".alpa-progress").inner_text()
-    assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "true"
-
-    explorer.get_by_role("button", name="Cancel").press("Enter")
-
-    explorer.get_by_text("Out of date").wait_for()
-    assert seen_figure(lab, explorer)["data"] == drawn
-    assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "false"
-
-
-def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
-    drawn = seen_figure(shown, explorer)["data"]
-    type_number(explorer, "Layers", "1000")
-    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
-    alert = explorer.locator(".alpa-message")
-    alert.wait_for()
-    assert "last plan that worked" in alert.inner_text()
-    assert seen_figure(shown, explorer)["data"] == drawn
-
-
 def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(looked_at: LabPage) -> None:
     explorer = first_explorer(looked_at)
     cells = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
@@ -271,31 +201,6 @@ def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(looked_at:
         for key in ("a", "b", "x"):  # add a cell above, below, cut
             looked_at.page.keyboard.press(key)
     assert looked_at.page.evaluate(cells) == before
-
-
-def test_the_figures_follow_the_theme_of_the_page(looked_at: LabPage) -> None:
-    explorer = first_explorer(looked_at)
-
-    def paper() -> str:
-        return str(seen_figure(looked_at, explorer)["layout"]["paper_bgcolor"])
-
-    light = paper()
-    looked_at.set_theme(DARK)
-    looked_at.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
-    assert "alpa-dark" in (explorer.get_attribute("class") or "")
-    looked_at.set_theme(LIGHT)
-    looked_at.wait_until(lambda: paper() == light, "and for a light one again")
-
-
-def test_every_control_has_a_name(looked_at: LabPage) -> None:
-    explorer = first_explorer(looked_at)
-    unnamed = explorer.evaluate(
-        """(root) => [...root.querySelectorAll('input, select, button, [role=tab], [role=figure]')]
-          .filter((e) => e.offsetParent && !e.labels?.length && !e.getAttribute('aria-label') && !e.innerText?.trim())
-          .map((e) => e.outerHTML.slice(0, 120))"""
-    )
-    figure_tools = [html for html in unnamed if "modebar" not in html]
-    assert figure_tools == []
 
 
 def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(looked_at: LabPage) -> None:
@@ -335,41 +240,6 @@ def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(looked_at:
     row.press("Enter")
     looked_at.wait_until(lambda: row.get_attribute("aria-selected") == "true", "the row is selected")
     assert "layer 0" in explorer.locator(".alpa-selected").inner_text()
-
-
-def test_a_spec_is_forbidden_and_taken_back_by_keyboard(shown: LabPage) -> None:
-    explorer = first_explorer(shown)
-    tab(explorer, "Sharding").press("Enter")
-    explorer.get_by_role("button", name="Tables").press("Enter")
-    row = explorer.locator(".alpa-panel:visible tr[data-alpa-key*=operator]").first
-    row.press("Enter")
-    forbid, clear = (explorer.get_by_role("button", name=name, exact=True) for name in ("Forbid spec", "Clear"))
-    assert explorer.get_by_role("combobox", name="Output of").input_value()
-    assert clear.is_disabled()
-    forbid.press("Enter")
-    explorer.get_by_text("Out of date").wait_for()
-    cross = explorer.get_by_role("button", name="✕")
-    assert " is not " in cross.inner_text()
-    assert cross.inner_text().removeprefix("✕ ") in explorer.locator(".alpa-plan-button").inner_text()
-    assert clear.is_enabled()
-    cross.press("Enter")
-    explorer.get_by_text("Planned in").wait_for()
-    assert cross.count() == 0
-
-
-def test_teaching_explains_each_tab_with_the_numbers_of_the_plan(looked_at: LabPage) -> None:
-    explorer = first_explorer(looked_at)
-    usual = tab_titles(explorer)
-    explorer.get_by_role("button", name="Teach").press("Enter")
-    lesson = explorer.locator(".alpa-lesson:visible")
-    lesson.get_by_text("Step 4 of 17: Layers").wait_for()
-    explorer.get_by_role("button", name="Next: Cluster").press("Enter")
-    lesson.get_by_text("= 4 = 1×4").wait_for()
-    looked_at.figure(explorer.locator(".alpa-panel:visible"))
-    assert sorted(explorer.get_by_role("tab").all_inner_texts()) == sorted(usual), "all in one row"
-    explorer.get_by_role("button", name="Teach").press("Enter")
-    looked_at.wait_until(lambda: lesson.count() == 0, "no lesson any more")
-    assert tab_titles(explorer) == usual
 
 
 def test_pin_undo_and_a_file_saved_and_opened_again(shown: LabPage, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The JupyterLab extension: plan files open by double click, and a notebook with the explorer is one press away."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

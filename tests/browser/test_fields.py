@@ -1,7 +1,5 @@
 """The fields by keyboard, with the keys that a person presses: what is typed is taken, or the field says why not."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Locator
 

@@ -1,44 +1,11 @@
 """The harness itself, on a notebook of a few lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.browser.harness.guard import is_local
-from tests.browser.harness.kept import KeptPage
-from tests.browser.harness.page import DARK, LIGHT, PLOT, LabPage
-
-SLIDER_AND_FIGURE = """
-import ipywidgets, plotly.graph_objects as go
-figure = go.FigureWidget(go.Bar(y=[1, 2, 3]), layout={"title": "factor 1"})
-figure._config = {"showSendToCloud": False, "displaylogo": False}
-slider = ipywidgets.IntSlider(value=1, min=1, max=9, description="factor")
-
-def scale(change):
-    with figure.batch_update():
-        figure.data[0].y = [change["new"] * y for y in (1, 2, 3)]
-        figure.layout.title.text = f"factor {change['new']}"
-
-slider.observe(scale, "value")
-ipywidgets.VBox([slider, figure])
-"""
+from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def test_a_slider_moved_by_keyboard_changes_the_figure(lab: LabPage) -> None:
-    lab.show(SLIDER_AND_FIGURE)
-    plot = lab.figure()
-    assert lab.read_figure(plot)["data"][0]["y"] == [1, 2, 3]
-
-    handle = lab.page.locator(".noUi-handle")
-    handle.focus()
-    handle.press("ArrowRight")
-    handle.press("ArrowRight")
-
-    lab.wait_until(lambda: lab.read_figure(plot)["data"][0]["y"] == [3, 6, 9], "the bars are three times as high")
-    assert lab.read_figure(plot)["layout"]["title"]["text"] == "factor 3"
-    assert handle.get_attribute("aria-valuenow") == "3.0"
 
 
 def test_a_failing_cell_is_reported_with_its_error(lab: LabPage) -> None:
@@ -61,25 +28,6 @@ def test_an_error_on_the_console_is_recorded(lab: LabPage) -> None:
     lab.page.evaluate("console.error('this went wrong')")
     lab.wait_until(lambda: lab.guard.console_errors == ["this went wrong"], "the error is recorded")
     lab.guard.forget()
-
-
-@pytest.mark.sweep(kept=0)  # without it other tests fail
-def test_the_shared_page_is_made_new_for_each_test_and_another_one_after_a_failure(kept_lab: KeptPage[LabPage]) -> None:
-    with kept_lab.page() as page:
-        page.show(SLIDER_AND_FIGURE)
-        page.figure()
-        page.set_theme(DARK)
-        page.page.set_viewport_size({"width": 700, "height": 500})
-    with kept_lab.page(failed=lambda: True) as same:
-        assert same is page
-        assert same.ask("'slider' in globals()") == "False"
-        assert same.page.locator(PLOT).count() == 0
-        assert same.page.locator("body").get_attribute("data-jp-theme-name") == LIGHT
-        assert same.page.viewport_size == {"width": 1400, "height": 900}
-        process = same.ask("__import__('os').getpid()")
-    with kept_lab.page() as another:
-        assert page.page.is_closed()
-        assert another.ask("__import__('os').getpid()") != process
 
 
 @pytest.mark.parametrize(

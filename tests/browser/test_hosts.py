@@ -1,7 +1,5 @@
 """The show of attached hosts: attach, measure, plan, train, lose a link, resume under another plan, with real keys."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The explorer without its kernel: one line says so, above the last plan, which cannot be changed any more."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

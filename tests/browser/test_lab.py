@@ -1,7 +1,5 @@
 """JupyterLab as `alpa-explore lab` configures it."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 

@@ -1,7 +1,5 @@
 """The explorer in Notebook 7."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

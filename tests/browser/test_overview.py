@@ -1,6 +1,4 @@
-"""The Overview, the What-ifs and the changes in Why, by real keys in JupyterLab's default window."""
-
-from __future__ import annotations
+"""The Overview and the What-ifs, by real keys in JupyterLab's default window."""
 
 import pytest
 from playwright.sync_api import Locator
@@ -132,18 +130,3 @@ def test_what_was_tried_is_sorted_pinned_and_brought_back_by_keys(lab_with_overv
     rows.first.press("Enter")
     explorer.get_by_text("64 × 8").wait_for()
     lab.wait_until(lambda: rows.first.get_attribute("aria-current") == "true", "it is on screen")
-
-
-def test_a_change_in_why_is_planned_aside_and_a_press_makes_it_the_settings(lab_with_overview: LabPage) -> None:
-    lab, explorer = lab_with_overview, _explorer(lab_with_overview)
-    show_tab(explorer, "Why")
-    changes = explorer.get_by_role("group", name="Time of a sample with other hardware")
-    memory = changes.get_by_role("button", name="2 × memory")
-    nodes = changes.get_by_role("button", name="+ 1 node")
-    assert "at most −" in nodes.inner_text()
-    explorer.get_by_role("button", name="Answer all").press("Enter")
-    lab.wait_until(lambda: "at most" not in nodes.inner_text(), "the answer")
-    assert explorer.locator(".alpa-busy").count() == 0, "the plan on screen is not being replaced"
-    explorer.get_by_text("see Why and Search").wait_for()
-    memory.press("Enter")
-    explorer.get_by_text("of 32 GiB").first.wait_for()

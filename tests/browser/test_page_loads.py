@@ -1,7 +1,5 @@
 """Pages that are new, that are loaded while the explorer changes, or that start slowly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,12 +1,10 @@
-"""A stage as a graph, its memory over time, and the playback of an iteration, by keyboard and pointer."""
-
-from __future__ import annotations
+"""A stage as a graph, and the playback of an iteration, by keyboard and pointer."""
 
 import pytest
 from alpa_explore_widgets.elements.static_files import module_with_helpers
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import explorer_of, seen_figure, show_again, show_baseline, show_tab
+from tests.browser.harness.explorer import explorer_of, show_again, show_baseline, show_tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -143,41 +141,12 @@ def test_it_zooms_by_key_and_button_and_is_dragged(page: LabPage) -> None:
     view.scroll_into_view_if_needed()
     view.evaluate("(v) => v.scrollTo(0, 0)")
     box = view.bounding_box()
-    assert box is not None
     x, y = box["x"] + box["width"] - 60, box["y"] + 100
     page.page.mouse.move(x, y)
     page.page.mouse.down()
     page.page.mouse.move(x - 80, y - 60, steps=4)
     page.page.mouse.up()
     assert view.evaluate("(v) => [v.scrollLeft, v.scrollTop]") == [80, 60]
-
-
-def test_the_matrix_is_one_choice_away(page: LabPage) -> None:
-    show_graph(page)
-    view = panel(page).get_by_role("combobox", name="View")
-    view.focus()
-    page.page.keyboard.press("ArrowDown")
-    page.wait_until(lambda: view.input_value() == "matrix", "the matrix is chosen")
-    page.figure(panel(page))
-    assert any(trace["name"] == "specs" for trace in seen_figure(page, explorer_of(page))["data"])
-    assert panel(page).locator(".alpa-flow-canvas:visible").count() == 0
-    page.page.keyboard.press("ArrowUp")
-    panel(page).locator(".alpa-flow-canvas").wait_for()
-
-
-def test_memory_over_time_is_stacked_up_to_the_peak_of_the_tile(page: LabPage) -> None:
-    show_tab(explorer_of(page), "Memory")
-    panel(page).locator(".alpa-finding", has_text="a device holds at most").wait_for()
-    figure = seen_figure(page, explorer_of(page))
-    areas = [trace for trace in figure["data"] if trace.get("stackgroup")]
-    assert {"activations", "workspace"} <= {trace["name"] for trace in areas}
-    view = panel(page).get_by_role("combobox", name="View")
-    view.focus()
-    page.page.keyboard.press("ArrowDown")
-    page.wait_until(
-        lambda: "choice" in panel(page).locator(".alpa-finding").inner_text(), "the choices are shown beside it"
-    )
-    page.page.keyboard.press("ArrowUp")
 
 
 def test_an_iteration_is_stepped_through_and_played_by_keyboard(page: LabPage) -> None:

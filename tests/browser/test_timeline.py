@@ -1,6 +1,4 @@
-"""The Timeline tab in a browser: what it opens on, its legend in windows of any width, and the strip to drag over."""
-
-from __future__ import annotations
+"""The Timeline tab in a browser: its legend in windows of any width, and the strip to drag over."""
 
 from typing import Any
 
@@ -44,29 +42,6 @@ def layout_of(lab: LabPage) -> dict[str, Any]:
 
 def shown(lab: LabPage) -> Locator:
     return explorer_of(lab).locator(".alpa-panel:visible").get_by_label("Shown")
-
-
-def test_it_opens_on_how_the_pipeline_fills_some_microbatches_and_how_it_empties(timeline: LabPage) -> None:
-    figure = seen_figure(timeline, explorer_of(timeline))
-    assert [a["text"] for a in figure["layout"]["annotations"]][:3] == ["warm-up", "steady", "drain"]
-    bars = {t["name"]: t for t in figure["data"] if t["type"] == "bar"}
-    assert 10 < len(bars["forward"]["x"]) < 200
-    microbatches = {d[0] for d in bars["backward"]["customdata"]}
-    assert {0, MICROBATCHES - 1} < microbatches
-    assert len(microbatches & set(range(100, 400))) >= 2
-    assert figure["layout"]["yaxis"]["ticktext"][0].startswith("stage 0 · ")
-
-
-def test_the_iteration_time_of_the_tile_is_that_of_the_timeline(timeline: LabPage) -> None:
-    explorer = explorer_of(timeline)
-    tile = explorer.locator(".alpa-tile", has_text="iteration").first
-    seconds = " ".join(tile.locator("b").inner_text().split())
-    mode, _, share = tile.locator("p i").inner_text().removesuffix(" sends").partition(", + ")
-    assert mode == "ideal, as in the paper"
-    finding = explorer.locator(".alpa-finding:visible").inner_text()
-    assert finding.startswith(f"One iteration: {seconds} ({mode}) + ")
-    assert f" of sends between stages ({share}) = " in finding
-    assert f" of sends between stages ({share}) = " in (tile.get_attribute("title") or "")
 
 
 def test_the_legend_never_covers_a_row_whatever_the_width_of_the_window(timeline: LabPage) -> None:

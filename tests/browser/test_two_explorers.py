@@ -1,7 +1,5 @@
 """Several explorers in one notebook, the same one in two cells, and one kernel shown by two pages."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Two explorers are walked: a small one, whose plan is made, and one of a plan fil
 gathered once; the tests look for raw values, numbers that nobody can read, two names for one thing, and riddles.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -185,23 +183,19 @@ def test_counts_and_ranges_are_written_in_one_way(walked: Walked) -> None:
     assert found(walked, r"\d%") == [], "a space before the percent sign, as everywhere else"
 
 
-def test_the_choice_of_a_stage_names_it_like_the_plan_report(walked: Walked) -> None:
-    for title in ("Sharding", "Memory"):
-        choices = walked.texts("loaded", title, "choice", "text")
-        for stage in walked.plan.stages:
-            assert any(text.startswith(f"{stage_phrase(stage)} (logical mesh ") for text in choices), (title, choices)
-
-
-def test_the_legend_names_a_stage_like_the_plan_report(walked: Walked) -> None:
-    said = walked.texts("loaded", "Layers", "stage")
+@pytest.mark.parametrize(
+    ("title", "kinds", "more"),
+    [
+        ("Sharding", ("choice", "text"), " (logical mesh "),
+        ("Memory", ("choice", "text"), " (logical mesh "),
+        ("Layers", ("stage",), ""),
+        ("Cluster", ("hover",), ""),
+    ],
+)
+def test_a_stage_has_the_name_of_the_plan_report(walked: Walked, title: str, kinds: tuple[str, ...], more: str) -> None:
+    said = walked.texts("loaded", title, *kinds)
     for stage in walked.plan.stages:
-        assert any(stage_phrase(stage) in text for text in said), stage_phrase(stage)
-
-
-def test_the_cluster_names_a_stage_like_the_plan_report(walked: Walked) -> None:
-    hovers = walked.texts("loaded", "Cluster", "hover")
-    for stage in walked.plan.stages:
-        assert any(stage_phrase(stage) in text for text in hovers), stage_phrase(stage)
+        assert any(stage_phrase(stage) + more in text for text in said), (title, said)
 
 
 def test_the_costs_name_a_submesh_like_the_plan_report(walked: Walked) -> None:

@@ -1,7 +1,5 @@
 """The workbench of the course in JupyterLab: strategies chosen by keyboard and by a click, and what methods choose."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.browser.harness.page import LabPage

@@ -1,7 +1,5 @@
 """The pages that are written to a file, in a browser: a plan's figures, and the report of what was tried."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

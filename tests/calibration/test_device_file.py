@@ -1,7 +1,5 @@
 """From measured curves to a device file: made-up devices are found again, and a cluster is made of the file."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Fitting to runs: which of them go together. A real run is fitted to in `test_equal`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

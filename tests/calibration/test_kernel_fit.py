@@ -1,7 +1,5 @@
 """From points to kernel figures: a made-up GPU is found again, and the file alone is enough to fit it again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

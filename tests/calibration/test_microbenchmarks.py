@@ -1,7 +1,5 @@
 """Measuring this machine: what comes out is complete and plausible, whatever the clock says."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

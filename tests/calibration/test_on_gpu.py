@@ -1,7 +1,5 @@
 """The script for a GPU machine runs end to end without a GPU, and goes on where it was stopped."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Figures of a device fitted to tasks: those of a made-up device are found again, and what tasks do not tell stays."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 
@@ -146,7 +144,6 @@ def test_a_device_with_kernel_figures_keeps_their_shape() -> None:
         planned, device=replace(planned.device, kernels=replace(figures, shares={"float32": 0.3}, attention_share=0.25))
     )
     fitted = refit(planned, tasks(slower, 3))
-    assert fitted.device.kernels is not None
     assert fitted.device.kernels.shares["float32"] == pytest.approx(0.3, rel=0.25)
     assert fitted.device.kernels.product_depth == figures.product_depth
     assert mean_error(fitted, tasks(slower, 4)) < mean_error(planned, tasks(slower, 4)) / 3

@@ -1,13 +1,12 @@
 """Answers of earlier tests are not known: many tests replace the planner, and ask the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from alpa_explore.cli.planning import known_answer
 from alpa_explore.store.cache import SolveCache
+from tests.plans.example import example_plan
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +15,11 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "answers"
     monkeypatch.setattr(known_answer, "open_answers", lambda: SolveCache(folder, code_version="tests"))
     return folder
+
+
+@pytest.fixture(scope="session")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of four stages with layers for every schedule."""
+    path = tmp_path_factory.mktemp("plans") / "a.plan.json"
+    example_plan(num_layers=8, num_microbatches=16).save(path)
+    return str(path)

@@ -1,7 +1,5 @@
 """`alpa-explore app`: voila on loopback, and a plain word where it is missing (tests/browser/test_app.py runs it)."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Bad input of every command is exit code 2 and one line that says what is wrong or what to do, before any work."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import replace

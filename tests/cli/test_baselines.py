@@ -12,9 +12,13 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> None:
-    assert cli.main([*ASK, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_every_baseline_stands_beside_the_automatic_plan(tmp_path: Path, capsys: Capture) -> None:
+    page = tmp_path / "a.html"
+    assert cli.main([*ASK, "--json", "--html", str(page)]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert "Plotly.newPlot" in page.read_text()
+    assert f"wrote {page}" in said.err
     rows = found["plans"]
     assert [row["plan"] for row in found["refused"]] == ["hsdp"], "two devices cannot be replicas and shards"
     assert rows[0]["plan"] == "automatic"
@@ -44,14 +48,6 @@ def test_what_has_no_plan_is_told_below_the_table(capsys: Capture) -> None:
     assert [line.split()[0] for line in lines[1:3]] == ["automatic", "intra-only"]
     assert lines[-1].startswith("megatron: The baseline megatron is not possible on 1x2:v100")
     assert "pricing megatron" in captured.err
-
-
-@pytest.mark.slow
-def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> None:
-    page = tmp_path / "a.html"
-    assert cli.main([*ASK, "--kind", "intra-only", "--html", str(page)]) == 0
-    assert "Plotly.newPlot" in page.read_text()
-    assert f"wrote {page}" in capsys.readouterr().err
 
 
 @pytest.mark.slow

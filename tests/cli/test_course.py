@@ -1,7 +1,5 @@
 """`alpa-explore course`: lists the lessons, brings notebooks up to date, and says what a website needs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How a command tells an error: one line, and below it what is known beside it."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

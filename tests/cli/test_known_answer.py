@@ -1,7 +1,5 @@
 """A question that was answered before is answered from the cache, with the same texts; any other one is planned."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

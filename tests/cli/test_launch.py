@@ -1,7 +1,5 @@
 """`alpa-explore launch` and `verify`: what is said before anything is started."""
 
-from __future__ import annotations
-
 import json
 import os
 

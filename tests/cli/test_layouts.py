@@ -1,7 +1,5 @@
 """`alpa-explore layouts` and `alpa-explore scale`: tables, JSON, exit codes, bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

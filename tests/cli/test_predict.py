@@ -3,8 +3,6 @@
 Prices are those of a stand-in; `tests/validation` holds those of the cost model against the measured ones.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -68,13 +66,6 @@ def test_several_files_are_told_apart(capsys: Capture) -> None:
     found = json.loads(capsys.readouterr().out)
     assert {row["file"] for row in found["rows"]} == {"measured_multi_node", "megatron_bridge_nemo"}
     assert {group["source"] for group in found["groups"]} == {"measured_multi_node", "megatron_bridge_nemo"}
-
-
-def test_vtrains_columns_are_read(capsys: Capture) -> None:
-    assert predict(VTRAIN, "--json") == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert len(rows) == 28
-    assert {(row["device"], row["software"]) for row in rows} == {("a100-80gb", "megatron-v2")}
 
 
 @pytest.mark.slow

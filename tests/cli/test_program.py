@@ -1,7 +1,5 @@
 """`alpa-explore program`: a plan as instructions for every rank."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Progress: one line that changes on a terminal, a few lines in a log."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`alpa-explore simulate`: what it prints, what it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -11,13 +9,6 @@ from alpa_explore import cli
 from alpa_explore.schedules.catalog import SCHEDULES, V_SHAPES
 from alpa_explore.schedules.csv_file import read_csv
 from tests.plans.example import example_plan
-
-
-@pytest.fixture(scope="module")
-def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("plans") / "a.plan.json"
-    example_plan(num_layers=8, num_microbatches=16).save(path)
-    return str(path)
 
 
 def test_it_prints_a_sentence_the_submeshes_and_the_critical_path(plan_file, capsys) -> None:

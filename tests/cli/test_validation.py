@@ -1,7 +1,5 @@
 """`alpa-explore validation`: how good the predictions are."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import random
 
 import pytest
 
@@ -12,12 +11,11 @@ from alpa_explore.cluster import (
     Submesh,
     logical_mesh,
     logical_meshes,
-    place,
     preset_names,
     submeshes,
 )
 from alpa_explore.cluster.group import device_group, straggler_factor
-from alpa_explore.errors import ClusterError, UnknownNameError
+from alpa_explore.errors import ClusterError
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -84,31 +82,23 @@ def test_complex_numbers_are_computed_at_the_rate_of_their_parts(name):
     assert device.peak("complex128") == device.peak("float64") != device.peak("float32")
 
 
-def test_an_unknown_device_offers_the_nearest_names():
-    with pytest.raises(UnknownNameError, match="v100"):
-        Cluster.parse("1x4:v10")
-
-
-@pytest.mark.parametrize("text", ["4:v100", "1x4", "1x4:", "ax4:v100", "", "1x-4:v100"])
-def test_a_cluster_text_of_another_form_is_an_error_with_an_example(text):
-    with pytest.raises(ClusterError, match="2x8:a100"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((text, "2x8:a100") for text in ("4:v100", "1x4", "1x4:", "ax4:v100", "", "1x-4:v100")),
+        ("1x0:v100", "1 device or more"),
+        ("0x4:v100", "1 node or more"),
+    ],
+)
+def test_a_cluster_text_that_cannot_be_is_an_error_that_says_what_can(text, words):
+    with pytest.raises(ClusterError, match=words):
         Cluster.parse(text)
-
-
-def test_a_node_without_devices_is_an_error():
-    with pytest.raises(ClusterError, match="1 device or more"):
-        Cluster.parse("1x0:v100")
 
 
 def test_a_cluster_too_large_to_plan_for_is_an_error():
     assert Cluster.parse("2048x8:v100").devices == 2**14
     with pytest.raises(ClusterError, match="799,992 devices"):
         Cluster.parse("99999x8:v100")
-
-
-def test_zero_nodes_are_an_error():
-    with pytest.raises(ClusterError, match="1 node or more"):
-        Cluster.parse("0x4:v100")
 
 
 def test_changes_apply_to_cluster_and_device():
@@ -143,21 +133,3 @@ def test_a_ring_across_nodes_shares_the_network_with_the_other_rings_of_its_node
     assert one_ring.shape == (16,)
     assert one_ring.bandwidth == (network,)
     assert logical_mesh(cluster, Submesh(2, 8), (4, 4)).bandwidth == (network / 4, nvlink)
-
-
-def test_submeshes_that_add_up_to_the_cluster_can_always_be_placed():
-    rng = random.Random(0)
-    for _ in range(300):
-        nodes, per_node = rng.choice([1, 2, 3, 8]), rng.choice([1, 2, 3, 4, 6, 8, 12, 30, 72])
-        cluster = Cluster.parse(f"{nodes}x{per_node}:v100")
-        left, pieces = cluster.devices, []
-        while left:
-            piece = rng.choice([s for s in submeshes(cluster) if s.devices <= left])
-            pieces.append(piece)
-            left -= piece.devices
-        placed = place(cluster, pieces)
-        assert sorted(d for devices in placed for d in devices) == list(range(cluster.devices))
-        for piece, devices in zip(pieces, placed, strict=True):
-            assert list(devices) == list(range(devices[0], devices[0] + piece.devices)), "not contiguous"
-            if piece.nodes == 1:
-                assert devices[0] // per_node == devices[-1] // per_node, "crosses a node"

@@ -1,7 +1,5 @@
 """Clusters and devices from a user's file."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

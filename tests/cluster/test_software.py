@@ -1,7 +1,5 @@
 """Software profiles: by name, in a cluster's text, in files."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -33,11 +31,6 @@ def test_a_cluster_names_its_software() -> None:
     assert Cluster.parse(str(named)) == named
     assert str(Cluster.parse("1x8:h100@megatron")) == "1x8:h100"
     assert Cluster.parse("1x8:h100", software="nanotron") == Cluster.parse("1x8:h100@nanotron")
-
-
-def test_an_unknown_one_is_named_with_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=re.escape("'fdsp'. Did you mean 'fsdp'")):
-        Cluster.parse("1x8:h100@fdsp")
 
 
 def test_measured_figures_stay_where_the_software_that_they_belong_to_is_named() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from alpa_explore.cluster import Cluster, Submesh, logical_meshes, place, submeshes
 from alpa_explore.cluster.tiling import power_of_two_sizes, sort_into_groups, tile_sizes
+from tests.cluster.test_levels import pods
 
 
 @cache
@@ -66,10 +67,12 @@ def test_sizes_of_common_nodes():
     assert power_of_two_sizes(72) == (1, 2, 4, 8, 72)
 
 
-@pytest.mark.parametrize("text", ["1x3:v100", "2x6:v100", "3x12:v100", "2x72:gb200", "2x30:v100"])
-def test_random_submeshes_that_add_up_are_placed_without_crossing_a_node(text):
-    rng, cluster = random.Random(text), Cluster.parse(text)
-    per_node = cluster.devices_per_node
+PLACED = ["1x3:v100", "2x6:v100", "3x12:v100", "2x72:gb200", "2x30:v100", "8x8:v100", "3x1:v100", "8x4:v100", "pods"]
+
+
+@pytest.mark.parametrize("text", PLACED)
+def test_random_submeshes_that_add_up_are_placed_without_crossing_a_node_or_a_pod(text, tmp_path):
+    rng, cluster = random.Random(text), pods(tmp_path, 8, 6, 3) if text == "pods" else Cluster.parse(text)
     for _ in range(100):
         left, pieces = cluster.devices, list[Submesh]()
         while left:
@@ -78,8 +81,10 @@ def test_random_submeshes_that_add_up_are_placed_without_crossing_a_node(text):
         placed = place(cluster, pieces)
         assert sorted(d for devices in placed for d in devices) == list(range(cluster.devices))
         for piece, devices in zip(pieces, placed, strict=True):
-            assert len(devices) == piece.devices
-            assert len({d // per_node for d in devices}) == piece.nodes
+            assert list(devices) == list(range(devices[0], devices[0] + piece.devices))
+            assert len({d // cluster.devices_per_node for d in devices}) == piece.nodes
+            for tier in cluster.tiers[:-1]:
+                assert piece.devices > tier.devices or len({d // tier.devices for d in devices}) == 1
 
 
 def test_axes_of_a_logical_mesh_lie_in_a_node_or_join_whole_nodes():

@@ -1,7 +1,5 @@
 """Grouped products and the all-to-all of rows, against counts by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

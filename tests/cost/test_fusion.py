@@ -1,7 +1,5 @@
 """Fusion: what a fused kernel reads and writes, and that no group waits for itself."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

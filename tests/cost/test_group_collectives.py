@@ -1,7 +1,5 @@
 """Collectives among nodes: the formulas fit the published bandwidths of 1 to 64 nodes of 8 H100 (data/README.md)."""
 
-from __future__ import annotations
-
 import csv
 import math
 from functools import cache

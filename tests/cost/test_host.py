@@ -1,8 +1,5 @@
 """The pace of host and device, and the host time of a stage."""
 
-from __future__ import annotations
-
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +10,7 @@ from hypothesis import strategies as st
 from alpa_explore.cluster import Cluster, Software, logical_mesh
 from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.stage_seconds import UNHIDDEN_SHARE, OnceParts, PassParts, once_seconds, pace, pass_seconds
+from alpa_explore.cost.stage_seconds import pace
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
@@ -88,21 +85,6 @@ def test_what_is_predicted_of_a_choice_follows_from_its_figures(
     found = totals_of(figures, 0.0, stage, model)
     assert found.paced_seconds == pytest.approx(1.25 * (sum(passes) + own))
     assert found.iteration_seconds == pytest.approx(sum(exposed) + update)
-
-
-def test_two_passes_of_parts_are_what_the_formulas_say() -> None:
-    """Numbers worked out by hand."""
-    software = Software(pace_sharpness=1.0, contention=0.5, gradient_sync="overlapped")
-    hidden = pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), software)
-    assert hidden == pytest.approx(1 + 4 + 0.5 * 2 + UNHIDDEN_SHARE * 2)
-    longer = pass_seconds(PassParts(device=4.0, host=1.0, stored=8.0), software)
-    assert longer == pytest.approx(1 + 4 + 0.5 * 5 + math.hypot(8 - 5, UNHIDDEN_SHARE * 8))
-    plain = replace(software, gradient_sync="exposed")
-    assert pass_seconds(PassParts(device=4.0, host=1.0, stored=2.0), plain) == pytest.approx(7.0)
-    parts = OnceParts(summed=10.0, gathered=0.0, update=3.0)
-    assert once_seconds(parts, plain, forward=1.0, backward=9.0) == pytest.approx(13.0)
-    late = (1.0**2 + 0.5**2) ** 0.5
-    assert once_seconds(parts, software, forward=1.0, backward=9.0) == pytest.approx(late + 0.5 * 9 + 3)
 
 
 def totals(software: Software):

@@ -1,7 +1,5 @@
 """Projections of one input that run as one product cost what the fused layer of the same model costs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Kernels of a device with kernel figures against a second formula, one kernel and one tile shape at a time."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Prices of products in a lower precision: the kernel at the lower peak, and a share of the casts of what it reads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

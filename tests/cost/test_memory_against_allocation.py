@@ -4,8 +4,6 @@ torch's own tracker follows every storage from its making to its end. The second
 optimizer state are there then, as the plan counts them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

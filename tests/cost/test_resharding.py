@@ -35,14 +35,6 @@ def test_common_reshardings_take_the_expected_collectives():
     assert table.path((0, 1), (0, 1)) == ()
 
 
-def test_replicas_along_a_fast_axis_share_the_work_of_a_slow_one():
-    """Slicing is free: each replica sums a quarter over the slow axis, then the fast axis gathers the quarters."""
-    table = reshard_table((8, 64, 64), 8 * 64 * 64 * 4, MESH)
-    steps = [s for s, _ in table.path((PARTIAL, REPLICATE), (REPLICATE, REPLICATE))]
-    assert [s.kind for s in steps] == [StepKind.SLICE, StepKind.ALL_REDUCE, StepKind.ALL_GATHER]
-    assert [s.axis for s in steps] == [1, 0, 1]
-
-
 def test_nothing_becomes_partial():
     table = reshard_table((8, 8), 256, MESH)
     partial = [i for i, s in enumerate(table.specs) if PARTIAL in s]

@@ -1,7 +1,5 @@
 """A student whose progress is kept where a test may write, and who begins anew with each test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

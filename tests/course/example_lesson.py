@@ -1,7 +1,5 @@
 """A small lesson in the structure of the course, with a figure that has a slider."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a notebook calls: questions, verdicts, hints, solutions and points, and that no answer raises."""
 
-from __future__ import annotations
-
 import json
 import os
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Every exercise, for three students: its own solution is right, every mistake is wrong, and its premise holds."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of

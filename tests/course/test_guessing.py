@@ -1,21 +1,19 @@
 """A guess of a layout: its price, its rank, what does not fit or does not exist, and the league."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from alpa_explore.course import guess, league, student, students
-from alpa_explore.course.guessing import _layouts
+from alpa_explore.course.guessing import priced_layouts
 
 MODEL, CLUSTER, BATCH = "llama-tiny", "1x4:h100", 4
 
 
 @pytest.mark.slow
 def test_a_guess_has_a_price_a_rank_and_what_would_have_been_best() -> None:
-    asked = _layouts(MODEL, CLUSTER, BATCH, None, None)
+    asked = priced_layouts(MODEL, CLUSTER, BATCH, None, None)
     best, worst = asked.fitting[0], asked.fitting[-1]
 
     def of(priced) -> str:
@@ -44,7 +42,7 @@ def test_a_guess_has_a_price_a_rank_and_what_would_have_been_best() -> None:
 
 @pytest.mark.slow
 def test_what_a_guess_leaves_open_is_what_is_fastest() -> None:
-    asked = _layouts(MODEL, CLUSTER, BATCH, None, None)
+    asked = priced_layouts(MODEL, CLUSTER, BATCH, None, None)
     fastest = asked.where({"tensor": 2, "pipeline": 1, "data": 2, "context": 1, "expert": 1})[0]
     assert guess(MODEL, CLUSTER, tp=2, global_batch=BATCH).title.startswith(fastest.words)
 
@@ -77,10 +75,10 @@ def test_an_unknown_model_or_cluster_gets_a_hint(model: str, cluster: str) -> No
 
 
 def test_a_layout_that_does_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = _layouts(MODEL, CLUSTER, BATCH, None, None)
+    asked = priced_layouts(MODEL, CLUSTER, BATCH, None, None)
     lost = replace(asked.where({"tensor": 4})[0], reason="stage 0 needs more", missing_bytes=1.0)
     best = next(priced for priced in asked.ranked if priced.layout.tensor != 4)
-    monkeypatch.setattr("alpa_explore.course.guessing._layouts", lambda *_: replace(asked, ranked=(best, lost)))
+    monkeypatch.setattr("alpa_explore.course.guessing.priced_layouts", lambda *_: replace(asked, ranked=(best, lost)))
     card = guess(MODEL, CLUSTER, tp=4, global_batch=BATCH)
     assert "does not fit" in card.title
     assert "stage 0 needs more" in card.text

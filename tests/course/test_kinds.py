@@ -1,7 +1,5 @@
 """Kinds of answers: what is read, what is refused with a hint, and what counts as the same."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.course.kinds import Choice, Items, Number, Refusal, Words

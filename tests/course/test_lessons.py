@@ -1,7 +1,5 @@
 """Lessons as values: what the structure asks for, nbgrader's metadata, and what is written again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The website: what its pages hold, which outputs it can show, and that it is written whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -10,37 +10,17 @@ from alpa_explore.execution.executors import Executor
 GIB = 2**30
 
 
-@pytest.fixture
-def system(tmp_path):
-    """A machine with 8 GiB available, without a control group."""
+def test_less_is_available_than_the_machine_has_where_a_container_has_a_limit_and_its_cache_of_files_is_free(tmp_path):
     machine, group = tmp_path / "meminfo", tmp_path / "group"
+    assert available_bytes(machine, group) is None, "the system does not tell"
     machine.write_text(f"MemTotal: {16 * 2**20} kB\nMemFree: 100 kB\nMemAvailable: {8 * 2**20} kB\n")
-    return machine, group
-
-
-def limit(group, most, used, inactive=0):
+    assert available_bytes(machine, group) == 8 * GIB
     group.mkdir()
-    (group / "memory.max").write_text(f"{most}\n")
-    (group / "memory.current").write_text(f"{used}\n")
-    (group / "memory.stat").write_text(f"anon 1\ninactive_file {inactive}\n")
-
-
-def test_the_machine_says_what_is_available(system):
-    assert available_bytes(*system) == 8 * GIB
-
-
-def test_the_limit_of_a_container_counts_without_its_cache_of_files(system):
-    limit(system[1], 4 * GIB, 3 * GIB, inactive=GIB)
-    assert available_bytes(*system) == 2 * GIB
-
-
-def test_a_container_without_a_limit_has_what_the_machine_has(system):
-    limit(system[1], "max", 3 * GIB)
-    assert available_bytes(*system) == 8 * GIB
-
-
-def test_nothing_is_known_where_the_system_does_not_tell(tmp_path):
-    assert available_bytes(tmp_path / "none", tmp_path) is None
+    (group / "memory.current").write_text(f"{3 * GIB}\n")
+    (group / "memory.stat").write_text(f"anon 1\ninactive_file {GIB}\n")
+    for most, left in ((4 * GIB, 2 * GIB), ("max", 8 * GIB)):
+        (group / "memory.max").write_text(f"{most}\n")
+        assert available_bytes(machine, group) == left
 
 
 def test_a_task_is_refused_where_it_would_make_the_machine_swap(monkeypatch):

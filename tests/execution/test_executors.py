@@ -140,7 +140,7 @@ def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monke
     def fail(self):
         raise OSError("no more processes")
 
-    monkeypatch.setattr(Executor, "_start", fail)
+    monkeypatch.setattr(Executor, "start", fail)
     with Executor("auto", workers=2) as executor:
         assert dict(executor.map(square, {n: n for n in range(9)})) == {n: n * n for n in range(9)}
     assert len(executor.warnings) == 1

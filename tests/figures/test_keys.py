@@ -1,7 +1,5 @@
 """Keys of marks: a key is read back as written, agreement is symmetric, and a selection outlives a change of plan."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

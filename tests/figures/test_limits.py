@@ -1,7 +1,5 @@
 """In every figure the mark that is called a limit lies at the limit, in the unit of its axis."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

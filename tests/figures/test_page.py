@@ -1,9 +1,8 @@
 """The page: one file, plotly.js once, nothing loaded from elsewhere, and names of a stranger are escaped."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,9 +10,17 @@ import pytest
 
 from alpa_explore.accuracy.record import stored_record
 from alpa_explore.errors import PlanFileError
+from alpa_explore.figures.accuracy_page import accuracy_html
+from alpa_explore.figures.comparisons.baselines import baselines_html
+from alpa_explore.figures.comparisons.solvers import solvers_html
+from alpa_explore.figures.layouts.heat_map import heat_map_html
 from alpa_explore.figures.page import page_html, write_html
+from alpa_explore.figures.report_page import Tried, report_html
 from alpa_explore.plans.plan import Plan
+from tests.accuracy.example import example_record
+from tests.figures.comparisons.test_solvers import compared, row
 from tests.figures.conftest import HOSTILE
+from tests.figures.layouts.test_layout_figures import priced_layouts
 
 
 class Elements(HTMLParser):
@@ -40,11 +47,22 @@ def page(plan: Plan) -> str:
     return page_html(plan)
 
 
-def test_the_page_contains_plotly_once_and_loads_nothing(page: str) -> None:
+PAGES: dict[str, Callable[[Plan], str]] = {
+    "plan": page_html,
+    "report": lambda plan: report_html([Tried(plan=plan), Tried(plan=plan)], chosen=1),
+    "baselines": lambda plan: baselines_html([plan, plan]),
+    "layouts": lambda plan: heat_map_html(priced_layouts()),
+    "solvers": lambda plan: solvers_html(compared(row("auto", 0.1, 2.0, 2.0), row("factor", 0.4, 2.0, 2.0))),
+    "accuracy": lambda plan: accuracy_html(example_record()),
+}
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_contains_plotly_once_and_loads_nothing(kind: str, plan: Plan) -> None:
+    page = PAGES[kind](plan)
     elements = Elements(page)
-    assert [s.get("src") for s in elements.named("script")] == [None, None, None]
-    assert elements.named("link") == []
-    assert elements.named("img") == []
+    assert page.startswith("<!doctype html>")
+    assert not elements.named("link") + elements.named("img")
     assert not [a for _, attributes in elements.tags for a in attributes if a == "src"]
     assert len(re.findall(r"plotly\.js v\d", page)) == 1
     assert len(page) < 8e6
@@ -63,7 +81,6 @@ def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(pa
 
 def test_the_page_has_each_figure_in_both_themes(page: str, plan: Plan) -> None:
     match = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
-    assert match is not None
     data = json.loads(match[1])
     assert set(data["figures"]) == {"layers", "cluster", "t-max", "microbatches", "stage-costs", "timeline", "why"} | {
         f"{name}-{s.index}" for s in plan.stages for name in ("sharding", "memory", "frontier")

@@ -1,7 +1,5 @@
 """Axis ranges hold every point, and labels do not cover one another."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,22 +1,11 @@
 """A grid of plots made without plotly's checks: it is where plotly would put it, and plotly accepts it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import plotly.graph_objects as go
 import pytest
 from plotly.subplots import make_subplots
 
-from alpa_explore.figures.comparisons.microbatches import microbatches_figure
 from alpa_explore.figures.comparisons.search import search_figure
-from alpa_explore.figures.comparisons.why import why_figure
-from alpa_explore.figures.decisions.cluster import cluster_figure
-from alpa_explore.figures.decisions.stage_costs import stage_costs_figure
-from alpa_explore.figures.decisions.t_max import t_max_figure
 from alpa_explore.figures.plots import Plots
-from alpa_explore.figures.timelines.stage_memory import stage_memory_figure
-from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.report.tried import NoPlan
 from tests.plans.example import example_plan
@@ -65,28 +54,6 @@ def test_plots_of_a_column_share_their_x_axis_and_traces_are_on_the_axes_of_thei
     assert [trace.yaxis for trace in figure.data] == ["y", "y2"]
     assert (figure.layout.xaxis.title.text, figure.layout.xaxis2.title.text) == (None, "below")
     assert figure.layout.yaxis.range == figure.layout.yaxis2.range == (0, 1)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        cluster_figure,
-        microbatches_figure,
-        search_figure,
-        stage_costs_figure,
-        stage_memory_figure,
-        t_max_figure,
-        timeline_figure,
-        why_figure,
-    ],
-)
-@pytest.mark.parametrize("cluster", ["2x4:v100", "1x1:a100"])
-def test_plotly_accepts_what_it_did_not_check(make: Callable[..., go.Figure], cluster: str) -> None:
-    figure = make(example_plan(cluster))
-    checked = go.Figure(figure.to_dict())
-    assert len(checked.data) == len(figure.data) > 0
-    assert all(trace.x is None or len(trace.x) == len(trace.y) for trace in checked.data)
-    assert checked.layout.template.layout.font.color, "the template is there"
 
 
 def test_plotly_accepts_the_legend_of_plans_that_do_not_exist() -> None:

@@ -1,7 +1,5 @@
 """The numbered blocks of a model, and what of them is exchanged at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.graph import TrainingGraph

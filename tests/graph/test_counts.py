@@ -1,7 +1,5 @@
 """Counts by formula against torch's own FLOP counter and against counts by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

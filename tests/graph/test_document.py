@@ -1,7 +1,5 @@
 """Graphs as plain lists: dumping and loading changes nothing."""
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Which operators compute in a lower precision, and what is cast for them, in the tiny models of every architecture."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Attention that is spelled out is found, and a plan says what it costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

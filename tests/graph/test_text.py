@@ -1,7 +1,5 @@
 """The text form of a graph."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Fixtures of emulated hosts, removed when the tests end, however they end."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -61,7 +61,6 @@ class ForkedPython:
         self._process = subprocess.Popen(
             command, env=os.environ | {"PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n"
         return self
 

@@ -1,7 +1,5 @@
 """Waiting for runs on emulated hosts: until they have got so far, or have left no process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Attaching emulated hosts: measured bandwidth, links that are slow or cut in one direction, the command line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

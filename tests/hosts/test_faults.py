@@ -1,7 +1,5 @@
 """Faults of runs on two hosts: where it may pass, the run goes on with what is left; else it ends and says why."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Four emulated hosts: stages that span hosts, ports that are taken, a link between two of them that is cut."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The emulated hosts are what tests take them for: apart, with links that can be cut, and gone afterwards."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

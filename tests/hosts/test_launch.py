@@ -4,8 +4,6 @@ Workers fork their agents (forked_python.py), but where the agents' environment 
 workers start them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

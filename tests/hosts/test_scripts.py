@@ -1,7 +1,5 @@
 """The scripts for torchrun and Slurm, run on hosts apart: they find the interface that leads to the other host."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

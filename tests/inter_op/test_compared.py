@@ -1,7 +1,5 @@
 """Which schedules are compared where none is named: those that the software runs, in every form that exists."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

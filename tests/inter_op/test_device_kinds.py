@@ -1,7 +1,5 @@
 """The pipeline DP on devices of two and three kinds, against all partitions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

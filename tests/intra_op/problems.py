@@ -1,7 +1,5 @@
 """Sharding problems that are drawn at random."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

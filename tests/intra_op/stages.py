@@ -1,7 +1,5 @@
 """Stages of small captured models for the tests of the formulations."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

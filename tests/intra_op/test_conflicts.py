@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.intra_op.conflicts import conflicting_nodes

@@ -1,7 +1,5 @@
 """What is compiled ahead is all that the search within a memory limit compiles."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.intra_op.anytime import anneal_kernels, field_kernels, profile_kernels, tree_kernels

@@ -1,7 +1,5 @@
 """The decoders against independent definitions: spelled-out attention, transformers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

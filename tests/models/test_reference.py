@@ -1,7 +1,5 @@
 """A model by name, with another sequence, and from a Hugging Face config."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The tiny models train, in float32 and float16, and their modules compute what their names promise."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Which lessons a run of the tests takes: those that a change may have broken, and some others in turn."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Collection, Sequence

@@ -5,8 +5,6 @@
 Jupyter starts `kernel.py` beside this file, as it starts any kernel. That asks at SOCKET for a fork, the real kernel.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -4,8 +4,6 @@ The kernels have imported what lessons import. That a lesson runs in one that ha
 (tests/course/test_site.py, tests/browser/).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Memory that is freed serves the next blocks while the planner works, and goes back to the system afterwards."""
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

@@ -3,8 +3,6 @@
 A row takes minutes to plan; tests/paper/test_tables.py plans the small ones anew.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ benchmarks/paper.py plans the larger rows. Tolerances are loose: the paper's thr
 are a roofline on published figures of the device, and MoE and Wide-ResNet have fewer layers here, to save time.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

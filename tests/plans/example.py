@@ -1,7 +1,5 @@
 """A plan that looks like a real one, made without a planner: a GPT of 12 blocks, costs from a formula, the real DP."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

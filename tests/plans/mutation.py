@@ -1,7 +1,5 @@
 """JSON documents that are changed at random, as by a damaged disk, a careless editor, a stranger or a later version."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -3,8 +3,6 @@
 The example plan is in the paper's mode unless it says otherwise.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +95,6 @@ def test_it_is_simulated_once_for_each_plan(plan: Plan) -> None:
 
 def test_one_stage_sends_nothing() -> None:
     time = iteration_time(example_plan("1x1:a100"))
-    assert time is not None
     assert time.sends_seconds == 0
     assert sends_share(time) == IDEAL
     assert sends_share(iteration_time(example_plan("1x1:a100", paper=False))) == ""
@@ -110,7 +107,6 @@ def test_sends_that_t_counts_are_not_counted_twice(plan: Plan) -> None:
         replace(plan, costs=costs), pipeline=PipelineOptions(paper=True, communication=True, num_stages=4)
     )
     time = iteration_time(counted)
-    assert time is not None
     assert time.counted_seconds > 0
     latencies = [s.latency_seconds - s.receive_seconds for s in counted.stages]
     assert time.planned_seconds - time.counted_seconds == pytest.approx(counted.terms.iteration_seconds(latencies))
@@ -139,7 +135,6 @@ def test_what_t_counts_of_sends_and_what_they_cost_are_named_as_two_things(plan:
         replace(plan, costs=costs), pipeline=PipelineOptions(paper=True, communication=True, num_stages=4)
     )
     time = iteration_time(counted)
-    assert time is not None
     in_t, added = units.seconds(time.counted_seconds), units.seconds(time.sends_seconds)
     assert in_t != added
     rows = {line.split("  ")[0]: " ".join(line.split()) for line in plan_report(counted).splitlines() if line}
@@ -156,7 +151,6 @@ def timed() -> Plan:
 
 def parts_of(plan: Plan) -> dict[str, float]:
     time = iteration_time(plan)
-    assert time is not None
     return dict(time.parts)
 
 

@@ -1,10 +1,8 @@
 """`Plan` as a value: it is copied, compared, pickled and changed like any frozen dataclass, and stays a `Plan`."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import cloudpickle
@@ -12,23 +10,12 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.plans.plan import Plan, load_plan
-from alpa_explore.plans.value import PlanValue
 from tests.plans.example import example_plan, without_describe
 
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return example_plan()
-
-
-def test_the_public_names_are_those_of_the_module() -> None:
-    assert ax.Plan is Plan
-    assert ax.load_plan is load_plan
-
-
-def test_a_plan_adds_methods_and_no_fields_to_its_value() -> None:
-    assert issubclass(Plan, PlanValue)
-    assert fields(Plan) == fields(PlanValue)
 
 
 def test_a_plan_of_another_number_of_microbatches_is_a_plan(plan: Plan) -> None:

@@ -1,7 +1,5 @@
 """A plan from a file, rebuilt from its recipe, is the plan that was made: the same choices, the same program."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a plan knows of its stages is made once, and only when it is read."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

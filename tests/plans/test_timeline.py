@@ -1,7 +1,5 @@
 """The timeline of a plan: its seconds and bytes are the plan's, its links are the cluster's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the search for the fastest choices at every B looks for another one."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

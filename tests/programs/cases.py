@@ -1,7 +1,5 @@
 """Stages with chosen or random strategies, and the sequential run that a program must equal."""
 
-from __future__ import annotations
-
 import functools
 import math
 import random

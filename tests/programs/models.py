@@ -1,7 +1,5 @@
 """Models for programs beside the catalogue's: (model, one microbatch) by name, with the loss that the model returns."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch._higher_order_ops.scan import scan

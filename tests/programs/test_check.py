@@ -1,7 +1,5 @@
 """A lowered program is sound; one that was tampered with is refused, and what is wrong is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

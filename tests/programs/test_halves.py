@@ -1,7 +1,5 @@
 """A zero-bubble schedule runs each half of the backward pass apart: what the timeline counts in it, nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 import alpa_explore as ax

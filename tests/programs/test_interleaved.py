@@ -1,7 +1,5 @@
 """A plan for the interleaved schedule runs the stages of that schedule, from memory and from its file alike."""
 
-from __future__ import annotations
-
 import pytest
 
 import alpa_explore as ax

@@ -3,27 +3,20 @@
 Random plans of many models are tested like this in tests/random_plans/test_today.py. Here is what those do not reach.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 
+from alpa_explore.baselines.roles import Role
 from alpa_explore.programs.check import check
 from alpa_explore.programs.execution.execute import cut
 from alpa_explore.programs.execution.live_bytes import live_bytes
 from alpa_explore.programs.instruction import Compute, Send
+from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.schedules.task import Action
-from tests.programs.cases import Case, at_random, optimal
+from alpa_explore.sharding.rules.attention import CONTEXT
+from tests.programs.cases import Case, at_random, dividing, following, optimal
 
-MODELS = [
-    "mlp-tiny",
-    "gpt-tiny",
-    "fused-attention",
-    *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny")),
-]
-ONE_STAGE = (0, 3)
-
-
+MODELS = ["mlp-tiny", "gpt-tiny", "fused-attention", "moe-tiny", "wide-resnet-tiny"]
 PIPELINES = {
     "1+1": [((0, 1), ()), ((2, 3), ())],
     "2+2": [((0, 1), (2,)), ((2, 3), (2,))],
@@ -34,21 +27,99 @@ PIPELINES = {
 """Layers and logical mesh of each stage."""
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_the_best_strategies_on_unlike_submeshes_equal_the_whole(model) -> None:
-    """A random plan has none of the solver's choices, and no more microbatches than 6."""
-    case = Case(model, num_microbatches=8)
-    case.assert_equal(case.program(PIPELINES["1+1+2+4"], optimal))
+def along(*kinds):
+    """What each mesh axis does, of as many as the mesh of a stage has."""
+    return lambda problem: divided(problem, kinds[: len(problem.model.mesh.shape)])
 
 
-@pytest.mark.sweep(kept=1, in_turn=True)
+ROUTED = ["tokens", "experts", "inner", "exchange", "tokens experts", "experts tokens", "experts inner"]
+ROUTED += ["inner tokens", "experts experts", "tokens exchange", "exchange tokens", "exchange inner"]
+BESIDE = following(Role.CONTEXT, Role.TENSOR_SEQUENCE)
+WAYS = [("data",), ("zero",), ("tensor",), ("data", "tensor"), ("zero", "tensor"), ("data", "zero")]
+UNLIKE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
+MORE = [((0, 0), (2,)), ((1, 1), ()), ((2, 2), (2, 2)), ((3, 3), ())]
+CASES = [
+    # A random plan has none of the solver's choices, and no more microbatches than 6.
+    *(((model, {"num_microbatches": 8}), PIPELINES["1+1+2+4"], optimal) for model in MODELS[:3]),
+    *(
+        (("routed-experts", {"num_microbatches": 2}), [((0, 3), (4,) if " " not in way else (2, 2))], way)
+        for way in ROUTED
+    ),
+    (("routed-experts", {"num_microbatches": 2}), PIPELINES["2+2"], optimal),
+    *((("mlp-tiny", {"optimizer": name}), [((0, 3), (2, 2))], 1) for name in ("adam", "adamw", "sgd", "sgd_momentum")),
+    # Else their copies differ in the last bits, which the interpreter refuses.
+    (("three-times", {"num_layers": 3}), [((k, k), ()) for k in range(3)], 0),
+    *(
+        ((model, {"samples": 1, "num_microbatches": 2, "context": context, "parts": parts}), [((0, 3), (2, 2))], BESIDE)
+        for model, context, parts in (("with-sinks", "ring", 1), ("tied llama of 1", "ring-zigzag", 2))
+    ),
+    *(
+        ((model, {"samples": 2, "context": "ring-zigzag ulysses", "parts": 2}), [((0, 3), (2, 2))], seed)
+        for seed, model in enumerate(("tied llama of 1", "with-sinks", "with-sinks"))
+    ),
+    *((("with-sinks", {"samples": 2, "context": " ".join(sorted(CONTEXT))}), [((0, 3), (2, 2))], n) for n in range(2)),
+]
+"""A model and its options, stages, and how their strategies are chosen: by a function, at random, or by factors."""
+SWEPT = [
+    *(
+        (
+            (model, {"num_microbatches": 1 + cuts}),
+            [[((0, 3), mesh)], [((0, 1), mesh), ((2, 3), mesh)]][cuts],
+            along(*way),
+        )
+        for model in ("mlp-tiny", "gpt-tiny", "moe-tiny", "wide-resnet-tiny")
+        for way in WAYS
+        for cuts in (0, 1)
+        for mesh in [(2,) * len(way)]
+    ),
+    *(
+        ((model, {"num_microbatches": count}), stages, along(*way))
+        for model in ("gpt-tiny", "moe-tiny", "wide-resnet-tiny", "llama-tiny")
+        for stages, way, count in (
+            (UNLIKE, ("data",), 1),
+            (UNLIKE, ("zero",), 3),
+            (UNLIKE, ("tensor",), 5),
+            (MORE, ("zero", "tensor"), 8),
+        )
+    ),
+    *(
+        ((model, {"num_microbatches": 2}), stages, choose)
+        for model in ("recurrent-lstm", "recurrent-gru", "recurrent-rnn", "linear-scans", "scans")
+        for stages in (PIPELINES["1+2+1"], [((0, 3), (2, 2))])
+        for choose in (optimal, 0, 1)
+    ),
+    *(((model, {"num_microbatches": 8}), PIPELINES["1+1+2+4"], optimal) for model in MODELS[3:]),
+]
+
+
+def check_equal(model, options, stages, choose):
+    if isinstance(choose, str):
+        choose = dividing(*choose.split())
+    case = Case(model, **options)
+    program = case.program(stages, at_random(choose) if isinstance(choose, int) else choose)
+    check(program)
+    case.assert_equal(program)
+
+
+@pytest.mark.parametrize(("model", "stages", "choose"), CASES, ids=lambda value: None)
+def test_a_program_equals_the_whole(model, stages, choose) -> None:
+    check_equal(*model, stages, choose)
+
+
+@pytest.mark.sweep(kept=9, in_turn=True)
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["recurrent-lstm", "recurrent-gru", "recurrent-rnn", "linear-scans", "scans"])
-@pytest.mark.parametrize("choose", [optimal, at_random(0), at_random(1)], ids=["optimal", "random", "other"])
-def test_recurrent_layers_equal_the_whole(model, choose) -> None:
-    case = Case(model, num_microbatches=2)
-    case.assert_equal(case.program(PIPELINES["1+2+1"], choose))
-    case.assert_equal(case.program([(ONE_STAGE, (2, 2))], choose))
+@pytest.mark.parametrize(("model", "stages", "choose"), SWEPT, ids=lambda value: None)
+def test_every_way_to_divide_every_model_equals_the_whole(model, stages, choose) -> None:
+    check_equal(*model, stages, choose)
+
+
+def test_interleaved_stages_on_the_same_ranks_give_the_same() -> None:
+    case = Case("gpt-tiny", num_microbatches=4)
+    stages = [((k, k), (2,)) for k in range(4)]
+    program = case.program(stages, optimal, "interleaved-1f1b", turns=2)
+    assert program.ranks == (0, 1, 2, 3)
+    check(program)
+    case.assert_equal(program)
 
 
 @pytest.mark.sweep(kept=1, in_turn=True)
@@ -65,15 +136,6 @@ def test_a_backward_pass_in_two_halves_gives_the_same(model, rematerialization) 
     # The backward pass of a convolution is one operator: all of it is awaited.
     assert works == [True, model != "wide-resnet-tiny"]
     assert not any(isinstance(i, Send) for i in middle[Action.BACKWARD_WEIGHT][1])
-
-
-def test_interleaved_stages_on_the_same_ranks_give_the_same() -> None:
-    case = Case("gpt-tiny", num_microbatches=4)
-    stages = [((k, k), (2,)) for k in range(4)]
-    program = case.program(stages, optimal, "interleaved-1f1b", turns=2)
-    assert program.ranks == (0, 1, 2, 3)
-    check(program)
-    case.assert_equal(program)
 
 
 @pytest.mark.parametrize(("model", "submeshes"), [("tied-embedding", 1), ("three-times", 2)])
@@ -129,12 +191,6 @@ def test_blocks_and_their_parts_are_computed_again_and_give_the_same(model, kind
         most[one] = case.assert_equal(program).most_values
     assert most[kind] < most["none"]
     case.assert_equal(case.program([((0, 1), (2, 2), kind)], at_random(3), "zb-h1"))
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "sgd_momentum"])
-def test_every_optimizer_steps_on_pieces_as_on_the_whole(optimizer) -> None:
-    case = Case("mlp-tiny", optimizer=optimizer)
-    case.assert_equal(case.program([(ONE_STAGE, (2, 2))], at_random(1)))
 
 
 def test_gpipe_holds_more_values_than_1f1b() -> None:

@@ -1,7 +1,5 @@
 """What a rank holds at most, said without running, is what it holds when it runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.programs.execution.live_bytes import live_bytes

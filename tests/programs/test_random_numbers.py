@@ -1,7 +1,5 @@
 """Operators that draw: copies agree, pieces differ, and the same seed gives the same iteration."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

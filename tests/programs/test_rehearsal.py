@@ -1,7 +1,5 @@
 """What a rehearsal says of a rank's collectives is what they exchange when it runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.programs.execution import interpret as interpreter
@@ -16,7 +14,7 @@ def test_every_collective_is_foreseen_with_its_bytes(seed, monkeypatch) -> None:
     case = Case("gpt-tiny", **options)
     program = case.program(stages, at_random(seed), schedule)
     seen: dict[tuple[int, int, int, int], list[CollectiveCall]] = {}
-    collective = interpreter._LocalTransport.collective
+    collective = interpreter.LocalTransport.collective
 
     def recorded(transport, task, one, piece):
         made = yield from collective(transport, task, one, piece)
@@ -24,7 +22,7 @@ def test_every_collective_is_foreseen_with_its_bytes(seed, monkeypatch) -> None:
         own.append(CollectiveCall(kind=one.kind, ranks=one.ranks, bytes=max(piece.nbytes, made.nbytes)))
         return made
 
-    monkeypatch.setattr(interpreter._LocalTransport, "collective", recorded)
+    monkeypatch.setattr(interpreter.LocalTransport, "collective", recorded)
     case.assert_equal(program)
     assert seen
     for rank in program.ranks:

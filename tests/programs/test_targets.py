@@ -1,7 +1,5 @@
 """Ignored and weighted targets count over all shards and microbatches, as in one large batch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,12 +1,9 @@
 """Data, ZeRO-like, tensor and pipeline parallelism and their products are plans, and each equals the whole."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase
-from alpa_explore.programs.check import check
 from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.programs.lowering.lower import lower
@@ -14,23 +11,6 @@ from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.spec import REPLICATE
 from tests.programs.cases import Case
-
-MODELS = ["mlp-tiny", "gpt-tiny", *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny"))]
-WAYS = [("data",), ("zero",), ("tensor",), ("data", "tensor"), ("zero", "tensor"), ("data", "zero")]
-
-
-@pytest.mark.sweep(kept=4, in_turn=True)
-@pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("kinds", WAYS, ids="·".join)
-@pytest.mark.parametrize("cuts", [0, 1], ids=["one stage", "two stages"])
-def test_each_way_and_each_product_equals_the_whole(model, kinds, cuts) -> None:
-    case = Case(model, num_microbatches=1 + cuts)
-    mesh = (2,) * len(kinds)
-    stages = [((0, 1), mesh), ((2, 3), mesh)] if cuts else [((0, 3), mesh)]
-    program = case.program(stages, lambda problem: divided(problem, kinds))
-    check(program)
-    case.assert_equal(program)
 
 
 def decided(model, kinds):

@@ -1,7 +1,5 @@
 """A model whose sequences are in zig-zag order from its inputs on equals the model as it was captured."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -17,7 +15,7 @@ from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate
-from tests.programs.cases import Case, at_random, following
+from tests.programs.cases import Case, following
 
 MODEL = "tied llama of 1"
 
@@ -80,17 +78,6 @@ def test_tensors_without_entries_have_no_order() -> None:
     state |= dict(zip(inputs, (tokens, tokens.roll(-1, 1)), strict=True))
     natural, zigzag = (evaluate(graph, state) for graph in (captured, ordered))
     torch.testing.assert_close(zigzag[ordered.loss], natural[captured.loss])
-
-
-def test_beside_tensor_parallelism() -> None:
-    case = Case(MODEL, samples=1, num_microbatches=2, context="ring-zigzag", parts=2)
-    case.assert_equal(case.program([((0, 3), (2, 2))], following(Role.CONTEXT, Role.TENSOR_SEQUENCE)))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_random_strategies_equal_the_whole(seed) -> None:
-    case = Case("with-sinks" if seed else MODEL, samples=2, context="ring-zigzag ulysses", parts=2)
-    case.assert_equal(case.program([((0, 3), (2, 2))], at_random(seed)))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """A plan is better only where it saves more than predictions can tell."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Why a plan takes so long: parts that add up, limits that bound, changes that were planned."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

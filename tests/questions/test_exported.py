@@ -1,7 +1,5 @@
 """A layout that was exported, read back and priced again: that of the plan, or what it lost is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A plan priced again keeps its choices; with the figures it was made with it takes what it took."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Plans in which random plans found a fault, as small as they were shrunk."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.intra_op.stage.recomputation import Recomputation

@@ -3,8 +3,6 @@
 Each day has other plans. A failure names its seed and the file of the plan, as small as it could be shrunk.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import alpa_explore as ax

@@ -1,7 +1,5 @@
 """Clocks that a test sets: what waits for seconds waits on them, and takes none."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 

@@ -1,7 +1,5 @@
 """What several tests of runs compare with."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

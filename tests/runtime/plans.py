@@ -1,7 +1,5 @@
 """A small plan, for one machine and for two."""
 
-from __future__ import annotations
-
 import alpa_explore as ax
 
 

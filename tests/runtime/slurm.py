@@ -4,8 +4,6 @@ It runs as the current user, from a configuration in a folder of its own, and ne
 slurm-client. Nothing of a Slurm that may be installed here is used or changed but its programs.
 """
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The states of a run that tests wait for, and the processes that it has."""
 
-from __future__ import annotations
-
 import re
 
 import psutil

@@ -1,7 +1,5 @@
 """Agents of one session are forked from one template, which has imported torch."""
 
-from __future__ import annotations
-
 import os
 import signal
 

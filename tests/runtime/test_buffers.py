@@ -1,8 +1,6 @@
 """A run writes the buffers that the forward pass writes: microbatch by microbatch, on all ranks, from checkpoint to
 checkpoint, as the module does in plain PyTorch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Checkpoints: what was written is what is read, under any plan; nothing that is broken, or a stranger's, is taken."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The drift of a run, from times that its ranks have reported; and from a real run while it goes on."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

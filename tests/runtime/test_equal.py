@@ -1,7 +1,5 @@
 """Processes that reach each other through torch.distributed give what one process gives: loss, gradients, weights."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

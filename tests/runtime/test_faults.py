@@ -1,7 +1,5 @@
 """Whatever happens to a rank or to the one who started it: the run ends, says why, and leaves no process behind."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

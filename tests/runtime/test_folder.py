@@ -1,7 +1,5 @@
 """The folder of a run: one launch gets it, whoever else wants it at the same moment."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """Cases of benchmarks/verify_kinds.py: planned by the command line, written, read, trained by ranks, compared."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.verify_kinds import CASES, Case, name_of, verified

@@ -1,7 +1,5 @@
 """`alpa-explore logs`: what all ranks print, in one view."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What is written on a host arrives at the launcher, whole and once, whatever answers are lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.errors import RunError

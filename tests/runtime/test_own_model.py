@@ -1,7 +1,5 @@
 """A model of one's own, trained by a plan in several processes, gets the weights that a plain torch loop gives it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save

@@ -1,7 +1,5 @@
 """`verify` compares the captured graph with the module: a fault of capture shows, and so does what a run leaves out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -14,6 +12,7 @@ from alpa_explore.runtime.reference.plain_module import check_module
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
+from tests.one_layer import OneLayer
 from tests.zoo.modules import ZOO
 from tests.zoo.training import planned
 
@@ -148,11 +147,7 @@ def test_buffers_that_the_forward_pass_writes_are_compared_after_all_microbatche
 
 
 def test_a_model_of_ones_own_without_data_is_told_what_it_lacks():
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
+    class Model(OneLayer):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x).pow(2).mean()
 

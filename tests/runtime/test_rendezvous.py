@@ -1,7 +1,5 @@
 """Ranks that do not come are named by those that wait; ports and interfaces."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import socket

@@ -1,7 +1,5 @@
 """Training that goes on from a checkpoint ends where an uninterrupted run does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

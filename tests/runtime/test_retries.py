@@ -1,7 +1,5 @@
 """Retries on one machine: what may be retried, under which plan, and what the user is told."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Gradients that are zero, but for rounding, raise no alarm; a fault of the same gradients does."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -11,6 +9,7 @@ from alpa_explore.runtime.reference.one_process import OneProcess
 from alpa_explore.runtime.reference.rounding import rounding_of
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.one_layer import OneLayer
 
 
 class Normed(nn.Module):
@@ -36,12 +35,8 @@ class Keys(nn.Module):
         return (scores @ self.values(x) - target).square().sum()
 
 
-class Centred(nn.Module):
+class Centred(OneLayer):
     """The mean is subtracted from what a layer makes: all that its bias adds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(16, 16)
 
     def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         y = self.layer(x)
@@ -66,7 +61,7 @@ CASES = {
     "norm": (lambda: Normed(1.0), (256, 64), (256, 16), "layer.bias"),
     "norm of small numbers": (lambda: Normed(1e-3), (256, 64), (256, 16), "layer.bias"),
     "keys": (Keys, (4, 16, 32), (4, 16, 32), "keys.bias"),
-    "centred": (Centred, (64, 16), (64, 16), "layer.bias"),
+    "centred": (lambda: Centred(16, 16), (64, 16), (64, 16), "layer.bias"),
 }
 
 

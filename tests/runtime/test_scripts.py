@@ -1,7 +1,5 @@
 """What the script targets write: correct for the shell and for Kubernetes, and what a user can do wrong."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -128,7 +126,7 @@ def test_a_name_that_leads_to_the_loopback_is_refused_as_debian_writes_it(monkey
 
 
 def test_the_interface_is_the_one_that_holds_the_address(monkeypatch) -> None:
-    monkeypatch.setattr(network, "_source_address", lambda _: "10.0.0.5")
+    monkeypatch.setattr(network, "source_address", lambda _: "10.0.0.5")
     cards = {"docker0": ["172.17.0.1"], "e0": ["fe80::1%e0", "10.0.0.5"]}
     addresses = {name: [SimpleNamespace(address=a) for a in held] for name, held in cards.items()}
     monkeypatch.setattr(network.psutil, "net_if_addrs", lambda: addresses)

@@ -1,7 +1,5 @@
 """When a Dask worker, the scheduler or the launcher is given up, on a clock that the test sets."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.runtime import tuning
@@ -40,7 +38,6 @@ def test_a_share_is_given_up_when_its_time_is_over(heard, known, scheduler, conn
     if lost is None:
         assert found is None
     else:
-        assert found is not None
         assert found[0] == lost
         assert told in f"{found[1]}: {found[2]}"
 

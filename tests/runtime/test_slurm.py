@@ -1,7 +1,5 @@
 """The script of the target slurm, run by a real Slurm."""
 
-from __future__ import annotations
-
 import json
 
 import psutil

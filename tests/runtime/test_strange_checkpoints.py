@@ -1,7 +1,5 @@
 """Checkpoints of a stranger: whatever they say, no code of theirs runs, and what cannot be is refused by name."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import itertools

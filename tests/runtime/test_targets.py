@@ -1,7 +1,5 @@
 """Launch targets beside this machine's own processes: scripts that run as they are, and Dask workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """A model in the middle of training, and checkpoints of it that no process had to train for."""
 
-from __future__ import annotations
-
 import json
 
 import torch

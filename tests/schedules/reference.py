@@ -3,8 +3,6 @@
 A link serves its requests in the order in which the tasks of its submesh end, which is the order of the table.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from alpa_explore.schedules.simulator.times import StageTimes

@@ -1,7 +1,5 @@
 """Schedules that cannot run are errors that name the tasks."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """CSV files in torch's format, and traces in the trace event format."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

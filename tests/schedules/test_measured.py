@@ -8,8 +8,6 @@ Of the eight gains six are within 3 %. V-Min is predicted 19 and 21 % too fast: 
 every send and every unequal task delays it, in each microbatch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """The simulator against closed forms, a second simulator, and the invariants of a timeline."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -173,24 +171,6 @@ def test_four_stages_and_eight_microbatches_give_the_figures_computed_by_hand(na
     timeline = simulate(build_schedule(name, 4, 8), equal_times(4, 1.0, 1.0, 1.0, send))
     assert timeline.makespan_seconds == makespan
     assert [memory_curve(timeline, p).held.max() for p in range(4)] == held
-
-
-def test_zero_bubble_waits_a_third_as_long_as_1f1b_and_holds_no_more_than_its_first_stage() -> None:
-    one_f_one_b, zero = (
-        simulate(build_schedule(n, 4, 8), equal_times(4, activation_bytes=1.0)) for n in ("1f1b", "zb-h1")
-    )
-    assert (one_f_one_b.makespan_seconds, zero.makespan_seconds) == (33, 27)
-    assert max(memory_curve(zero, p).peak_bytes for p in range(4)) == memory_curve(one_f_one_b, 0).peak_bytes == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "sixths", "held"), [("zb-v", 7, 16), ("v-half", 20, 10), ("v-min", 27, 8), ("dualpipe-v", 7, 17)]
-)
-def test_v_shapes_hold_what_is_published_and_wait_about_as_long(name, sixths, held) -> None:
-    """Activations of P, (P + 2)//2 and (P + 4)//3 microbatches (Qi et al.), P + 1/2 for DualPipeV (DeepSeek)."""
-    timeline = simulate(build_schedule(name, 8, 32), equal_times(16))
-    assert timeline.makespan_seconds == 32 * 6 + sixths
-    assert max(memory_curve(timeline, p).held.max() for p in range(8)) == held
 
 
 @pytest.mark.parametrize("name", ["zb-v", "v-half", "v-min"])

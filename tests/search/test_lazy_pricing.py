@@ -1,7 +1,5 @@
 """Another delta from known stage costs: bounds hold, the plan is the planner's own, only some stages are priced."""
 
-from __future__ import annotations
-
 import math
 import threading
 from dataclasses import replace

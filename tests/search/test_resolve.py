@@ -1,7 +1,5 @@
 """The loop of the search: when it ends, and which stages it has priced."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,33 +1,27 @@
 """Coverage of the operators of whole models, and of operators without a rule."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
 import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.models.catalog import build
 from alpa_explore.sharding.coverage import KindCoverage
 from alpa_explore.sharding.rules import RULES
 from alpa_explore.sharding.splits import splits_for
+from tests.one_layer import OneLayer
 
 
-class Odd(torch.nn.Module):
+class Odd(OneLayer):
     """One operator of each kind of coverage: products by rule, hypot by discovery, a sampled one not at all."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 16)
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.hypot(self.linear(x), torch.ones(()))
+        y = torch.hypot(self.layer(x), torch.ones(()))
         return (y + torch.poisson(torch.ones_like(y))).sum()
 
 
 @pytest.fixture(scope="module")
 def graph() -> TrainingGraph:
-    return ax.capture(Odd(), torch.randn(4, 8))
+    return ax.capture(Odd(8, 16), torch.randn(4, 8))
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +74,14 @@ halve.register_fake(torch.empty_like)
 halve.register_autograd(lambda context, gradient: halve(gradient))
 
 
-class Halving(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 16)
-
+class Halving(OneLayer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return halve(self.linear(x)).sum()
+        return halve(self.layer(x)).sum()
 
 
 @pytest.mark.distributed
 def test_workers_without_an_operator_divide_it_as_this_process_does() -> None:
-    graph = ax.capture(Halving(), torch.randn(4, 8))
+    graph = ax.capture(Halving(8, 16), torch.randn(4, 8))
     assert {r.kind for r in ax.coverage(graph) if r.how == "discovered"} == {"alpa_explore_tests.halve.default"}
     plans = [
         ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler=scheduler)
@@ -101,11 +91,3 @@ def test_workers_without_an_operator_divide_it_as_this_process_does() -> None:
     assert [o.strategy for s in plans[0].stages for o in s.operators] == [
         o.strategy for s in plans[1].stages for o in s.operators
     ]
-
-
-@pytest.mark.sweep(kept=1, in_turn=True)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
-def test_the_catalogue_is_covered_by_rules(name: str) -> None:
-    model, inputs = build(name, 4)
-    assert {r.how for r in ax.coverage(ax.capture(model, inputs))} == {"rule"}

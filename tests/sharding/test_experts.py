@@ -77,14 +77,13 @@ def test_the_operator_computes_its_definition_and_its_gradients(setting):
     torch.testing.assert_close(torch.autograd.grad(found, trained, dy), torch.autograd.grad(expected, trained, dy))
 
 
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_every_strategy_computes_the_whole(setting):
-    prove(example(**setting), MESHES)
+PROVEN = [(setting, MESHES) for setting in SETTINGS.values()]
+PROVEN.append(pytest.param({"gate": Gate(), "biased": True}, ((2, 2, 2), (4, 2)), marks=pytest.mark.slow))
 
 
-@pytest.mark.slow
-def test_every_strategy_of_three_axes_computes_the_whole():
-    prove(example(gate=Gate(), biased=True), ((2, 2, 2), (4, 2)))
+@pytest.mark.parametrize(("setting", "meshes"), PROVEN, ids=[*SETTINGS, "three axes"])
+def test_every_strategy_computes_the_whole(setting, meshes):
+    prove(example(**setting), meshes)
 
 
 def prove(given, meshes):

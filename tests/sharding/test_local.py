@@ -1,6 +1,5 @@
 """What one device runs: the steps that all devices share, and sums that 16-bit losses must not overflow."""
 
-import itertools
 from collections import Counter
 
 import pytest
@@ -12,7 +11,7 @@ from alpa_explore.sharding.local.local_call import LocalCollective, Reduction, l
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.factors import regrouped
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from tests.sharding import executor, proof
@@ -30,16 +29,6 @@ def under(call, inputs, mesh):
     return operator, tensors, values, strategy
 
 
-def test_an_operator_that_needs_no_change_is_one_call_of_itself():
-    operator, tensors, _, strategy = under(
-        Call("aten.mm.default", real(4, 8), real(8, 4), factors=""), ((0,), (REPLICATE,)), (2,)
-    )
-    local = localize(operator, tensors, strategy, (2,), (1,))
-    (step,) = local.steps
-    assert (step.kind, step.inputs, step.outputs, local.outputs) == ("aten.mm.default", (0, 1), (2,), (2,))
-    assert local.draws is None
-
-
 def test_a_tensor_that_is_read_twice_can_have_two_shardings():
     x = real(4, 4)
     operator, tensors, values, strategy = under(
@@ -48,33 +37,6 @@ def test_a_tensor_that_is_read_twice_can_have_two_shardings():
     assert operator.inputs == (0, 0)
     (made,) = run_sharded(operator, tensors, values, strategy, (2, 2))
     assert_equal(made, x @ x, "x times x")
-
-
-def test_a_size_argument_takes_the_local_extent():
-    operator, tensors, _, strategy = under(Call("aten.view.default", real(8, 4), [32], factors=""), ((0,),), (4,))
-    (step,) = localize(operator, tensors, strategy, (4,), (3,)).steps
-    assert step.arguments[1] == (8,)
-
-
-def test_the_block_number_has_the_first_axis_as_its_most_significant_digit():
-    call = Call("aten.embedding.default", real(16, 4), integers(16, 4), factors="")
-    operator, tensors, _, strategy = under(call, ((0, 0), (REPLICATE, REPLICATE)), (2, 4))
-    assert strategy.outputs == ((PARTIAL, PARTIAL),)
-    first = {
-        c: localize(operator, tensors, strategy, (2, 4), c).steps[0].arguments[1]
-        for c in itertools.product(range(2), range(4))
-    }
-    assert first == {(a, b): 2 * (4 * a + b) for a, b in first}
-
-
-def test_a_bias_is_added_on_one_device_of_each_sum():
-    call = Call("aten.addmm.default", real(4), real(4, 8), real(8, 4), factors="")
-    operator, tensors, _, strategy = under(call, ((REPLICATE, REPLICATE), (REPLICATE, 1), (REPLICATE, 0)), (2, 2))
-    left_out = {
-        c: dict(localize(operator, tensors, strategy, (2, 2), c).steps[0].keywords).get("beta") == 0
-        for c in itertools.product(range(2), range(2))
-    }
-    assert left_out == {(0, 0): False, (1, 0): False, (0, 1): True, (1, 1): True}
 
 
 @pytest.mark.parametrize(

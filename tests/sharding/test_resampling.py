@@ -1,7 +1,5 @@
 """Pads and pooling of images larger than a trial: their gradients are divided, not replicated."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from alpa_explore.graph.operator import operator_signature
-from alpa_explore.models.catalog import build
+from alpa_explore.models import catalog
 from alpa_explore.sharding.rules import experts
 from alpa_explore.sharding.spec import PARTIAL
 from alpa_explore.sharding.splits import splits_for
@@ -22,48 +22,16 @@ IN_OWN_ORDER = set(experts.RULES)
 
 
 def catalogue(name):
-    return build(name, 4, device="cpu")
+    return catalog.build(name, 4, device="cpu")
 
 
 def hugging_face(name):
-    transformers = pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    """Without dropout, as it is evaluated."""
+    pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    from tests.tracing.test_huggingface import INPUTS, build, tokens
+
     torch.manual_seed(0)
-    tokens = torch.randint(1, 64, (4, 16))
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
-    models = {
-        "gpt2": lambda t: t.GPT2LMHeadModel(
-            t.GPT2Config(
-                n_layer=1,
-                n_embd=32,
-                n_head=4,
-                n_positions=16,
-                vocab_size=64,
-                resid_pdrop=0,
-                embd_pdrop=0,
-                attn_pdrop=0,
-                use_cache=False,
-            )
-        ),
-        "llama": lambda t: t.LlamaForCausalLM(
-            t.LlamaConfig(**sizes, num_key_value_heads=2, vocab_size=64, use_cache=False)
-        ),
-        "mixtral": lambda t: t.MixtralForCausalLM(
-            t.MixtralConfig(**sizes, num_key_value_heads=2, vocab_size=64, num_local_experts=4, use_cache=False)
-        ),
-        "bert": lambda t: t.BertForMaskedLM(
-            t.BertConfig(
-                **sizes,
-                vocab_size=64,
-                max_position_embeddings=16,
-                hidden_dropout_prob=0,
-                attention_probs_dropout_prob=0,
-            )
-        ),
-    }
-    inputs = {"input_ids": tokens, "labels": tokens}
-    if name == "bert":
-        inputs["attention_mask"] = torch.ones_like(tokens)
-    return models[name](transformers), inputs
+    return build(name).eval(), INPUTS.get(name, tokens)()
 
 
 MODELS = [

@@ -23,12 +23,6 @@ def test_a_dim_must_divide_evenly():
     assert local_shape((0, 1), (8, 12), (2, 4)) == (4, 3)
 
 
-def test_a_tensor_of_three_dims_has_25_specs_on_two_axes():
-    assert len(legal_specs((8, 8, 8), (2, 2), partial=True)) == 25
-    assert len(legal_specs((8, 8, 8), (2, 2), partial=False)) == 16
-    assert legal_specs((8, 8), (2,), partial=True)[0] == (REPLICATE,)
-
-
 def test_legal_specs_are_those_of_all_that_divide_evenly():
     rng = random.Random(0)
     for _ in range(200):

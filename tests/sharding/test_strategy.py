@@ -22,16 +22,6 @@ X, Y, Z = Shaped(16, 16), Shaped(16, 16), Shaped(16, 16)
 PRODUCT = from_factors("mk,kn->mn", (X, Y), (Z,))
 
 
-@pytest.mark.parametrize("mesh", [(2,), (2, 2), (2, 2, 2), (2, 2, 2, 2)])
-def test_a_product_takes_a_factor_on_every_axis(mesh):
-    strategies = enumerate_strategies(PRODUCT, [X.shape, Y.shape], [Z.shape], mesh, replicable=False)
-    assert {s.factors for s in strategies} == set(itertools.product("mkn", repeat=len(mesh)))
-    for strategy in strategies:
-        pending = sum(p == PARTIAL for p in strategy.outputs[0])
-        assert pending == strategy.factors.count("k")
-        assert strategy.work_share == 0.5 ** len(mesh)
-
-
 def test_too_many_combinations_are_an_error_with_their_number():
     with pytest.raises(OptionError, match=r"262,144 combinations of 3 splits on a mesh of 9 axes"):
         enumerate_strategies(PRODUCT, [X.shape, Y.shape], [Z.shape], (2,) * 9, replicable=True)

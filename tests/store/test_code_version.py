@@ -1,7 +1,5 @@
 """The digest of the code that computes what is kept changes with whatever decides the answer, and with nothing else."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from importlib.metadata import PackageNotFoundError

@@ -1,7 +1,5 @@
 """JSON has the form that is asked for, or the place of what has not is named."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.store.forms import EACH, conform

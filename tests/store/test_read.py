@@ -1,7 +1,5 @@
 """Files of strangers: one reader for all of them, which neither waits nor takes memory without end."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

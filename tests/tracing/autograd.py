@@ -1,7 +1,5 @@
 """The proof of capture: the graph, run operator by operator, gives the loss and every gradient of torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small models that together use everything that capture must handle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

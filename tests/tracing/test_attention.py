@@ -1,7 +1,5 @@
 """Attention is captured as one operator, forward and backward, and computes what torch computes."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

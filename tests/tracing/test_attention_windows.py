@@ -1,7 +1,5 @@
 """Windows, sinks and capped scores of attention as one operator, against torch's spelled-out computation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

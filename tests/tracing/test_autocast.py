@@ -1,7 +1,5 @@
 """`torch.autocast` in a model is traced as written, on a machine without the device that it names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

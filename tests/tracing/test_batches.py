@@ -1,7 +1,5 @@
 """Graphs at other batch sizes: a graph rescaled from two captures equals a capture at that size."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +11,7 @@ from alpa_explore.models.catalog import build, entry
 from alpa_explore.tracing.batches import capture_batches
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.resizing.rescale import rescale
+from tests.one_layer import OneLayer
 
 
 def captured(name: str, samples: int) -> TrainingGraph:
@@ -82,74 +81,58 @@ def test_a_size_that_would_not_be_an_integer_is_named():
 
 
 def test_flops_need_not_be_affine_in_the_batch():
-    class Contrastive(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.project = nn.Linear(6, 6)
-
+    class Contrastive(OneLayer):
         def forward(self, x):
-            y = self.project(x)
+            y = self.layer(x)
             return (y @ y.T).square().mean()
 
-    module = Contrastive()
+    module = Contrastive(6, 6)
     low, high = line(module, 4), line(module, 8)
     rescaled, fresh = rescale(low, high, 20), line(module, 20)
     assert rescaled.model_flops == fresh.model_flops
     assert rescaled.model_flops != low.model_flops + (high.model_flops - low.model_flops) * 4
 
 
-class Squares(nn.Module):
+class Squares(OneLayer):
     """Arguments that are the square of the batch."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.project = nn.Linear(6, 6)
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.project(x)
+        y = self.layer(x)
         return (y @ y.T).flatten().softmax(0).square().sum()
 
 
-class FewerThanTen(nn.Module):
+class FewerThanTen(OneLayer):
     """Other operators for a batch of ten and more."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.project = nn.Linear(6, 6)
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.project(x)
+        y = self.layer(x)
         return (F.gelu(y) if x.shape[0] < 10 else F.relu(y)).sum()
 
 
 def test_sizes_that_are_not_affine_are_an_error():
-    module = Squares()
+    module = Squares(6, 6)
     with pytest.raises(BatchError, match=r"aten\.(view|_unsafe_view|expand)\.default.*Capture the model at 6"):
         rescale(line(module, 4), line(module, 8), 6)
 
 
 def test_captures_that_are_different_graphs_are_an_error():
-    module = FewerThanTen()
+    module = FewerThanTen(6, 6)
     with pytest.raises(BatchError, match="different graphs"):
         rescale(line(module, 4), line(module, 16), 8)
 
 
 def test_a_constant_that_depends_on_the_batch_is_an_error():
-    class Mean(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.project = nn.Linear(6, 6)
-
+    class Mean(OneLayer):
         def forward(self, x):
-            return self.project(x).sum() * (1.0 / x.shape[0])
+            return self.layer(x).sum() * (1.0 / x.shape[0])
 
-    module = Mean()
+    module = Mean(6, 6)
     with pytest.raises(BatchError, match=r"is 0\.25 and 0\.125 there, and is not a size"):
         rescale(line(module, 4), line(module, 8), 6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [Squares(), FewerThanTen()])
+@pytest.mark.parametrize("module", [Squares(6, 6), FewerThanTen(6, 6)])
 def test_where_sizes_are_not_affine_every_size_is_captured(module):
     batches = capture_batches(module, torch.empty(2, 6))
     for samples in (12, 6, 3, 40, 1):
@@ -158,4 +141,4 @@ def test_where_sizes_are_not_affine_every_size_is_captured(module):
 
 def test_a_batch_of_no_samples_is_an_error():
     with pytest.raises(OptionError, match="1 or more"):
-        capture_batches(Squares(), torch.empty(2, 6)).at_batch(0)
+        capture_batches(Squares(6, 6), torch.empty(2, 6)).at_batch(0)

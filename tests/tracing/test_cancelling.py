@@ -1,7 +1,5 @@
 """A cancelled capture ends at once, in the forward and the backward pass, and leaves no changes behind."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from functools import partial

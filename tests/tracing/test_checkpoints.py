@@ -1,7 +1,5 @@
 """What a model recomputes by `torch.utils.checkpoint` is what its plans recompute."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

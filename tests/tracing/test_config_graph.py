@@ -1,7 +1,5 @@
 """Graphs of models from Hugging Face configs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

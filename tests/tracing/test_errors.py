@@ -1,7 +1,5 @@
 """Errors of capture: they name the operator, the module, the line and a remedy."""
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import UserDict
@@ -16,6 +14,7 @@ from torch import nn
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.tracing.capture import capture
+from tests.one_layer import OneLayer
 
 
 class Model(nn.Module):
@@ -160,11 +159,7 @@ def _assigned(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_a_tensor_sized_by_values_is_refused_by_the_name_of_what_makes_it(construct: Any, named: str) -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
+    class Model(OneLayer):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return construct(self.layer, self.layer(x)).pow(2).mean()
 
@@ -174,11 +169,7 @@ def test_a_tensor_sized_by_values_is_refused_by_the_name_of_what_makes_it(constr
 
 
 def test_wrappers_of_a_model_are_the_model_and_what_has_no_code_is_refused() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 8)
-
+    class Model(OneLayer):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x).pow(2).mean()
 
@@ -248,13 +239,9 @@ def test_random_numbers_from_outside_torch_are_warned_of(draw, name):
 
 
 def test_what_depends_on_the_order_in_memory_is_refused():
-    class Strided(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
+    class Strided(OneLayer):
         def forward(self, x):
             return self.layer(x).t().as_strided((2, 2), (1, 2)).sum()
 
     with pytest.raises(CaptureError, match="lies in memory"):
-        capture(Strided(), (torch.zeros(2, 4),))
+        capture(Strided(4, 4), (torch.zeros(2, 4),))

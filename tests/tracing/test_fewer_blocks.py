@@ -1,7 +1,5 @@
 """Models of many equal blocks, captured with few of them, have the graph of a capture of the whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache

@@ -1,8 +1,6 @@
 """What has no shape, or no backward pass, before it runs is captured in a form that has: loss and gradients are those
 of torch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -12,6 +10,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from alpa_explore.errors import CaptureError
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.tracing.capture import capture
+from tests.one_layer import OneLayer
 from tests.tracing.autograd import assert_autograd
 
 
@@ -48,16 +47,12 @@ def test_ctc_gives_the_loss_and_gradients_of_torch(selected, reduction):
 
 
 def test_what_a_mask_selects_has_no_shape_elsewhere():
-    class Selects(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.head = nn.Linear(8, 6)
-
+    class Selects(OneLayer):
         def forward(self, frames, letters):
-            return self.head(frames).sum() + letters.masked_select(letters > 0).sum()
+            return self.layer(frames).sum() + letters.masked_select(letters > 0).sum()
 
     with pytest.raises(CaptureError, match="masked_select"):
-        capture(Selects(), (torch.randn(3, 12, 8), torch.ones(3, 5, dtype=torch.int64)))
+        capture(Selects(8, 6), (torch.randn(3, 12, 8), torch.ones(3, 5, dtype=torch.int64)))
 
 
 def distance(score, sample, head, query, key):
@@ -126,11 +121,7 @@ def test_a_write_at_the_places_of_a_mask_is_a_choice(value):
     assert_captured(Writes(value), (torch.randn(3, 5, 8),))
 
 
-class Checked(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(8, 6)
-
+class Checked(OneLayer):
     def forward(self, x, labels):
         if labels is not None and labels.max() >= 6:
             raise ValueError("labels")
@@ -138,28 +129,24 @@ class Checked(nn.Module):
             raise ValueError("labels")
         assert (x < 1e9).all(), "numbers"
         torch._check_tensor_all(labels >= 0)
-        return F.cross_entropy(self.head(x), labels)
+        return F.cross_entropy(self.layer(x), labels)
 
 
 def test_checks_of_values_are_taken_as_passed():
     torch.manual_seed(0)
-    assert_captured(Checked(), (torch.randn(4, 8), torch.randint(6, (4,))))
+    assert_captured(Checked(8, 6), (torch.randn(4, 8), torch.randint(6, (4,))))
 
 
-class Branches(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(8, 6)
-
+class Branches(OneLayer):
     def forward(self, x, labels):
         if labels.max() >= 3:
             x = x * 2
-        return F.cross_entropy(self.head(x), labels)
+        return F.cross_entropy(self.layer(x), labels)
 
 
 def test_a_branch_that_computes_is_not_a_check():
     with pytest.raises(CaptureError, match="has shapes, not values"):
-        capture(Branches(), (torch.randn(4, 8), torch.randint(6, (4,))))
+        capture(Branches(8, 6), (torch.randn(4, 8), torch.randint(6, (4,))))
 
 
 class Convolved(nn.Module):
@@ -182,18 +169,14 @@ def test_gradients_of_merged_views_flow_backwards():
     assert_captured(Convolved(), (torch.randn(2, 4, 8),))
 
 
-class Padded(nn.Module):
+class Padded(OneLayer):
     """Reads a mask of its own that it has written to (Longformer)."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(8, 8)
 
     def forward(self, x):
         mask = torch.ones(x.shape[:2])
         mask[:, -1] = 0
         mask[mask == 0] = -1
-        x = self.head(x)
+        x = self.layer(x)
         if (mask > 1).any().item():
             x = x * 3
         if (mask < 0).any():
@@ -203,3 +186,30 @@ class Padded(nn.Module):
 
 def test_a_known_tensor_that_is_written_to_stays_known():
     assert_captured(Padded(), (torch.randn(2, 4, 8),))
+
+
+class Clicks(nn.Module):
+    """Scores of bags, and the chance that each is clicked."""
+
+    def __init__(self, mode: str, last: bool) -> None:
+        super().__init__()
+        self.table, self.top = nn.EmbeddingBag(64, 16, mode=mode, include_last_offset=last), nn.Linear(16, 1)
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor | None, clicked: torch.Tensor) -> torch.Tensor:
+        scores = self.top(self.table(indices, offsets)).squeeze(1)
+        return F.binary_cross_entropy_with_logits(scores, clicked, pos_weight=torch.full((), 2.0))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize(
+    ("offsets", "last"),
+    [(None, False), ([0, 4, 4, 20], False), ([0, 4, 4, 20, 32], True)],
+    ids=["rows", "bags", "last"],
+)
+def test_bags_and_clicks_give_the_loss_and_gradients_of_torch(mode, offsets, last):
+    torch.manual_seed(0)
+    model = Clicks(mode, last)
+    indices = torch.randint(64, (4, 8) if offsets is None else (32,))
+    inputs = (indices, None if offsets is None else torch.tensor(offsets), torch.rand(4))
+    graph = assert_captured(model, inputs)
+    assert {splits_for(o, graph.tensors).how for o in graph.operators} == {"rule"}

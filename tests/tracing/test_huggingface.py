@@ -1,7 +1,5 @@
 """Unmodified Hugging Face models, made from a config: captured graphs equal autograd."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

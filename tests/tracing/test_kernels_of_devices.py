@@ -4,8 +4,6 @@ On CUDA they call fused kernels (flash attention, RMS norm, grouped products); w
 in 16 bit is tested.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

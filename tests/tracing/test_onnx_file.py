@@ -1,7 +1,5 @@
 """ONNX files are captured like other models; without the extra the error names the package to install."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

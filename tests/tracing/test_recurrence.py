@@ -1,7 +1,5 @@
 """LSTM, GRU and RNN are a product and one operator for each layer and direction; loss and gradients are torch's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Graphs of decoders at other samples, positions and words: equal to a capture at these sizes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

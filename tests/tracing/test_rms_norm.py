@@ -1,7 +1,5 @@
 """RMS norm is captured as one operator, forward and backward, and computes what torch computes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

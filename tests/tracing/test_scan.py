@@ -1,7 +1,5 @@
 """torch's scan is one operator, forward and backward; loss and gradients are those of its steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

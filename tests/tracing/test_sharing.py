@@ -1,7 +1,5 @@
 """Equal views are one, and pending sums with several readers are completed once; the values stay the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

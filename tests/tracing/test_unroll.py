@@ -1,7 +1,5 @@
 """Graphs of many equal blocks, unrolled from captures with few, equal a capture of the whole."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

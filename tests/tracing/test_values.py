@@ -1,7 +1,5 @@
 """The proof of capture: the graph, run operator by operator, gives autograd's loss and gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -56,20 +54,6 @@ def test_sixteen_bit_graphs_hold_no_32_bit_tensors_of_size(gpt, precision):
     assert wide == {"attention.1", "attention_1.1"}, "log-sum-exp, one number a query"
     values = evaluate(graph, initial_values(graph, model, inputs))
     assert values[graph.loss].item() == pytest.approx(model(*inputs).item(), rel=2e-2)
-
-
-def test_activation_checkpointing_inside_the_model_is_captured():
-    class Checkpointed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
-        def forward(self, x):
-            inner = lambda y: torch.tanh(self.layer(torch.tanh(self.layer(y))))  # noqa: E731
-            return torch.utils.checkpoint.checkpoint(inner, self.layer(x), use_reentrant=False).sum()
-
-    model, inputs = Checkpointed(), (torch.randn(2, 4),)
-    assert_autograd(capture(model, inputs), model, inputs)
 
 
 def test_tensors_written_in_the_code_keep_their_values():

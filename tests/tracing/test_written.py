@@ -1,8 +1,6 @@
 """What a forward pass writes into buffers is part of the graph; what a run cannot write is named, and refused where
 losses depend on it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -14,6 +12,7 @@ from alpa_explore.graph.written import carried, unwritten, written_warnings
 from alpa_explore.runtime.launch import describe_run, request_of
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.one_layer import OneLayer
 
 X = torch.linspace(-1, 1, 32).reshape(4, 8)
 
@@ -121,12 +120,8 @@ def test_the_vectors_of_a_spectral_norm_are_what_losses_depend_on(spectral_norm)
     assert carried(graph, names(graph))
 
 
-class Clipped(nn.Module):
+class Clipped(OneLayer):
     """Clips its own weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(8, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.layer.weight.data.clamp_(-0.1, 0.1)
@@ -135,8 +130,8 @@ class Clipped(nn.Module):
 
 def test_a_trained_weight_that_the_forward_pass_writes_is_refused_and_a_frozen_one_written() -> None:
     with pytest.raises(CaptureError, match=r"layer\.weight"):
-        capture(Clipped(), (X,))
-    frozen = Clipped()
+        capture(Clipped(8, 4), (X,))
+    frozen = Clipped(8, 4)
     frozen.layer.weight.requires_grad_(False)
     graph = capture(frozen, (X,))
     assert (names(graph), unwritten(graph)) == (["layer.weight"], ())

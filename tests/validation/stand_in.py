@@ -1,7 +1,5 @@
 """A pricer for tests: seconds by FLOPs at half the peak, bytes by 18 a parameter. It is importable by processes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore.errors import OptionError

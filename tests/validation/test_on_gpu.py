@@ -1,7 +1,5 @@
 """Runs measured on one H100 are predicted from the microbenchmarks of that GPU, which know nothing of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

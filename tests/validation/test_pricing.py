@@ -3,8 +3,6 @@
 How close the model is on all runs is what `alpa-explore predict` prints; here only that it is asked the right thing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Predictions become the stored record: every row is in it, predicted or refused, on its side of the split."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -28,7 +26,6 @@ def test_the_record_has_every_row_and_the_scores_agree_with_those_of_predict() -
         if group.mean_error is None:
             assert own.seconds is None
             continue
-        assert own.seconds is not None
         assert (own.seconds.runs, own.seconds.mean) == (group.scored, pytest.approx(group.mean_error, abs=1e-4))
         assert own.fitting.fits_and_ran == group.confusion.fits_ran
         assert own.fitting.too_large_and_failed == group.confusion.over_failed

@@ -1,7 +1,5 @@
 """The figures of a score, on predictions whose errors are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,8 +146,6 @@ def test_runs_of_experts_stay_on_their_side_too() -> None:
     rows = [row for row in read_rows([DATA / "megatron_bridge_nemo.csv"]).measured if row.architecture.experts > 1]
     assert [side(row) for row in rows] == ["fit", "fit"]
     decoder = rows[0].architecture.decoder
-    assert decoder is not None
-    assert decoder.experts is not None
     other = replace(decoder, experts=replace(decoder.experts, chosen=decoder.experts.chosen + 1))
     changed = replace(rows[0], architecture=replace(rows[0].architecture, decoder=other))
     assert configuration(changed) != configuration(rows[0])

@@ -1,7 +1,5 @@
 """A small plan, a planner that tests can block and release, and figures that record what they were drawn from."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -194,6 +192,27 @@ SETTINGS = Settings(
 )
 
 
+def plan_and_wait(session: Session) -> State:
+    """The state once it has a plan, or a fault."""
+    session.plan()
+    assert session.wait(LIMIT_SECONDS)
+    return session.store.state
+
+
+def set_and_wait(session: Session, **changes: Any) -> State:
+    """The state once it has answered other settings."""
+    session.set(**changes)
+    assert session.wait(LIMIT_SECONDS)
+    return session.store.state
+
+
+def type_and_wait(explorer: Explorer, **values: Any) -> None:
+    """As `set_and_wait`, by the controls."""
+    for name, value in values.items():
+        explorer.controls[name].value = value
+        assert explorer.session.wait(LIMIT_SECONDS)
+
+
 @pytest.fixture
 def planner() -> HeldPlanner:
     return HeldPlanner()
@@ -216,7 +235,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
     drawn_figures: list[tuple[str, int, str]] = []
 
     def draw(self: FigurePanel, state: State, theme: str) -> go.Figure:
-        assert state.plan is not None
         drawn_figures.append((self.title, state.plan.options.num_microbatches, theme))
         return go.Figure(go.Bar(y=[state.plan.options.num_microbatches]))
 

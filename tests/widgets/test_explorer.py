@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from alpa_explore.errors import (
 )
 from alpa_explore.plans.plan import Plan
 from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import plan_and_wait, type_and_wait
 
 
 def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list[Any]) -> None:
@@ -68,13 +67,11 @@ def test_the_path_of_a_config_and_a_sequence_are_shown_in_the_controls(
 
 
 def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     assert drawn == [("Cluster", 8, "light")]
     explorer.go_to_tab("t_max")
     assert drawn[1:] == [("t_max", 8, "light")]
-    explorer.controls["num_microbatches"].value = 32
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=32)
     assert drawn[2:] == [("t_max", 32, "light")]
     explorer.go_to_tab("Cluster")
     assert drawn[3:] == [("Cluster", 32, "light")], "a tab that was hidden meanwhile is stale"
@@ -83,39 +80,32 @@ def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[st
 
 
 def test_the_layers_are_not_drawn_again_for_another_b(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.go_to_tab("Layers")
-    explorer.controls["num_microbatches"].value = 32
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=32)
     assert [tab for tab, *_ in drawn].count("Layers") == 1, "the stages hold the same layers"
-    explorer.controls["delta"].value = 0.25
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, delta=0.25)
     assert drawn[-1][0] == "Layers"
     assert len(drawn) == 3
 
 
 def test_a_change_of_data_reaches_the_figure_that_is_there(explorer: Explorer) -> None:
     figure = explorer.panels[explorer.tabs.selected].figure
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     assert '"y":[8]' in figure.figure_json
-    explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=16)
     assert explorer.panels[explorer.tabs.selected].figure is figure
     assert '"y":[16]' in figure.figure_json
 
 
 def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.bridge.theme = "dark"
     assert drawn[-1] == ("Cluster", 8, "dark")
 
 
 def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     assert explorer.controls["num_layers"].value == 4
     assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples per iteration"
     explorer.controls["devices_per_node"].value = "8"
@@ -137,8 +127,7 @@ def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer:
 
 
 def test_changed_settings_are_listed_below_the_plan_button(explorer: Explorer) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.controls["num_layers"].value = 6
     assert "Out of date" in explorer.plan_button.progress.value
     assert "layers 4 → 6" in explorer.plan_button.progress.value
@@ -163,8 +152,7 @@ def test_progress_shows_counts_elapsed_and_time_left_and_cancel_works(explorer: 
 def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     explorer: Explorer, planner: Any, user_error: AlpaExploreError
 ) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     planner.error = user_error
     explorer.plan_button.plan.click()
     assert explorer.session.wait(LIMIT_SECONDS)
@@ -184,8 +172,7 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
 def test_a_value_that_the_planner_refuses_is_marked_in_its_field_until_it_changes(
     explorer: Explorer, planner: Any, error: AlpaExploreError, setting: str
 ) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     planner.error = error
     explorer.plan_button.plan.click()
     assert explorer.session.wait(LIMIT_SECONDS)
@@ -207,8 +194,7 @@ def test_an_impossible_cluster_is_marked_before_it_is_planned(planner: Any) -> N
 
 
 def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, planner: Any) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     planner.started.acquire()
     planner.replan_gate.clear()
     explorer.controls["num_microbatches"].value = 64
@@ -229,16 +215,14 @@ def test_a_figure_that_fails_shows_its_error_in_its_own_tab_only(
 
     layers = explorer.panels[explorer.tabs.selected]
     monkeypatch.setattr(layers, "draw", fail)
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     assert "no such stage" in layers.finding.value
     explorer.go_to_tab("Layers")
     assert drawn == [("Layers", 8, "light")]
 
 
 def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explorer: Explorer) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     html = explorer._repr_mimebundle_()["text/html"]
     assert html.count("<tr>") == 3, "a head and two stages"
     assert "explore(&quot;gpt-tiny&quot;" in html
@@ -263,8 +247,7 @@ def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     explorer._ipython_display_()
     assert len(shown) == 2
     assert "No plan was ready" in shown[1]["text/html"]
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     assert "T" in shown[-1]["text/html"]
     assert "<table>" in shown[-1]["text/html"]
     assert len(shown) == 3
@@ -280,8 +263,7 @@ def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner
     explorer.go_to_tab("Cluster")
     assert drawn == [("Cluster", 8, "light")]
     assert explorer.settings.num_layers == 4
-    explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=16)
     assert drawn[-1] == ("Cluster", 16, "light")
 
 

@@ -1,7 +1,5 @@
 """Figures of other B that are made ahead are those that the tab shows once B has changed."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from alpa_explore_widgets.tabs.layouts.fit_scale import FitScalePanel
 
 import alpa_explore as ax
 from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import type_and_wait
 
 TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search", "Compare")
 OF_THE_HISTORY = ("Why", "Search", "Compare")
@@ -51,9 +50,7 @@ def ahead(explorer: Explorer, title: str) -> dict[str, bytes]:
 
 def drawn_at(explorer: Explorer, b: int) -> str:
     """What Python draws once the slider is at `b`."""
-    explorer.controls["num_microbatches"].value = float(b)
-    assert explorer.session.wait(LIMIT_SECONDS)
-    assert explorer.plan is not None
+    type_and_wait(explorer, num_microbatches=float(b))
     assert explorer.plan.options.num_microbatches == b
     (figure,) = explorer.panels[explorer.tabs.selected].figures
     return figure.html if hasattr(figure, "html") else figure.figure_json
@@ -109,7 +106,6 @@ def test_those_of_layouts_are_made_once_the_question_is_answered(decoder_plan: a
     drawn_at(explorer, before.settings.num_microbatches)
     state = explorer.session.store.state
     answer = state.layouts if title == "Layouts" else state.scaling
-    assert answer is not None
     assert answer.question.global_batch == 4 * state.settings.microbatch
     assert ahead(explorer, title).items() > figures.items()
     explorer.close()
@@ -132,8 +128,7 @@ def test_where_they_take_long_those_near_the_slider_are_made(plan: ax.Plan, monk
 @pytest.mark.slow
 def test_they_are_replaced_when_something_else_changes(explorer: Explorer) -> None:
     before = ahead(explorer, "Memory")
-    explorer.controls["schedule"].value = "gpipe"
-    assert explorer.session.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, schedule="gpipe")
     after = ahead(explorer, "Memory")
     assert after.keys() == before.keys()
     assert after["16"] != before["16"]

@@ -1,7 +1,5 @@
 """Teaching mode: every tab has a lesson, its formulas hold for the plan on screen, and tabs follow the algorithm."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -17,7 +15,7 @@ from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from tests.plans.example import example_plan
-from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import plan_and_wait, type_and_wait
 
 _SCALES = {
     "s": 1.0,
@@ -157,8 +155,7 @@ def test_every_lesson_has_a_tab_and_the_next_ones_lead_through_all_of_them(explo
 
 
 def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_again(explorer: Explorer) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     usual = [title for title, *_ in explorer.tabs.tabs]
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
@@ -172,8 +169,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert "teach" in explorer.toolbar.widget.pressed
     before = explorer.lesson.text.value
     assert "Step 7 of 17: Costs" in before
-    explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=16)
     assert "/ 16" in explorer.lesson.text.value != before
     assert "layers 2–3" in explorer.lesson.text.value, "the slowest stage"
     explorer.session.select("stage:0")

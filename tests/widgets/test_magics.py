@@ -1,7 +1,5 @@
 """%alpa and %%alpa show the same explorer as `explore`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ from alpa_explore_widgets import magics
 from alpa_explore_widgets.explorer import Explorer
 from IPython.core.interactiveshell import InteractiveShell
 
-from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.errors import OptionError
 from tests.plans.example import example_plan
 from tests.waiting import LIMIT_SECONDS
 
@@ -81,8 +79,3 @@ def test_a_cell_without_a_model_says_so_and_leaves_the_older_one(shell: Interact
 def test_a_line_that_cannot_be_read_is_an_error_with_the_usage(line: str) -> None:
     with pytest.raises(OptionError):
         magics.parse(line, with_model=True)
-
-
-def test_an_unknown_model_is_an_error_of_the_cell(shell: InteractiveShell) -> None:
-    with pytest.raises(UnknownNameError):
-        shell.run_line_magic("alpa", "gpt-nonsense")

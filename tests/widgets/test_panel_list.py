@@ -1,7 +1,5 @@
 """A panel is made when its tab is first selected, and is then a part of the explorer like any other."""
 
-from __future__ import annotations
-
 import ipywidgets as W
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session.session import Session

@@ -6,12 +6,11 @@ class where its parts need each other.
 It has more than 500 lines because it is a list.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -1205,6 +1204,16 @@ def _(net, x):
         out.index_add_(0, t, e(x[t]) * w[t, j, None])
     return out.square().mean()
 
+
+def of_transformers(name: str) -> Kind:
+    """A model whose blocks are linear scans."""
+    from tests.tracing.test_linear_scans import of_hugging_face
+
+    model, inputs = of_hugging_face(name, samples=SAMPLES)
+    return Kind(model=model, inputs=lambda number: {key: t.roll(number, 1) for key, t in inputs.items()})
+
+
+ZOO |= {name: partial(of_transformers, name) for name in ("rwkv", "mamba", "falcon_mamba")}
 
 REFUSED.update(
     {

@@ -3,8 +3,6 @@
 Each day a tenth of them is tried, and two of these by ranks; the sweep tries all.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import alpa_explore as ax

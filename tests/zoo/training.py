@@ -1,7 +1,5 @@
 """One module of the zoo, captured, planned, and trained by its plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import alpa_explore as ax

@@ -87,7 +87,7 @@ def interpret_steps(
     """
     network = _Network()
     ranks = [
-        RankExecutor(program, rank, _LocalTransport(network, rank), state, learning_rate=learning_rate, seed=seed)
+        RankExecutor(program, rank, LocalTransport(network, rank), state, learning_rate=learning_rate, seed=seed)
         for rank in program.ranks
     ]
     for step in range(steps):
@@ -131,13 +131,14 @@ class _Network:
         """Collective -> how many ranks have its result."""
 
 
-class _LocalTransport:
+class LocalTransport:
     """The transport of one rank."""
 
     def __init__(self, network: _Network, rank: int) -> None:
         self.network, self.rank = network, rank
 
     def collective(self, task: Task, instruction: Collective, piece: torch.Tensor, *sizes: torch.Tensor) -> Arriving:
+        """Hand over a piece, and wait for those of the group."""
         key, network = (task, instruction.ranks, instruction.target), self.network
         network.gathered.setdefault(key, {})[self.rank] = (piece, *sizes)
         while len(network.gathered[key]) < len(instruction.ranks):
@@ -146,16 +147,18 @@ class _LocalTransport:
         if sizes:
             result = torch.cat([torch.split(rows, sent.tolist())[place] for rows, sent, _ in given])
         else:
-            result = _collective(instruction, [piece for (piece,) in given], place)
+            result = collective(instruction, [piece for (piece,) in given], place)
         network.taken[key] = network.taken.get(key, 0) + 1
         if network.taken[key] == len(instruction.ranks):
             del network.gathered[key], network.taken[key]
         return result
 
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
+        """Leave a piece for another rank."""
         self.network.mail[self.rank, instruction.to, instruction.message, task.microbatch] = piece
 
     def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
+        """Wait for a piece of another rank."""
         key = (source, self.rank, instruction.message, task.microbatch)
         while key not in self.network.mail:
             yield f"message {instruction.message} of rank {source} in {task}"
@@ -193,7 +196,7 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
     )
 
 
-def _collective(instruction: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
+def collective(instruction: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
     """The result of a collective on the rank at position `place` of its group."""
     if instruction.kind is StepKind.ALL_GATHER:
         assert instruction.joined is not None

@@ -70,11 +70,12 @@ class StageWriter:
         for step in self.decision.resharding_steps(tensor, source, target):
             result = self.fresh()
             for rank, coordinate in self.devices:
-                self.emit(rank, self._step(step, coordinate, value, result))
+                self.emit(rank, self.step(step, coordinate, value, result))
             value = result
         return value
 
-    def _step(self, step: Step, coordinate: Sequence[int], value: int, result: int) -> Instruction:
+    def step(self, step: Step, coordinate: Sequence[int], value: int, result: int) -> Instruction:
+        """The instruction of one device for a step of resharding."""
         before, after = step.source[step.axis], step.target[step.axis]
         if step.kind is StepKind.SLICE:
             pieces = self.mesh[step.axis]

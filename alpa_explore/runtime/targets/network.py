@@ -22,7 +22,7 @@ def interface_towards(host: str) -> str:
     Nothing is sent. OptionError where the name is not known, no route leads there, or a name other than localhost leads
     to the loopback: other machines cannot reach this one there.
     """
-    address = _source_address(host)
+    address = source_address(host)
     if _is_loopback(address) and not (host == "localhost" or _is_loopback(host)):
         raise OptionError(
             "The name of a machine leads to the loopback, which other machines cannot reach",
@@ -65,7 +65,7 @@ def parse_ports(text: str) -> tuple[int, ...]:
     return found
 
 
-def _source_address(host: str) -> str:
+def source_address(host: str) -> str:
     """The address of this machine from which packets to `host` are sent."""
     try:
         family, _, _, _, there = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]

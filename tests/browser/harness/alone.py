@@ -1,7 +1,5 @@
 """A page of a private JupyterLab for scripts that are not tests."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The explorer on a page of JupyterLab, Notebook or voila: its controls, its tabs, and the visible figure."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -49,10 +47,10 @@ _TO_THE_TOP = """(explorer) => {
 }"""
 
 
-def show_again(lab: LabPage, cell: str, prepare: Callable[[LabPage], object] | None = None) -> Locator:
+def show_again(lab: LabPage, cell: str) -> Locator:
     """The explorer of a cell for a test that looks, selects and opens tabs, but changes neither the settings nor what a
-    tab of its own remembers: the one of the test before, as it was after `prepare`, where that showed the same."""
-    if lab.shown == (cell, prepare) and not lab.do(_AS_AT_FIRST):
+    tab of its own remembers: the one of the test before, where that showed the same."""
+    if lab.shown == (cell,) and not lab.do(_AS_AT_FIRST):
         explorer = explorer_of(lab)
         for name in ("Tables", "Teach"):
             if (pressed := explorer.get_by_role("button", name=name, exact=True, pressed=True)).count():
@@ -61,10 +59,8 @@ def show_again(lab: LabPage, cell: str, prepare: Callable[[LabPage], object] | N
         lab.rest()
         return explorer
     explorer = show_explorer(lab, cell)
-    if prepare is not None:
-        prepare(lab)
     assert not (error := lab.do(_NOTE)), error
-    lab.shown = (cell, prepare)
+    lab.shown = (cell,)
     return explorer
 
 

@@ -1,7 +1,5 @@
 """A page and a Chromium that tests share: opened when they are first needed, thrown away after a failure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A browser page: the explorer alone, or a notebook that is opened, run and read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Servers for tests, with an empty HOME: JupyterLab as `alpa-explore lab` starts it, and `alpa-explore app`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -174,12 +172,6 @@ class LabServer(Server):
     def _request(self, method: str, path: str) -> bytes:
         with urlopen(Request(self.address.page(path), method=method)) as answer:
             return bytes(answer.read())
-
-    def copy_notebook(self, source: Path) -> str:
-        """Store a copy of a notebook under the root, so that a run never touches the original."""
-        target = self.root / source.name
-        target.write_bytes(source.read_bytes())
-        return source.name
 
 
 class AppServer(Server):

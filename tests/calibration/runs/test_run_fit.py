@@ -1,7 +1,5 @@
 """The fit of figures to measured runs: figures that were made up are found again from times that they make."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

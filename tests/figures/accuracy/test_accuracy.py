@@ -1,11 +1,6 @@
 """The figures of measured runs show the numbers of the record, also of one without runs."""
 
-from __future__ import annotations
-
-import sys
 from collections.abc import Callable
-from dataclasses import replace
-from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,47 +11,20 @@ from alpa_explore.figures.accuracy.layout_choices import layout_choices_figure, 
 from alpa_explore.figures.accuracy.marks import NO_RUNS, run_text
 from alpa_explore.figures.accuracy.predictions import predictions_figure, predictions_table
 from alpa_explore.figures.accuracy.sources import sources_figure, sources_table
-from alpa_explore.figures.accuracy.weak_spots import weak_spots_figure
 from alpa_explore.figures.accuracy_page import accuracy_html
 from tests.accuracy.example import example_record, run
-from tests.figures.conftest import HOSTILE
+from tests.figures.test_figures import OF_RECORD, title_of
 
 RECORD = example_record()
-FIGURES: list[Callable[..., go.Figure]] = [predictions_figure, sources_figure, layout_choices_figure, weak_spots_figure]
 
 
 def traces(figure: go.Figure, start: str) -> list[Any]:
     return [trace for trace in figure.data if (trace.name or "").startswith(start)]
 
 
-@pytest.mark.parametrize("draw", FIGURES)
-def test_the_title_of_a_figure_is_its_sentence(draw: Callable[..., go.Figure]) -> None:
-    sentence = getattr(sys.modules[draw.__module__], draw.__name__.replace("_figure", "_sentence"))
-    title = str(draw(RECORD).layout.title.text).replace("<br>", " ")
-    assert title == escape(sentence(RECORD), quote=False)
-    assert title.endswith(".")
-
-
-@pytest.mark.parametrize("draw", FIGURES)
+@pytest.mark.parametrize("draw", OF_RECORD)
 def test_without_runs_a_figure_says_so(draw: Callable[..., go.Figure]) -> None:
-    assert str(draw(Record()).layout.title.text).replace("<br>", " ") == NO_RUNS
-
-
-@pytest.mark.parametrize("draw", FIGURES)
-def test_themes_change_the_background_and_not_the_data(draw: Callable[..., go.Figure]) -> None:
-    light, dark = draw(RECORD, "light"), draw(RECORD, "dark")
-    assert (light.layout.paper_bgcolor, dark.layout.paper_bgcolor) == ("#ffffff", "#111111")
-    assert [t.name for t in light.data] == [t.name for t in dark.data]
-
-
-@pytest.mark.parametrize("draw", FIGURES)
-def test_a_name_cannot_inject_a_tag(draw: Callable[..., go.Figure]) -> None:
-    runs = tuple(replace(r, model=HOSTILE, software=HOSTILE, precision=HOSTILE) for r in RECORD.runs)
-    sources = tuple(replace(s, label=HOSTILE) for s in RECORD.sources)
-    text = str(draw(Record(runs=runs, sources=sources)).to_json())
-    plain = text.replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u002f", "/")
-    for tag in ("<script", "<img", "<a "):
-        assert tag not in plain
+    assert title_of(draw(Record())) == NO_RUNS
 
 
 def test_every_run_with_a_prediction_is_a_point_at_its_times() -> None:

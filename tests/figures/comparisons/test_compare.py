@@ -1,7 +1,5 @@
 """Two plans beside each other, by the figure's data."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -26,9 +24,8 @@ def bars(figure, row):
     return [t for t in figure.data if t.type == "bar" and t.y[0] == row]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_stages_of_both_plans_cover_the_model_once(plan, other, theme) -> None:
-    figure = compare_figure(plan, other, theme, other_name="pinned <b>")
+def test_the_stages_of_both_plans_cover_the_model_once(plan, other) -> None:
+    figure = compare_figure(plan, other, other_name="pinned <b>")
     for shown, name in ((other, "pinned &lt;b&gt;"), (plan, "this plan")):
         stages = [t for t in bars(figure, name) if t.base is not None]
         assert len(stages) == len(shown.stages)

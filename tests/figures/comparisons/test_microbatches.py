@@ -1,39 +1,32 @@
 """The microbatches figure shows the rows of its table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
-import plotly.graph_objects as go
 import pytest
 
 from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_sentence, microbatches_table
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
-
-
-def trace(figure: go.Figure, name: str) -> Any:
-    return next(t for t in figure.data if t.name == name)
+from tests.figures.test_figures import trace_of
 
 
 def test_times_rates_and_memory_are_those_of_the_table(plan: Plan) -> None:
     figure, rows = microbatches_figure(plan), microbatches_table(plan)
     names = [f"{row['num_microbatches']:,}" for row in rows]
     for name, key in (("T", "iteration_seconds"), ("samples a second", "samples_per_second")):
-        line = trace(figure, name)
+        line = trace_of(figure, name)
         assert list(line.x) == names
         scale = rows[0][key] / line.y[0]
         assert [y * scale for y in line.y] == pytest.approx([row[key] for row in rows])
-    bars = [trace(figure, n) for n in ("weights, gradients, optimizer state", "activations held", "workspace")]
+    bars = [trace_of(figure, n) for n in ("weights, gradients, optimizer state", "activations held", "workspace")]
     heights = [sum(parts) for parts in zip(*(bar.y for bar in bars), strict=True)]
-    limit = trace(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
+    limit = trace_of(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
     assert heights == pytest.approx([row["peak_bytes"] * limit for row in rows])
 
 
 def test_a_star_marks_the_number_of_the_plan(plan: Plan) -> None:
-    line = trace(microbatches_figure(plan), "T")
+    line = trace_of(microbatches_figure(plan), "T")
     (starred,) = [x for x, symbol in zip(line.x, line.marker.symbol, strict=True) if symbol == "star"]
     assert starred == f"{plan.options.num_microbatches:,}"
 
@@ -55,19 +48,19 @@ def test_a_number_at_which_nothing_fits_is_crossed_out_at_the_memory_that_it_nee
     )
     small = TriedMicrobatches(num_microbatches=1, samples=4096, iteration_seconds=None, over_bytes=2.0**30)
     figure = microbatches_figure(replace(plan, microbatches=(small, chosen)))
-    crossed = trace(figure, "nothing fits; the closest needs")
-    scale = trace(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
+    crossed = trace_of(figure, "nothing fits; the closest needs")
+    scale = trace_of(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
     assert list(crossed.x) == ["1"]
     assert crossed.y[0] == pytest.approx((plan.cluster.device.memory_bytes + 2**30) * scale)
     assert "1 GiB over" in crossed.hovertext[0]
-    assert trace(figure, "T").y[0] is None
+    assert trace_of(figure, "T").y[0] is None
     assert "1 B does not fit in memory" in figure.layout.title.text.replace("<br>", " ")
 
 
 def test_values_stand_at_the_marks_and_the_memory_of_a_device_at_its_line(plan: Plan) -> None:
     figure = microbatches_figure(plan)
     for name in ("T", "samples a second"):
-        line = trace(figure, name)
+        line = trace_of(figure, name)
         assert list(line.text) == [f"{y:,.3g}" for y in line.y]
     assert [note.text for note in figure.layout.annotations] == ["16 GiB, one device"]
     assert figure.layout.yaxis.type == "log", "with microbatches of one size T doubles with B"

@@ -1,7 +1,5 @@
 """The search figure: plans of one model, their Pareto frontier, and the plan that a click selects."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given
@@ -12,6 +10,7 @@ from alpa_explore.figures.comparisons.search_points import pareto_frontier
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tried import NoPlan
+from tests.figures.test_figures import trace_of
 from tests.plans.example import example_plan
 
 PLAN = example_plan()
@@ -20,10 +19,6 @@ PLAN = example_plan()
 def with_figures(seconds: int, memory: int) -> Plan:
     predicted = replace(PLAN.predicted, iteration_seconds=float(seconds), peak_bytes_per_device=float(memory))
     return replace(PLAN, predicted=predicted)
-
-
-def trace_of(figure, name: str):
-    return next(trace for trace in figure.data if trace.name == name)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=12))

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from alpa_explore.cluster import LogicalMesh
-from alpa_explore.figures.comparisons.solvers import solvers_figure, solvers_html, solvers_table
+from alpa_explore.figures.comparisons.solvers import solvers_figure, solvers_table
 from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
 from alpa_explore.intra_op.problem.solution import Status
 
@@ -36,9 +36,8 @@ def comparison():
     return compared(row("auto", 0.1, 2.0, 2.0), row("factor", 0.4, 2.02, 2.04), row("independent", 0.2, 2.0, None, 7))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_bars_show_seconds_and_both_gaps(comparison, theme):
-    seconds, before, after = solvers_figure(comparison, theme).data
+def test_bars_show_seconds_and_both_gaps(comparison):
+    seconds, before, after = solvers_figure(comparison).data
     assert list(seconds.x) == ["auto", "factor", "independent"]
     assert list(seconds.y) == pytest.approx([0.1, 0.4, 0.2])
     assert list(before.y)[:2] == pytest.approx([0.0, 2.0])
@@ -63,11 +62,7 @@ def test_where_all_gaps_are_zero_the_title_says_so(comparison):
     assert "all reach the optimum" in solvers_figure(equal).layout.title.text
 
 
-def test_the_table_has_a_row_for_each_formulation_and_the_page_is_self_contained(comparison):
+def test_the_table_has_a_row_for_each_formulation(comparison):
     table = solvers_table(comparison)
     assert [r["gap"] for r in table] == pytest.approx([0.0, 0.01, 0.0])
     assert table[2]["gap_before_repair"] is None
-    page = solvers_html(comparison)
-    assert page.startswith("<!doctype html>")
-    assert "Plotly.newPlot" in page
-    assert 'src="http' not in page

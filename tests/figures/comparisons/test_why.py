@@ -1,7 +1,5 @@
 """The Why figure: its bars are the parts of T, its sentence agrees with them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The ring and the message sizes, held against the cost model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

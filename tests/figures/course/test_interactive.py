@@ -1,7 +1,5 @@
 """A figure with controls: its states, those that cannot exist, and the document for a page without a kernel."""
 
-from __future__ import annotations
-
 import json
 
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """The figures of meshes, layering, sharding problems and the pipeline, held against the library."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Figures of lessons 08 to 14, held against what they show."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

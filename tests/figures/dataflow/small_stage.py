@@ -1,7 +1,5 @@
 """A stage that is made by hand: an embedding, equal blocks of a few operators, and a head, with their gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

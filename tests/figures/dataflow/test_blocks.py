@@ -1,7 +1,5 @@
 """Operators are grouped by block of the model, and equal blocks that follow one another are one group."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

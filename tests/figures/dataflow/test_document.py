@@ -1,7 +1,5 @@
 """What the page gets: keys of the selection, specs taken apart, and texts of a stranger's plan that cannot hurt."""
 
-from __future__ import annotations
-
 import json
 
 from alpa_explore.figures.dataflow.document import dataflow_document

@@ -1,7 +1,5 @@
 """The graph of a stage: what its nodes and edges stand for, and that no time is lost or counted twice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The figure of the cluster: every device is in the region of its stage, and filled to its peak."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The memory figure: the choices fill it, each has a plain name, and its bars add up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The figure of the t_max sweep: the parts of T add up, and the optimum and what surrounds it are in view."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,11 +1,8 @@
 """The figures of layouts show the numbers of their tables; what does not fit, the plan and measured runs are marked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
-import plotly.graph_objects as go
 import pytest
 
 import alpa_explore as ax
@@ -14,7 +11,6 @@ from alpa_explore.figures.keys import read_key
 from alpa_explore.figures.layouts.heat_map import (
     best_of_cells,
     heat_map_figure,
-    heat_map_html,
     heat_map_sentence,
     heat_map_table,
 )
@@ -24,6 +20,7 @@ from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, ranked
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint, with_prices
+from tests.figures.test_figures import trace_of
 
 
 def priced(layout: UniformLayout, seconds: float, lacks: float = 0.0) -> PricedLayout:
@@ -42,8 +39,7 @@ def priced(layout: UniformLayout, seconds: float, lacks: float = 0.0) -> PricedL
     )
 
 
-@pytest.fixture
-def layouts() -> Layouts:
+def priced_layouts() -> Layouts:
     """TP 1, 2, 4 on four devices; with TP 1 nothing fits, and TP 4 has no pipeline."""
     return Layouts(
         model="llama-3-8b",
@@ -63,8 +59,9 @@ def layouts() -> Layouts:
     )
 
 
-def trace(figure: go.Figure, name: str) -> Any:
-    return next(t for t in figure.data if t.name == name)
+@pytest.fixture
+def layouts() -> Layouts:
+    return priced_layouts()
 
 
 def grid(values: Any) -> list[list[Any]]:
@@ -72,21 +69,21 @@ def grid(values: Any) -> list[list[Any]]:
 
 
 def test_each_cell_has_the_fastest_of_the_rest(layouts: Layouts) -> None:
-    heat = trace(heat_map_figure(layouts), "fits")
+    heat = trace_of(heat_map_figure(layouts), "fits")
     assert grid(heat.z) == [[None, 2.0, 4.0], [None, 3.0, None]]
     assert grid(heat.text) == [["", "2", "4"], ["", "3", ""]]
     assert best_of_cells(layouts, "tensor", "pipeline")[2, 1].layout.recompute == "none"
-    filtered = trace(heat_map_figure(layouts, where={"recompute": "full"}), "fits")
+    filtered = trace_of(heat_map_figure(layouts, where={"recompute": "full"}), "fits")
     assert grid(filtered.z) == [[None, 2.5, None], [None, None, None]]
 
 
 def test_a_cell_where_nothing_fits_is_crossed_out_with_the_reason(layouts: Layouts) -> None:
     figure = heat_map_figure(layouts)
-    crossed = trace(figure, "does not fit")
+    crossed = trace_of(figure, "does not fit")
     assert (list(crossed.x), list(crossed.base)) == ([0], [-0.48])
     assert crossed.marker.pattern.shape == "/"
     assert "needs &lt;more&gt;" in crossed.hovertext[0], "names are escaped"
-    assert list(trace(figure, "✕").text) == ["✕"], "and none where there is no layout"
+    assert list(trace_of(figure, "✕").text) == ["✕"], "and none where there is no layout"
 
 
 def test_the_fastest_the_plan_and_measured_runs_are_marked_in_their_cells(layouts: Layouts) -> None:
@@ -101,9 +98,9 @@ def test_the_fastest_the_plan_and_measured_runs_are_marked_in_their_cells(layout
     run = MeasuredRun(source="s", line=2, device="h100", software="megatron", gpus=4, model="m", precision="bf16")
     measured = (MeasuredLayout(run=run, seconds=2.2, priced=layouts.ranked[0]),)
     figure = heat_map_figure(layouts, plan=plan, measured=measured)
-    places = {name: (round(trace(figure, name).x[0]), round(trace(figure, name).y[0])) for name in MARKS}
+    places = {name: (round(trace_of(figure, name).x[0]), round(trace_of(figure, name).y[0])) for name in MARKS}
     assert places == {"fastest": (1, 0), "the plan": (2, 0), "measured": (1, 0)}
-    assert "measured 2.2 s, predicted 2 s" in trace(figure, "measured").hovertext[0]
+    assert "measured 2.2 s, predicted 2 s" in trace_of(figure, "measured").hovertext[0]
     sentence = heat_map_sentence(layouts, plan, measured)
     assert "takes 3.9 s (4 s where it is priced as a layout): the best uniform layout takes 48.7 % less" in sentence
     assert "A measured run of this kind, TP 2" in sentence
@@ -128,7 +125,7 @@ def test_where_none_fits_the_sentence_says_where_it_does(layouts: Layouts) -> No
     assert "With twice the bandwidth between nodes it takes 1.5 s (−25 %)." in heat_map_sentence(
         replace(tight, larger=links)
     )
-    assert grid(trace(heat_map_figure(tight), "fits").z) == [[None]]
+    assert grid(trace_of(heat_map_figure(tight), "fits").z) == [[None]]
 
 
 def test_the_table_has_every_layout_in_order(layouts: Layouts) -> None:
@@ -136,12 +133,6 @@ def test_the_table_has_every_layout_in_order(layouts: Layouts) -> None:
     assert [row["iteration_seconds"] for row in rows] == [2.0, 2.5, 3.0, 4.0, 1.0]
     assert [row["fits"] for row in rows] == [True, True, True, True, False]
     assert [row["rank"] for row in heat_map_table(layouts, where={"pipeline": 2})] == [1]
-
-
-def test_the_page_is_self_contained(layouts: Layouts) -> None:
-    page = heat_map_html(layouts)
-    assert "cdn" not in page.split("<script")[0]
-    assert 'src="http' not in page
 
 
 @pytest.fixture
@@ -174,8 +165,8 @@ def test_curves_are_those_of_the_table(scaling: Scaling) -> None:
 
 def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: Scaling) -> None:
     figure = scaling_curve_figure(scaling)
-    assert list(trace(figure, "h100 fits").text) == ["✕ −3 GiB", "✓ 4 s", "✓ 2.5 s"]
-    fits = trace(figure, "b200 fits")
+    assert list(trace_of(figure, "h100 fits").text) == ["✕ −3 GiB", "✓ 4 s", "✓ 2.5 s"]
+    fits = trace_of(figure, "b200 fits")
     assert list(fits.text) == ["✓ 3 s<br>27 $", "…"]
     assert [read_key(key)["place"] for key in fits.customdata] == ["1x8:b200", "2x8:b200"], "a click plans there"
     title = str(figure.layout.title.text).replace("<br>", " ")

@@ -1,7 +1,5 @@
 """A run beside its prediction: the data of the figure, the tables, and the command that shows both."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

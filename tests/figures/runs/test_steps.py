@@ -1,7 +1,5 @@
 """The figure of a run in progress, by its data."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.figures import tuning
@@ -13,13 +11,12 @@ def reports(*seconds: float) -> list[StepReport]:
     return [StepReport(step=k, loss=5.0 - k / 10, seconds=s) for k, s in enumerate(seconds)]
 
 
-def drawn(plan, steps, predicted_seconds=0.2, total=20, theme="light"):
-    return steps_figure(plan, steps=steps, total=total, predicted_seconds=predicted_seconds, theme=theme)
+def drawn(plan, steps, predicted_seconds=0.2, total=20):
+    return steps_figure(plan, steps=steps, total=total, predicted_seconds=predicted_seconds)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_losses_and_seconds_are_drawn_at_their_steps_beside_the_predicted_line(plan, theme) -> None:
-    figure = drawn(plan, reports(0.9, 0.3, 0.4), theme=theme)
+def test_losses_and_seconds_are_drawn_at_their_steps_beside_the_predicted_line(plan) -> None:
+    figure = drawn(plan, reports(0.9, 0.3, 0.4))
     loss, measured, predicted = figure.data
     scale = {"ms": 1e-3, "s": 1.0}[figure.layout.yaxis2.title.text]
     assert list(loss.x) == list(measured.x) == [1, 2, 3]

@@ -1,8 +1,6 @@
 """The memory of a stage by part: it adds up to the plan's, and each microbatch is there from its forward to the end of
 its backward pass."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

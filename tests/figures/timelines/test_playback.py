@@ -1,7 +1,5 @@
 """What the page gets to play an iteration: the tasks of the timeline, and the axes of its figure."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,19 +1,16 @@
 """The figure of a stage's memory: stacked areas that reach the plan's peak, and the line of the device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from alpa_explore.figures.timelines.stage_memory import stage_memory_figure, stage_memory_sentence, stage_memory_table
+from alpa_explore.figures.timelines.stage_memory import stage_memory_figure, stage_memory_sentence
 from alpa_explore.plans.plan import Plan
 
 GIB = 2.0**30
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_stack_reaches_the_peak_of_the_plan_below_the_line_of_the_device(plan: Plan, theme: str) -> None:
-    figure = stage_memory_figure(plan, 1, theme)
+def test_the_stack_reaches_the_peak_of_the_plan_below_the_line_of_the_device(plan: Plan) -> None:
+    figure = stage_memory_figure(plan, 1)
     areas = [trace for trace in figure.data if trace.type == "scatter" and trace.stackgroup]
     assert len({tuple(area.x) for area in areas}) == 1, "areas are stacked at the same moments"
     top = np.sum([area.y for area in areas], axis=0).max()
@@ -28,13 +25,6 @@ def test_areas_of_microbatches_say_which_one_they_are(plan: Plan) -> None:
     assert "activations of microbatch 0" in areas[0].text
     assert areas[0].fillcolor != areas[1].fillcolor, "neighbours are told apart"
     assert [bool(area.showlegend) for area in areas] == [True, *[False] * (len(areas) - 1)]
-
-
-def test_the_parts_of_the_table_add_up(plan: Plan) -> None:
-    *parts, together, device = stage_memory_table(plan, 0)
-    assert sum(row["peak_bytes"] for row in parts) == pytest.approx(together["peak_bytes"])
-    assert together["peak_bytes"] == pytest.approx(plan.stages[0].peak_bytes)
-    assert device["memory_fraction"] == 1.0
 
 
 def test_the_sentence_says_how_full_a_device_is_and_of_what(plan: Plan) -> None:

@@ -1,12 +1,9 @@
 """The timeline figure, by its data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 from alpa_explore.figures import tuning
@@ -235,9 +232,3 @@ def test_a_curve_of_many_steps_keeps_its_peaks() -> None:
     assert y[4] == 5.0
     x, y = largest_between(np.array([0.0, 2.0, 2.0, 4.0]), np.array([1.0, 9.0, 2.0, 3.0]), np.linspace(1, 5, 9))
     assert (x.tolist(), y.tolist()) == ([1, 2, 4, 5], [1, 2, 3, 3])
-
-
-def test_plotly_accepts_the_figure(plan: Plan, deep_plan: Plan) -> None:
-    for figure in (timeline_figure(plan), timeline_figure(deep_plan, ("1f1b", "gpipe"), "dark", brush=True)):
-        checked = go.Figure(figure.to_dict()).to_json() or ""
-        assert json.loads(checked) == json.loads(figure.to_json(validate=False) or "")

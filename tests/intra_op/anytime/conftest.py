@@ -1,7 +1,5 @@
 """Limits of time in these tests are of processor time: other programs that share the cores change nothing."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Composition: every range has the cost that a separate solve finds, and a choice that attains it."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import fields
@@ -289,7 +287,6 @@ def test_ranges_with_the_layer_that_computes_rotary_tables_cost_what_a_separate_
     (solutions,) = Composer(chain, stage_of, model).solve(ranges, [price])
     for range_ in ranges:
         problem, best = build_stage_problem(stage_of(*range_), model), solutions[range_]
-        assert best is not None
         assert best.cost == pytest.approx(solve(problem.at(**price._asdict())).objective, rel=1e-9)
         totals = problem.totals(whole_choice(chain, problem, best.block_choices))
         assert totals.device_latency_at(price.inverse_b) == pytest.approx(best.cost, rel=1e-9)

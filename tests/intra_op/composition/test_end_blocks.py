@@ -1,7 +1,5 @@
 """The first and the last block of a stage from the same block inside one: its costs are those of a contraction."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -54,7 +52,6 @@ def end_tables(composed: Composer) -> list[tuple[BlockSubproblem, BlockTable]]:
         if len(parts) > 1:
             for triple in ((None, *parts[:2]), (*parts[-2:], None)):
                 table = tables.table(*triple)
-                assert table is not None
                 ends[table.block] = table
     return list(ends.items())
 
@@ -79,7 +76,6 @@ def test_a_table_from_the_block_inside_is_that_of_a_contraction(of, cluster, exp
     for block, table in derived:
         problem = block.at(PRICES)
         expected = contract(problem, table.contraction.keep)
-        assert expected is not None
         np.testing.assert_allclose(table.contraction.table, expected.table, rtol=1e-12)
         prices, states = np.nonzero(np.isfinite(expected.table))
         sides = (np.zeros_like(states), states) if not block.left else (states, np.zeros_like(states))
@@ -124,7 +120,6 @@ def test_what_costs_something_else_is_contracted(changed: str) -> None:
     other = replace(block, problem=replace(problem, nodes=tuple(nodes), edges=tuple(edges)))
     found = end_block(other, inner)
     if changed == "a node of the separator":  # a cost of sending there: in every state so much more
-        assert found is not None
         np.testing.assert_allclose(found.costs(PRICES), known.costs(PRICES) + 1e-3)
     else:
         assert found is None

@@ -1,7 +1,5 @@
 """Chains of block tables, and those whose distant blocks share nodes: the least cost is that of all choices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import cast

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -143,7 +141,6 @@ def limited(**changes: Any) -> dict[str, Any]:
 
 def test_a_memory_limit_is_read_with_intervals_and_usages(tmp_path: Path) -> None:
     memory = read_problem(write(tmp_path / "limited.json", limited())).memory
-    assert memory is not None
     assert memory.limit == 12
     assert memory.profile([float(item.usage[0]) for item in memory.items]).tolist() == [10, 11, 10]
     assert memory.allows((0, 1, 0))

@@ -1,7 +1,5 @@
 """Sums of cost tables and arc consistency, against loops over all entries."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Everything that lives on a device has its bytes in the plan: frozen weights, buffers, constants, views, inputs."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

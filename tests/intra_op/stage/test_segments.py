@@ -1,7 +1,5 @@
 """What is recomputed and held for each kind of recomputation, against closed forms of a Llama block."""
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 

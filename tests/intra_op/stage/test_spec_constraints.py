@@ -1,7 +1,5 @@
 """Spec constraints: the constrained optimum equals brute force, in a stage and composed; structure keys differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import combinations_with_replacement
@@ -133,7 +131,6 @@ def test_an_update_can_be_pinned_as_other_operators_can() -> None:
             for n, c in zip(problem.nodes, choices, strict=True)
             if n.kind is NodeKind.UPDATE and graph.parameters[n.subject].update == update.index
         )
-        assert node.priced is not None
         assert node.priced.strategies[choice].outputs[0] == (placement,)
 
 
@@ -216,7 +213,6 @@ def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_constrained
         stage_of = slice_stages(constrained)
         (composed,) = Composer(chain_of(constrained), stage_of, model).solve([(0, 2)], [PRICE])
         best, problem = composed[0, 2], build_stage_problem(stage_of(0, 2), model)
-        assert best is not None
         assert best.cost == pytest.approx(solve(problem.at(**PRICE._asdict())).objective, rel=1e-9)
         costs.append(best.cost)
     assert costs[1] > costs[0] * (1 + 1e-6)

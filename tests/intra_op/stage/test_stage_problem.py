@@ -209,44 +209,6 @@ def test_weights_gradients_and_optimizer_state_of_one_device_are_counted(two_lin
     assert totals.weight_bytes == elements * (4 + 4 + 8), "fp32 weight, fp32 gradient, two moments"
 
 
-def test_a_large_batch_is_split_over_the_devices(two_linears):
-    """Data parallelism: with many tokens and small weights every heavy operator divides the batch."""
-    with torch.device("meta"):
-        graph = capture(TwoLinears(), (torch.empty(65536, 64),))
-    stage = problem_of(graph, (1, 4))
-    chosen = solve(stage.at(inverse_b=1 / 64, memory_price=0, microbatches_held=1)).choices
-    for node, choice in zip(stage.nodes, chosen, strict=True):
-        if node.priced is not None and node.kind is NodeKind.OPERATOR:
-            operator = graph.operators[node.subject]
-            if operator.kind == "aten.mm.default" and operator.phase is Phase.FORWARD:
-                assert node.priced.strategies[choice].inputs[0] == (0,), operator.name
-
-
-def test_large_weights_are_split_column_then_row_with_a_pending_sum():
-    """Megatron's split, when weights cannot be whole: the first product cuts columns, the second sums over rows."""
-    with torch.device("meta"):
-        graph = capture(TwoLinears(4096, 16384), (torch.empty(1024, 4096),), optimizer="sgd")
-    stage = problem_of(graph, (1, 4))
-    chosen = solve(stage.at(inverse_b=1.0, memory_price=1e-11, microbatches_held=1)).choices
-    products = [
-        node.priced.strategies[choice]
-        for node, choice in zip(stage.nodes, chosen, strict=True)
-        if node.kind is NodeKind.OPERATOR
-        and graph.operators[node.subject].kind == "aten.mm.default"
-        and graph.operators[node.subject].phase is Phase.FORWARD
-    ]
-    assert [p.outputs[0] for p in products] == [(1,), (PARTIAL,)]
-
-
-def test_a_price_for_memory_shards_weights_and_optimizer_state(two_linears):
-    stage = problem_of(two_linears, (1, 4))
-    free = stage.totals(solve(stage.at(inverse_b=1 / 8, memory_price=0, microbatches_held=1)).choices)
-    dear = stage.totals(solve(stage.at(inverse_b=1 / 8, memory_price=1.0, microbatches_held=1)).choices)
-    assert dear.weight_bytes == two_linears.parameter_count * 16 / 4
-    assert dear.weight_bytes < free.weight_bytes or free.weight_bytes == dear.weight_bytes
-    assert dear.microbatch_seconds >= free.microbatch_seconds * (1 - 1e-9)
-
-
 def test_no_pending_sum_leaves_a_stage_unpaid(tiny_gpt):
     """An operator whose output is read by another stage pays for its pending sum in its own costs."""
     boundaries = ["h.1", "h.2", "h.3"]

@@ -1,7 +1,5 @@
 """Tables: operators that compute from numbers and vectors alone have one strategy, and nothing else has."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -8,8 +8,6 @@ torchrun's ranks do. Prints a line for each, on rank 0: the largest difference o
 entry, of loss, gradients and weights; or that it has failed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """What the targets of exports accept, as their sources say, and readers of the exported files."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

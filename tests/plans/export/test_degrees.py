@@ -1,7 +1,5 @@
 """plan -> degrees: baselines are read back as what they are; what has no degrees is a limit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exported PyTorch code runs: its loss, gradients and weights after some steps are those of one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Exports to Megatron-LM, Megatron-Bridge and torchtitan: every name is known to its target, and the numbers agree."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import replace

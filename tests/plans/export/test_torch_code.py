@@ -1,7 +1,5 @@
 """The plan as PyTorch code: it runs on DTensor, and every device holds what the plan says."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Plan files changed at random: each is read right, or refused as a plan file by name; no other error comes out."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A plan file: what is written is read again, byte for byte, and nothing else gets in."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -130,32 +128,34 @@ def test_names_of_any_language_and_any_character_survive(tmp_path: Path) -> None
     assert load_plan(tmp_path / "a") == plan
 
 
-def test_keys_of_a_later_revision_are_ignored(document: dict[str, Any], plan: Plan, tmp_path: Path) -> None:
-    body = deepcopy(document) | {"timeline": [1, 2]}
-    body["stages"][0]["color"] = "blue"
-    (tmp_path / "a").write_text(json.dumps(body))
-    found = load_plan(tmp_path / "a")
-    assert replace(found, warnings=plan.warnings) == plan
-    assert "2 figures in it are not known here, and ignored (stages[].color, timeline)" in found.warnings[-1]
+def sparse(folder: Path) -> Path:
+    """A file that is too large and takes no space."""
+    with (folder / "large").open("wb") as stream:
+        stream.truncate(MAX_BYTES + 1)
+    return folder / "large"
+
+
+def pipe(folder: Path) -> Path:
+    """To which nobody writes."""
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
 
 
 class TestWhatIsNotAPlan:
-    def test_a_missing_file(self, tmp_path: Path) -> None:
-        assert "There is no plan file" in fault_of(tmp_path / "nothing.plan.json")
-
-    def test_a_folder(self, tmp_path: Path) -> None:
-        assert "is a folder" in fault_of(tmp_path)
-
-    @pytest.mark.parametrize("name", ["/dev/null", "/dev/zero"])
-    def test_a_device(self, name: str) -> None:
-        assert "a pipe or a device" in fault_of(Path(name))
-
-    def test_a_pipe_that_nobody_writes_to_is_not_waited_for(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "pipe")
-        assert "a pipe or a device" in fault_of(tmp_path / "pipe")
-
-    def test_a_name_that_no_file_can_have(self) -> None:
-        assert "null byte" in fault_of(Path("a\0b"))
+    @pytest.mark.parametrize(
+        ("made", "message"),
+        [
+            (lambda folder: folder / "nothing.plan.json", "There is no plan file"),
+            (lambda folder: folder, "is a folder"),
+            (lambda folder: Path("/dev/null"), "a pipe or a device"),
+            (lambda folder: Path("/dev/zero"), "a pipe or a device"),
+            (pipe, "a pipe or a device"),
+            (lambda folder: Path("a\0b"), "null byte"),
+            (sparse, "too large"),
+        ],
+    )
+    def test_what_is_no_file_that_can_be_read(self, made: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
+        assert message in fault_of(made(tmp_path))
 
     @pytest.mark.parametrize("share", [0.01, 0.3, 0.99])
     def test_a_file_that_is_cut_off(self, share: float, plan: Plan, tmp_path: Path) -> None:
@@ -188,11 +188,6 @@ class TestWhatIsNotAPlan:
         (tmp_path / "a").write_text('{"format": "alpa_explore.plan", "version": 2}')
         assert "newer" in (message := fault_of(tmp_path / "a"))
         assert "pip install --upgrade" in message
-
-    def test_a_file_that_is_too_large_is_not_read_whole(self, tmp_path: Path) -> None:
-        with (tmp_path / "a").open("wb") as stream:
-            stream.truncate(MAX_BYTES + 1)  # sparse: takes no space
-        assert "too large" in fault_of(tmp_path / "a")
 
 
 def at(*keys: str | int) -> Callable[[dict[str, Any]], Any]:
@@ -276,13 +271,13 @@ def test_interleaved_stages_that_are_not_those_of_the_plan_are_refused(
 
 
 class TestSaving:
-    def test_into_a_missing_folder_says_so(self, plan: Plan, tmp_path: Path) -> None:
-        with pytest.raises(PlanFileError, match="there is no folder"):
-            save_plan(plan, tmp_path / "missing" / "a")
-
-    def test_over_a_folder_says_so(self, plan: Plan, tmp_path: Path) -> None:
-        with pytest.raises(PlanFileError, match="is a folder"):
-            save_plan(plan, tmp_path)
+    @pytest.mark.parametrize(
+        ("place", "message"),
+        [("missing/a", "there is no folder"), ("", "is a folder"), ("/dev/full", "No space left")],
+    )
+    def test_where_nothing_can_be_written_is_said(self, place: str, message: str, plan: Plan, tmp_path: Path) -> None:
+        with pytest.raises(PlanFileError, match=message):
+            save_plan(plan, tmp_path / place)
 
     def test_on_a_full_disk_leaves_the_old_file_and_nothing_else(self, plan: Plan, tmp_path: Path) -> None:
         target = tmp_path / "a.plan.json"
@@ -296,10 +291,6 @@ class TestSaving:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert target.read_text() == "old"
         assert list(tmp_path.iterdir()) == [target]
-
-    def test_to_a_full_device_says_so(self, plan: Plan) -> None:
-        with pytest.raises(PlanFileError, match="No space left"):
-            save_plan(plan, "/dev/full")
 
     def test_keeps_a_link_and_the_permissions_of_what_was_there(self, plan: Plan, tmp_path: Path) -> None:
         target, link = tmp_path / "a", tmp_path / "link"

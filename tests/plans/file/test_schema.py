@@ -1,7 +1,5 @@
 """The compiled check of plan files decides as the published schema does, and words its refusals as jsonschema does."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Plans on clusters of several levels, and on nodes of six, through a file and into a figure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

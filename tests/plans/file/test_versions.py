@@ -4,8 +4,6 @@ versions/0.1.0.plan.json was written by version 0.1.0: `mlp-tiny` on 1x2:v100 wi
 spec constraints `wishes`, and the column that says how a candidate was found is named `found`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

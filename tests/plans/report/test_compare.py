@@ -1,7 +1,5 @@
 """What two plans have otherwise, on plans that differ where the test says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from alpa_explore.plans.plan import Plan

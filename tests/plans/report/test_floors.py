@@ -1,7 +1,5 @@
 """No plan is faster or smaller than physics allows, and one that were would be told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Why something that was tried has no plan, in a few words."""
 
-from __future__ import annotations
-
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.plans.report.tried import NoPlan, reason_of
 

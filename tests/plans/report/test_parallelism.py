@@ -1,7 +1,5 @@
 """The uses of mesh axes in words: read from plans whose axes have known roles."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Specs in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend, spec_lines, spec_phrase

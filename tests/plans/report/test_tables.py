@@ -1,7 +1,5 @@
 """The rows behind the figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Plans and tables as text: every figure in its unit, and nothing that a terminal would act on."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

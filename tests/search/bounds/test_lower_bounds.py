@@ -1,7 +1,5 @@
 """Bounds of stages from the stage costs of other layers: no choice is below them, whatever the layers and the model."""
 
-from __future__ import annotations
-
 import math
 import random
 

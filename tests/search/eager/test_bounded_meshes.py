@@ -1,7 +1,5 @@
 """On large clusters meshes are bounded before they are composed: the plan is that of composing all of them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the cache knows of a mesh from another B or another memory: bounds hold, and plans are those without a cache."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """What was found within memory at a larger B bounds a smaller one, and is found for the same problem alone."""
 
-from __future__ import annotations
-
 import pytest
 
 import alpa_explore as ax

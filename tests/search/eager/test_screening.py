@@ -1,7 +1,5 @@
 """Submeshes that are divided badly are not priced, and the plan is the best one all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path

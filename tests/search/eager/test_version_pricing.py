@@ -1,7 +1,5 @@
 """Rematerialisation chosen by the pipeline: of all versions the best is taken, and what is not needed is not paid."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace
@@ -145,7 +143,7 @@ def test_the_file_the_timeline_and_the_operators_know_which_layers_compute_again
 
 
 @pytest.mark.slow
-def test_a_file_written_before_versions_says_that_all_layers_compute_again_where_the_model_did(plans, tmp_path):
+def test_a_file_written_before_versions_says_that_all_layers_compute_again_where_the_model_did(tmp_path):
     whole = planned(2**34, "layers")
     whole.save(tmp_path / "p")
     document = json.loads((tmp_path / "p").read_text())

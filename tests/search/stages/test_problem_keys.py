@@ -1,7 +1,5 @@
 """Keys of problems: equal figures give equal keys, whatever their names; other figures give others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

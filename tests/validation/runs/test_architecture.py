@@ -1,12 +1,9 @@
 """The model of a run: its config, its FLOPs by Megatron's formula, its dtypes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
-from alpa_explore.errors import UnknownNameError
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
@@ -65,8 +62,3 @@ def test_a_config_is_that_of_the_model_with_fewer_blocks_or_padded_words() -> No
 def test_low_precisions_are_those_of_products_alone(name: str, tensors: str, products: str) -> None:
     found = precision_of(name)
     assert (found.tensors, found.products) == (tensors, products)
-
-
-def test_an_unknown_precision_is_an_error_with_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r"'bf17'.*'bf16'"):
-        precision_of("bf17")

@@ -1,7 +1,5 @@
 """Files of measured runs: what a row says, what is derived, and what is refused with its line."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

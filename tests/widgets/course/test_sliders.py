@@ -1,7 +1,5 @@
 """A figure of the course with its sliders in a notebook."""
 
-from __future__ import annotations
-
 import json
 
 import ipywidgets

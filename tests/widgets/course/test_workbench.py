@@ -1,7 +1,5 @@
 """The workbench: clicks, lists and buttons change the choice, and the figure says what it costs."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

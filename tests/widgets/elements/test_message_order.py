@@ -1,7 +1,5 @@
 """A press that arrives before an earlier edit waits for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -9,7 +7,7 @@ from alpa_explore_widgets.explorer import Explorer
 from traitlets import TraitError
 
 from tests.waiting import LIMIT_SECONDS
-from tests.widgets.conftest import HeldPlanner
+from tests.widgets.conftest import HeldPlanner, plan_and_wait
 
 
 def press(explorer: Explorer, edits: int) -> None:
@@ -77,8 +75,7 @@ def test_a_press_takes_effect_at_once_when_no_edit_is_missing(explorer: Explorer
 
 
 def test_the_buttons_of_the_tabs_wait_as_well(explorer: Explorer) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     panel = next(p for p in explorer.panels if p.title == "Run")
     explorer.tabs.selected = explorer.panels.index(panel)
     started: list[int] = []

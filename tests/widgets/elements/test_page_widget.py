@@ -1,7 +1,5 @@
 """What a page sends is taken with the lock that the threads of the planner hold: ipywidgets is made for one thread."""
 
-from __future__ import annotations
-
 import anywidget
 import pytest
 from alpa_explore_widgets.elements.fields import NumberField, PageBridge

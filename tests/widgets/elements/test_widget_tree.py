@@ -1,7 +1,5 @@
 """States are sent once more to a page that was loaded while they changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ipywidgets as W

@@ -1,7 +1,5 @@
 """Exports of the explorer work elsewhere: code runs, files open, tables are complete."""
 
-from __future__ import annotations
-
 import csv
 import io
 import threading

@@ -1,7 +1,5 @@
 """The overview: four small figures of a plan, linked by keys, each with a line and a way to its tab."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

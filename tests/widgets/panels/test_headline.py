@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.export.saved import plan_table
-from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
@@ -56,18 +53,6 @@ def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> 
     assert html.count("background:#") == 2
 
 
-def test_the_code_of_the_settings_is_a_call_that_runs() -> None:
-    code = explore_code(SETTINGS)
-    assert eval(code, {"explore": lambda *a, **k: (a, k)}) == (
-        ("gpt-tiny",),
-        {"cluster": "1x4:v100", "num_microbatches": 8, "delta": 0.5},
-    )
-
-
-def test_a_notebook_saved_before_the_first_plan_says_so() -> None:
-    assert "No plan was ready" in plan_table(None, SETTINGS)
-
-
 def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> None:
     faster = replace(plan, predicted=replace(plan.predicted, iteration_seconds=plan.predicted.iteration_seconds / 2))
     html = headline.tiles_html(faster, plan)
@@ -83,7 +68,6 @@ def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> Non
 def test_the_sends_are_the_same_number_in_tile_timeline_report_file_and_page() -> None:
     plan = example_plan(num_layers=8, num_microbatches=64)
     time = iteration_time(plan)
-    assert time is not None
     share, seconds = units.percent(time.sends_fraction), units.seconds(time.sends_seconds)
     phrase = f"{seconds} of sends between stages ({share})"
     tile = headline.tiles_html(plan).split("</div>")[0]

@@ -1,7 +1,5 @@
 """Spec constraints in the explorer: they take effect with Plan, and are part of the history, the code and the plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Constraints on stages that no control shows are kept, listed, and can be removed; an explorer opens at a tab."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from alpa_explore_widgets.session.settings import settings_of
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
-from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import set_and_wait
 
 OPTIONS = ax.PipelineOptions(
     cuts=(1,), num_stages=2, stage_submeshes=((0, 1, 2),), imbalance_tolerance=3.0, tied_weights=False, schedule="gpipe"
@@ -44,9 +42,7 @@ def test_planning_again_keeps_them_until_they_are_removed(planned: Plan, drawn: 
         "✕ FLOP imbalance of at most 3",
         "✕ gradient sums of tied weights not in the objective",
     ]
-    explorer.session.set(num_microbatches=8)
-    assert explorer.session.wait(LIMIT_SECONDS)
-    assert explorer.plan is not None
+    set_and_wait(explorer.session, num_microbatches=8)
     assert explorer.plan.options.pipeline == OPTIONS
     for text in list(buttons)[:3]:
         buttons[text].click()

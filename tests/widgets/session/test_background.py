@@ -1,66 +1,9 @@
-from __future__ import annotations
-
 import threading
 
 import pytest
-from alpa_explore_widgets.session.background import EachInTurn, NewestWins
+from alpa_explore_widgets.session.background import NewestWins
 
 from tests.waiting import LIMIT_SECONDS, PAUSE_SECONDS
-
-
-def test_of_jobs_that_wait_only_the_newest_runs() -> None:
-    ran: list[int] = []
-    release = threading.Event()
-    started = threading.Event()
-
-    def work(job: int, _cancel: threading.Event) -> None:
-        ran.append(job)
-        started.set()
-        assert release.wait(LIMIT_SECONDS)
-
-    worker: NewestWins[int] = NewestWins(work, "test")
-    worker.submit(1)
-    assert started.wait(LIMIT_SECONDS)
-    for job in (2, 3, 4):
-        worker.submit(job)
-    release.set()
-    assert worker.wait(LIMIT_SECONDS)
-    assert ran == [1, 4]
-
-
-def test_a_newer_job_asks_the_running_one_to_stop() -> None:
-    stopped: list[int] = []
-    started = threading.Event()
-
-    def work(job: int, cancel: threading.Event) -> None:
-        started.set()
-        if job == 1 and cancel.wait(LIMIT_SECONDS):
-            stopped.append(job)
-
-    worker: NewestWins[int] = NewestWins(work, "test")
-    worker.submit(1)
-    assert started.wait(LIMIT_SECONDS)
-    worker.submit(2)
-    assert worker.wait(LIMIT_SECONDS)
-    assert stopped == [1]
-
-
-def test_cancel_stops_the_running_job_and_forgets_the_waiting_one() -> None:
-    ran: list[int] = []
-    started = threading.Event()
-
-    def work(job: int, cancel: threading.Event) -> None:
-        ran.append(job)
-        started.set()
-        assert cancel.wait(LIMIT_SECONDS)
-
-    worker: NewestWins[int] = NewestWins(work, "test")
-    worker.submit(1)
-    assert started.wait(LIMIT_SECONDS)
-    worker.submit(2)
-    worker.cancel()
-    assert worker.wait(LIMIT_SECONDS)
-    assert ran == [1]
 
 
 def test_a_thread_lives_only_while_there_is_work() -> None:
@@ -105,19 +48,19 @@ def test_a_job_that_fails_is_reported_and_the_next_one_runs(monkeypatch: pytest.
     assert ran == [1, 2]
 
 
-def test_of_files_that_are_asked_for_each_is_made_in_turn_and_none_is_asked_to_stop() -> None:
-    ran: list[tuple[int, bool]] = []
-    release, started = threading.Event(), threading.Event()
+def test_cancel_stops_the_running_job_and_forgets_the_waiting_one() -> None:
+    ran: list[int] = []
+    started = threading.Event()
 
     def work(job: int, cancel: threading.Event) -> None:
+        ran.append(job)
         started.set()
-        assert release.wait(LIMIT_SECONDS)
-        ran.append((job, cancel.is_set()))
+        assert cancel.wait(LIMIT_SECONDS)
 
-    worker: EachInTurn[int] = EachInTurn(work, "test")
-    for job in (1, 2, 3, 4):
-        worker.submit(job)
-        assert started.wait(LIMIT_SECONDS)
-    release.set()
+    worker: NewestWins[int] = NewestWins(work, "test")
+    worker.submit(1)
+    assert started.wait(LIMIT_SECONDS)
+    worker.submit(2)
+    worker.cancel()
     assert worker.wait(LIMIT_SECONDS)
-    assert ran == [(job, False) for job in (1, 2, 3, 4)]
+    assert ran == [1]

@@ -1,13 +1,12 @@
 """The slider of expert imbalance: the plan priced again, with its choices as they are."""
 
-from __future__ import annotations
-
 import pytest
 from alpa_explore_widgets import explore
 
 import alpa_explore as ax
 from alpa_explore.questions.reprice import reprice
 from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import type_and_wait
 
 
 @pytest.mark.slow
@@ -18,16 +17,13 @@ def test_the_plan_is_priced_again_at_once_beside_other_changes() -> None:
     slider.value = 2.0
     assert explorer.wait(LIMIT_SECONDS)
     expected = reprice(balanced, balanced.cluster.with_changes(expert_imbalance=2.0))
-    assert explorer.plan is not None
     assert explorer.plan.predicted == expected.predicted
     assert expected.predicted.iteration_seconds > balanced.predicted.iteration_seconds
     assert "choices are those for 1;" in slider.note
-    explorer.controls["num_microbatches"].value = 4
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=4)
     assert (explorer.plan.options.num_microbatches, explorer.plan.cluster.device.expert_imbalance) == (4, 2.0)
     slider.value = 1.0
-    explorer.controls["num_microbatches"].value = 2
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=2)
     assert explorer.plan.predicted.iteration_seconds == pytest.approx(balanced.predicted.iteration_seconds)
     assert slider.note == ""
 

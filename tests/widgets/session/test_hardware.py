@@ -1,7 +1,5 @@
 """Single changes of the hardware: which are offered, how they are answered, and how one becomes the settings."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,7 +16,7 @@ from alpa_explore.errors import AlpaExploreError
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.questions.explain import COMPUTE, Limit, limits, mean_parts, time_parts
 from tests.waiting import LIMIT_SECONDS
-from tests.widgets.conftest import SETTINGS, make_plan
+from tests.widgets.conftest import SETTINGS, make_plan, plan_and_wait
 
 
 def test_each_change_changes_one_thing_and_keeps_the_layers(planner: Any) -> None:
@@ -106,8 +104,7 @@ def test_what_the_hardware_does_not_have_is_not_offered(planner: Any) -> None:
 
 
 def test_changes_are_planned_aside_and_a_press_shows_the_plan_that_was_made(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     before = session.store.state
     changes = session.hardware_changes()
     assert all(planned_gain(before, change) is None for change in changes)
@@ -129,19 +126,16 @@ def test_changes_are_planned_aside_and_a_press_shows_the_plan_that_was_made(sess
 
 
 def test_a_press_on_a_change_without_an_answer_plans_it(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     session.choose_hardware("2 × memory")
     assert session.wait(LIMIT_SECONDS)
-    assert session.store.state.plan is not None
     assert session.store.state.plan.cluster.device.memory_bytes == 32 * 2**30
     session.choose_hardware("no such change")
     assert len(planner.plans) == 2
 
 
 def test_a_change_without_a_plan_says_why_and_a_faster_one_how_much(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     change = session.hardware_changes()[0]
     planner.error = AlpaExploreError("Nothing fits", found="a test", remedy="None.")
     session.try_hardware()
@@ -160,8 +154,7 @@ def test_a_change_without_a_plan_says_why_and_a_faster_one_how_much(session: Ses
 
 
 def test_the_changes_stand_in_why_and_cancel_keeps_what_is_known(explorer: Explorer, planner: Any) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.go_to_tab("Why")
     why: Any = explorer.panels[explorer.tabs.selected]
     planner.started.acquire()
@@ -185,8 +178,7 @@ def test_the_changes_stand_in_why_and_cancel_keeps_what_is_known(explorer: Explo
 
 @pytest.mark.parametrize("content", [{"kind": "press"}, {"kind": "press", "name": "x"}, {}])
 def test_a_press_on_nothing_does_nothing(explorer: Explorer, content: dict[str, str]) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.go_to_tab("Why")
     settings, why = explorer.settings, explorer.panels[explorer.tabs.selected]
     why.changes.receive(None, content, None)  # type: ignore[attr-defined]  # a WhyPanel

@@ -1,7 +1,5 @@
 """Undo, redo, pin, selection, and what is tried aside: all of it in the one state of the session."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +16,7 @@ from alpa_explore.errors import AlpaExploreError
 from alpa_explore.figures.keys import key
 from alpa_explore.plans.plan import Plan
 from tests.waiting import LIMIT_SECONDS
-from tests.widgets.conftest import SETTINGS, make_plan
+from tests.widgets.conftest import SETTINGS, make_plan, plan_and_wait, set_and_wait, type_and_wait
 
 PLAN = make_plan()
 
@@ -53,11 +51,9 @@ def test_the_position_is_always_an_entry_and_undo_then_redo_comes_back(steps: li
 
 def planned(session: Session, *counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.0)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     for count in counts:
-        session.set(num_microbatches=count)
-        assert session.wait(LIMIT_SECONDS)
+        set_and_wait(session, num_microbatches=count)
 
 
 def test_undo_brings_plan_and_settings_back_without_planning(
@@ -66,7 +62,6 @@ def test_undo_brings_plan_and_settings_back_without_planning(
     planned(session, 16, 32, monkeypatch=monkeypatch)
     session.undo()
     state = session.store.state
-    assert state.plan is not None
     assert (state.plan.options.num_microbatches, state.settings.num_microbatches) == (16, 16)
     assert not state.out_of_date
     session.undo()
@@ -82,8 +77,7 @@ def test_a_slider_that_goes_on_moving_leaves_one_entry(session: Session, monkeyp
     planned(session, monkeypatch=monkeypatch)
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
     for count in (9, 10, 11):
-        session.set(num_microbatches=count)
-        assert session.wait(LIMIT_SECONDS)
+        set_and_wait(session, num_microbatches=count)
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
     assert counts == [8, 11]
 
@@ -92,8 +86,7 @@ def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeyp
     planned(session, monkeypatch=monkeypatch)
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.05)
     for count in (9, 10):
-        session.set(num_microbatches=count)
-        assert session.wait(LIMIT_SECONDS)
+        set_and_wait(session, num_microbatches=count)
         assert session.planning.end_of_move.wait(LIMIT_SECONDS)
         assert not session.store.state.moving
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]
@@ -101,13 +94,9 @@ def test_a_slider_that_has_rested_leaves_another_entry(session: Session, monkeyp
 
 
 def test_schedule_and_mode_are_answered_at_once(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    session.set(schedule="gpipe")
-    assert session.wait(LIMIT_SECONDS)
-    session.set(paper=False)
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
+    plan_and_wait(session)
+    set_and_wait(session, schedule="gpipe")
+    state = set_and_wait(session, paper=False)
     assert state.plan is not None
     assert planner.replans == [(8, {"schedule": "gpipe"}), (8, {"paper": False})]
     assert (state.plan.options.pipeline.schedule, state.plan.options.pipeline.communication) == ("gpipe", True)
@@ -116,8 +105,7 @@ def test_schedule_and_mode_are_answered_at_once(session: Session, planner: Any) 
 
 def test_only_options_that_differ_from_the_default_reach_the_planner(session: Session, planner: Any) -> None:
     session.set(solver="ilp", submesh_space="power-of-two", rematerialization=False, memory_bytes=2.0**35)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     options = planner.plans[0]
     assert (options["solver"], options["rematerialization"]) == ("ilp", False)
     assert options["pipeline"] == {"submesh_space": "power-of-two"}
@@ -136,8 +124,7 @@ def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) 
 
 
 def test_neighbours_are_added_to_the_history_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     before = session.store.state
     assert before.plan is not None
     assert before.plan_settings is not None
@@ -161,8 +148,7 @@ def test_every_neighbour_differs_in_one_setting() -> None:
 
 
 def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explorer: Explorer, show_tab: Any) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     show_tab("Layers").figure.selection = key(stage=1, layer=2)  # as a click does
     assert explorer.session.store.state.selection == "stage:1/layer:2"
     assert explorer.bridge.selection == "stage:1/layer:2"
@@ -176,25 +162,21 @@ def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explo
 
 
 def test_the_choice_of_a_stage_in_a_tab_selects_it_everywhere(explorer: Explorer, show_tab: Any) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     show_tab("Sharding").stage.value = "1"
     assert explorer.session.store.state.selection == "stage:1"
 
 
 def test_a_key_that_names_nothing_selects_nothing(explorer: Explorer) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.bridge.selection = "stage:77"
     assert explorer.session.store.state.selection == explorer.bridge.selection == ""
 
 
 def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.toolbar_pressed("pin", {}, [])
-    explorer.controls["num_microbatches"].value = 16
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=16)
     assert "alpa-better" in explorer.summary.widget.value, "more samples a second"
     assert explorer.toolbar.widget.pressed == ["pin"]
     explorer.toolbar_pressed("pin", {}, [])
@@ -202,8 +184,7 @@ def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> N
 
 
 def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(session: Session) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     session.try_baselines(("zero-3", "megatron"))
     assert session.wait(LIMIT_SECONDS)
     state = session.store.state
@@ -213,24 +194,20 @@ def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(se
 
 
 def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer, show_tab: Any) -> None:
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     explorer.session.try_baselines(("zero-3",))
     assert explorer.wait(LIMIT_SECONDS)
     search = show_tab("Search")
     search.figure.selection = "plan:1"  # as a click does
-    assert explorer.plan is not None
     assert explorer.plan.options.baseline == "zero-3"
     assert search.figure.selection == ""
 
 
 def test_an_impossible_comparison_says_why(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     session.compare_formulations()
     assert session.wait(LIMIT_SECONDS)
     fault = session.store.state.fault
-    assert fault is not None
     assert "a plan from a file" in fault.found
 
 
@@ -257,8 +234,7 @@ def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, 
 
 
 def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     session.try_baselines(("data-parallel", "megatron"))
     assert session.wait(LIMIT_SECONDS)
     (failed,) = session.store.state.no_plans
@@ -280,8 +256,7 @@ def test_a_moving_slider_replaces_no_plan_that_was_kept(session: Session, monkey
     planned(session, monkeypatch=monkeypatch)
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
     for count in (9, 10, 11):
-        session.set(num_microbatches=count)
-        assert session.wait(LIMIT_SECONDS)
+        set_and_wait(session, num_microbatches=count)
         if count == 9:
             session.keep(session.store.state.history.position, on=True)
     counts = [entry.settings.num_microbatches for entry in session.store.state.history.entries]

@@ -1,7 +1,5 @@
 """After a fault for lack of memory: what would fit is sought in the background and offered as a button."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +18,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
 from alpa_explore.planner.fitting import FittingCluster
 from tests.waiting import LIMIT_SECONDS, until
+from tests.widgets.conftest import plan_and_wait, set_and_wait
 
 TOO_LARGE = InfeasiblePlanError("No plan fits in memory", found="stage 0", remedy="Use more.", over_bytes=1.0)
 LARGER = FittingCluster(cluster=Cluster.parse("2x8:v100"), found=True, least=True)
@@ -73,10 +72,7 @@ def session(planner: Any, search: Search, with_settings: Callable[..., Settings]
 def refused(session: Session, planner: Any) -> tuple[State, tuple[Offer, ...]]:
     """The state after planning what is too large, and what is offered instead."""
     planner.error = TOO_LARGE
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
-    assert state.offers is not None
+    state = plan_and_wait(session)
     return state, state.offers.offers
 
 
@@ -113,8 +109,7 @@ def test_recomputation_with_the_smallest_microbatches_is_offered_where_neither_a
 def test_a_press_sets_the_cluster_and_plans(session: Session, planner: Any, drawn: object) -> None:
     explorer = Explorer(session)
     planner.error = TOO_LARGE
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert len(explorer.messages.buttons.children) == 3
     planner.error = None
     explorer.messages.buttons.children[0].click()
@@ -146,8 +141,7 @@ def test_a_new_plan_ends_the_search(session: Session, planner: Any, search: Sear
     session.plan()
     assert session.planning.plans.wait(LIMIT_SECONDS)
     planner.error = None
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert search.cancelled
     assert session.store.state.offers is None
 
@@ -155,25 +149,21 @@ def test_a_new_plan_ends_the_search(session: Session, planner: Any, search: Sear
 def test_a_lower_bound_is_said_and_not_offered(session: Session, planner: Any, search: Search) -> None:
     search.larger = FittingCluster(cluster=Cluster.parse("2x8:v100"), found=False, least=True)
     planner.error = TOO_LARGE
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert "Needs at least 16 × v100" in message_html(session.store.state)
     assert session.store.state.offers is not None
     assert all("2 × 8" not in o.button for o in session.store.state.offers.offers)
 
 
 def test_a_b_that_does_not_fit_gets_offers_too(session: Session, planner: Any, search: Search) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     planner.error = TOO_LARGE
-    session.set(num_microbatches=64)
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, num_microbatches=64)
     assert search.asked[-1] == 64
     assert session.store.state.offers is not None
 
 
 def test_other_faults_get_none(session: Session, planner: Any, user_error: AlpaExploreError) -> None:
     planner.error = user_error
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert session.store.state.offers is None

@@ -1,7 +1,5 @@
 """Another model is chosen: nothing on screen changes before Plan is pressed, whatever else is set meanwhile."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -11,13 +9,13 @@ from alpa_explore_widgets.session.session import Session
 
 from alpa_explore.plans.plan import Plan
 from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import plan_and_wait, set_and_wait
 
 
 @pytest.fixture
 def planned(session: Session) -> Plan:
     """The plan on screen."""
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     plan = session.store.state.plan
     assert plan is not None
     return plan
@@ -32,9 +30,7 @@ def listed(session: Session) -> str:
 def test_its_defaults_are_pending_and_the_old_plan_is_not_planned_for_them(
     session: Session, planner: Any, planned: Plan
 ) -> None:
-    session.set(model="gpt-1.3b")
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
+    state = set_and_wait(session, model="gpt-1.3b")
     assert state.plan is planned
     assert planner.replans == []
     assert not state.replanning
@@ -50,15 +46,13 @@ def test_what_is_set_for_it_waits_as_well(
     session: Session, planner: Any, planned: Plan, change: dict[str, Any]
 ) -> None:
     session.set(model="gpt-1.3b")
-    session.set(**change)
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, **change)
     assert session.store.state.plan is planned
     assert planner.replans == []
     assert all(getattr(session.store.state.settings, name) == value for name, value in change.items())
     if "num_microbatches" in change:
         assert "B 8 → 64<br>" in listed(session)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert all(planner.plans[-1].get(name, value) == value for name, value in change.items())
     assert not session.store.state.out_of_date
 
@@ -75,13 +69,10 @@ def test_a_replan_that_is_under_way_is_forgotten(session: Session, planner: Any,
 
 
 def test_back_at_the_model_of_the_plan_everything_is_as_before(session: Session, planner: Any, planned: Plan) -> None:
-    session.set(num_microbatches=16)
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, num_microbatches=16)
     session.set(model="gpt-1.3b")
     session.set(num_microbatches=64)
-    session.set(model="gpt-tiny")
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
+    state = set_and_wait(session, model="gpt-tiny")
     assert (state.settings.num_microbatches, state.out_of_date) == (16, False)
     assert planner.replans == [16]
 
@@ -91,16 +82,14 @@ def test_back_at_the_model_of_the_plan_what_replan_answers_is_answered(
 ) -> None:
     session.set(model="gpt-1.3b")
     session.set(schedule="gpipe")
-    session.set(model="gpt-tiny")
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, model="gpt-tiny")
     assert planner.replans == [(8, {"schedule": "gpipe"})]
     assert not session.store.state.out_of_date
 
 
 def test_undo_takes_it_back_and_then_shows_the_previous_plan(session: Session, planned: Plan) -> None:
     session.set(num_layers=6)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     second = session.store.state.plan
     session.set(model="gpt-1.3b")
     session.undo()

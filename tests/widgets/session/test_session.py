@@ -1,22 +1,14 @@
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from alpa_explore_widgets.panels.plan_button import progress_html
-from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import Settings
-from alpa_explore_widgets.session.sources import Sources, user_model
-from alpa_explore_widgets.session.state import State
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
 from tests.waiting import LIMIT_SECONDS
-from tests.widgets.conftest import SETTINGS
+from tests.widgets.conftest import plan_and_wait, set_and_wait
 
 
 def hold(planner: Any) -> None:
@@ -26,9 +18,7 @@ def hold(planner: Any) -> None:
 
 
 def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
+    state = plan_and_wait(session)
     assert state.plan is not None
     assert not state.planning
     assert not state.out_of_date
@@ -38,12 +28,8 @@ def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, plan
 
 
 def test_another_b_is_answered_from_known_costs_without_the_planner(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    session.set(num_microbatches=32)
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
-    assert state.plan is not None
+    plan_and_wait(session)
+    state = set_and_wait(session, num_microbatches=32)
     assert state.plan.options.num_microbatches == 32
     assert not state.out_of_date
     assert (len(planner.plans), planner.replans) == (1, [32])
@@ -52,14 +38,9 @@ def test_another_b_is_answered_from_known_costs_without_the_planner(session: Ses
 def test_another_delta_is_answered_from_known_costs_and_the_plan_says_that_it_is_incomplete(
     session: Session, planner: Any
 ) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    session.set(delta=0.3)
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
-    assert state.plan is not None
+    plan_and_wait(session)
+    state = set_and_wait(session, delta=0.3)
     assert state.plan.options.delta == 0.3
-    assert state.plan_settings is not None
     assert state.plan_settings.delta == 0.3
     assert not state.out_of_date
     assert "Plan prices all" in progress_html(state)
@@ -67,8 +48,7 @@ def test_another_delta_is_answered_from_known_costs_and_the_plan_says_that_it_is
 
 
 def test_a_replan_that_is_no_longer_needed_is_dropped(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     before = session.store.state.plan
     hold(planner)
     session.set(delta=0.3)
@@ -89,8 +69,7 @@ def test_a_replan_that_is_no_longer_needed_is_dropped(session: Session, planner:
 def test_a_replan_that_never_started_does_not_stay_under_way(
     session: Session, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Session], None]
 ) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     monkeypatch.setattr(session.planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
     session.set(delta=0.3)
     assert session.store.state.replanning
@@ -101,12 +80,9 @@ def test_a_replan_that_never_started_does_not_stay_under_way(
 def test_an_infeasible_delta_keeps_the_last_plan_and_marks_it_as_out_of_date(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     planner.error = user_error
-    session.set(delta=0.3)
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
+    state = set_and_wait(session, delta=0.3)
     assert state.fault is not None
     assert not state.replanning
     assert state.out_of_date
@@ -114,8 +90,7 @@ def test_an_infeasible_delta_keeps_the_last_plan_and_marks_it_as_out_of_date(
 
 
 def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=LIMIT_SECONDS)
@@ -130,8 +105,7 @@ def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session,
 
 
 def test_a_delta_that_a_newer_one_replaces_is_no_fault(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=LIMIT_SECONDS)
@@ -140,14 +114,12 @@ def test_a_delta_that_a_newer_one_replaces_is_no_fault(session: Session, planner
     assert session.wait(LIMIT_SECONDS)
     state = session.store.state
     assert state.fault is None
-    assert state.plan is not None
     assert state.plan.options.delta == 0.4
     assert not state.replanning
 
 
 def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     hold(planner)
     session.set(num_microbatches=9)
     assert planner.started.acquire(timeout=LIMIT_SECONDS)
@@ -175,31 +147,18 @@ def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: S
     ],
 )
 def test_any_other_setting_waits_for_the_plan_button(session: Session, planner: Any, change: dict[str, Any]) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     before = session.store.state.plan
-    session.set(**change)
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, **change)
     assert session.store.state.plan is before
     assert session.store.state.out_of_date
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert not session.store.state.out_of_date
     assert len(planner.plans) == 2
 
 
-def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its_layers(session: Session) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    session.set(model="gpt-1.3b")
-    settings = session.store.state.settings
-    assert (settings.microbatch, settings.num_microbatches, settings.num_layers) == (8, 128, None)
-    assert session.store.state.out_of_date
-
-
 def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, planner: Any) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     before = session.store.state.plan
     planner.started.acquire()
     planner.gate.clear()
@@ -217,28 +176,6 @@ def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, plan
     assert "kept" in state.activity
 
 
-def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
-    ran: list[int] = []
-
-    class Block(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            ran.append(1)
-            if len(ran) == 3:
-                session.cancel()
-            return super().forward(x)
-
-    model = torch.nn.Sequential(*(Block(4, 4) for _ in range(20)))
-    settings = replace(SETTINGS, model="mine", microbatch=2, devices_per_node=2)
-    captured = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
-    session = Session(settings, Sources(Backend().capture, captured), Backend())
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
-    assert len(ran) == 3
-    assert (state.planning, state.cancelling, state.fault, state.plan) == (False, False, None, None)
-    assert "Cancelled" in state.activity
-
-
 def test_a_second_press_of_plan_cancels_the_first(session: Session, planner: Any) -> None:
     planner.gate.clear()
     session.plan()
@@ -249,7 +186,6 @@ def test_a_second_press_of_plan_cancels_the_first(session: Session, planner: Any
     planner.gate.set()
     assert session.wait(LIMIT_SECONDS)
     state = session.store.state
-    assert state.plan is not None
     assert state.plan.options.delta == 0.3
     assert not state.out_of_date
 
@@ -262,88 +198,42 @@ def test_b_that_was_changed_while_planning_is_the_b_of_the_final_plan(session: S
     planner.gate.set()
     assert session.wait(LIMIT_SECONDS)
     state = session.store.state
-    assert state.plan is not None
     assert state.plan.options.num_microbatches == 64
     assert not state.out_of_date
-
-
-def test_an_error_is_kept_in_its_three_parts_and_the_last_plan_stays(
-    session: Session, planner: Any, user_error: AlpaExploreError
-) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    before = session.store.state.plan
-    planner.error = user_error
-    session.set(delta=0.01)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    state = session.store.state
-    assert state.plan is before
-    assert state.fault is not None
-    assert (state.fault.what, state.fault.found, state.fault.remedy, state.fault.detail) == (
-        user_error.what,
-        user_error.found,
-        user_error.remedy,
-        "",
-    )
 
 
 def test_an_error_of_another_b_goes_away_with_a_b_that_works(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     planner.error = user_error
-    session.set(num_microbatches=1000)
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, num_microbatches=1000)
     assert session.store.state.fault is not None
     planner.error = None
-    session.set(num_microbatches=16)
-    assert session.wait(LIMIT_SECONDS)
+    set_and_wait(session, num_microbatches=16)
     assert session.store.state.fault is None
 
 
 def test_an_unexpected_exception_of_a_thread_is_shown_with_its_traceback(session: Session, planner: Any) -> None:
     planner.error = ZeroDivisionError("a fault")
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     fault = session.store.state.fault
-    assert fault is not None
     assert "ZeroDivisionError: a fault" in fault.found
     assert "Traceback" in fault.detail
 
 
 def test_an_impossible_cluster_is_an_error_in_place(session: Session) -> None:
     session.set(devices_per_node=0)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     fault = session.store.state.fault
-    assert fault is not None
     assert "at least one device" in fault.what
-
-
-def test_progress_is_part_of_the_state_while_planning(session: Session, planner: Any) -> None:
-    seen: list[State] = []
-    session.store.listen(lambda _old, new: seen.append(new))
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
-    assert any(s.progress is not None and s.progress.total == 2 and s.planning for s in seen)
-    assert session.store.state.progress is None
-
-
-def test_settings_that_differ_only_in_b_and_delta_need_only_a_replan(with_settings: Callable[..., Settings]) -> None:
-    assert with_settings().needs_only_replan(with_settings(num_microbatches=999))
-    assert with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
-    assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, microbatch=4))
 
 
 def test_a_model_is_captured_once_whatever_else_changes(session: Session, planner: Any) -> None:
     for delta in (0.3, 0.4, 0.5):
         session.set(delta=delta)
-        session.plan()
-        assert session.wait(LIMIT_SECONDS)
+        plan_and_wait(session)
     assert planner.captures == [("gpt-tiny", 8)]
     session.set(microbatch=4)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert planner.captures == [("gpt-tiny", 8), ("gpt-tiny", 4)]

@@ -1,7 +1,5 @@
 """How soon a plan is there: what was captured and solved before is read, and what takes long is named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
@@ -19,6 +17,7 @@ import alpa_explore as ax
 from alpa_explore.execution import dask_pool
 from alpa_explore.execution.progress import Progress
 from tests.waiting import LIMIT_SECONDS
+from tests.widgets.conftest import plan_and_wait
 
 KNOWN_PLAN = """
 import sys
@@ -99,8 +98,7 @@ def test_compiling_is_named_while_it_lasts(planner: Any, with_settings: Any) -> 
             told.set()
 
     session.store.listen(listen)
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     assert any("Compiling kernels (only the first time on this machine)" in text for text in texts)
     assert not session.store.state.compiling
 
@@ -108,8 +106,7 @@ def test_compiling_is_named_while_it_lasts(planner: Any, with_settings: Any) -> 
 def test_every_step_is_told_in_plain_words(session: Session, planner: Any) -> None:
     texts: list[str] = []
     session.store.listen(lambda _old, new: texts.append(progress_html(new)))
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     told = " | ".join(texts)
     assert told.index("Reading the model: gpt-tiny…") < told.index("Clustering the operators into layers…")
     assert "Solving sharding problems: 0 of 2" in told
@@ -118,8 +115,7 @@ def test_every_step_is_told_in_plain_words(session: Session, planner: Any) -> No
 
 def test_each_of_several_settings_says_which_it_is(session: Session, with_settings: Any) -> None:
     texts: list[str] = []
-    session.plan()
-    assert session.wait(LIMIT_SECONDS)
+    plan_and_wait(session)
     session.store.listen(lambda _old, new: texts.append(progress_html(new)))
     session.try_settings((with_settings(delta=0.25), with_settings(delta=1.0)))
     assert session.wait(LIMIT_SECONDS)

@@ -1,7 +1,5 @@
 """The Accuracy tab shows the record in five views, and the bands of the plan on screen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -9,7 +7,6 @@ from alpa_explore_widgets.panels import headline
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
 
-from alpa_explore.accuracy.record import Record
 from alpa_explore.plans.plan import Plan
 from tests.accuracy.example import example_record, use_record
 from tests.plans.example import example_plan
@@ -66,10 +63,3 @@ def test_tiles_carry_the_band_and_their_tooltips_say_where_it_is_from(monkeypatc
     assert "<span>memory ± 25 %</span>" in html
     assert html.count("mean error of 6 runs of Megatron-Core") == 6, "time, rates, hours, memory"
     assert "<span>iteration ± ?</span>" in headline.tiles_html(example_plan())
-
-
-def test_without_measured_runs_the_tab_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_record(monkeypatch, Record())
-    panel = AccuracyPanel()
-    panel.show(State(settings=SETTINGS, plan=replace(example_plan())), "light")
-    assert "No measured runs are stored" in panel.finding.value

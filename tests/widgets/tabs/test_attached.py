@@ -1,7 +1,5 @@
 """Attached hosts on the Run tab, with hosts that the test gives and with none that can be reached."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -123,7 +121,6 @@ def test_hosts_are_shown_before_their_links_and_planned_for(tab: Tab) -> None:
     tab.panel.plan_for_these.click()
     plan = tab.explorer.wait(LIMIT_SECONDS)
     assert tab.planner.plans[-1]["cluster"] == "2x4:attached-cpu"
-    assert plan is not None
     assert plan.cluster.between_nodes.bandwidth == pytest.approx(1e9, rel=1e-6)
     assert plan.cluster.device.memory_bytes == 2**31
     assert (tab.run.run_settings().target, tab.run.run_settings().scheduler) == ("dask", "tcp://10.0.0.1:8786")

@@ -1,7 +1,5 @@
 """The Compare tab: the plan on screen is compared with the right other plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from alpa_explore_widgets.session.history import Entry, History

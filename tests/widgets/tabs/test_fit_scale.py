@@ -1,7 +1,5 @@
 """The Fit & scale tab: what it asks about first."""
 
-from __future__ import annotations
-
 import pytest
 from alpa_explore_widgets.tabs.layouts.fit_scale import nodes_around
 

@@ -1,7 +1,5 @@
 """The Memory tab opens on a stage where there is something to choose."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from alpa_explore_widgets.session.state import State

@@ -1,7 +1,5 @@
 """The Sharding tab shows a stage as a graph or as a matrix, and shares its selection with the other tabs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The Timeline tab offers the schedules that are possible for the plan, and draws the chosen ones."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """The table of what was tried: what differs, sorting by numbers, pins that survive, and the way back to a plan."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any
@@ -14,19 +12,16 @@ from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from alpa_explore_widgets.tabs.what_ifs import WhatIfsPanel
 
 from alpa_explore.plans.report.tried import change_text
-from tests.waiting import LIMIT_SECONDS
-from tests.widgets.conftest import SETTINGS, make_plan
+from tests.widgets.conftest import SETTINGS, make_plan, plan_and_wait, type_and_wait
 
 
 @pytest.fixture
 def panel(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> WhatIfsPanel:
     """Three plans: B 8, 16 and 32; the last is on screen."""
     monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.0)
-    explorer.session.plan()
-    assert explorer.wait(LIMIT_SECONDS)
+    plan_and_wait(explorer.session)
     for count in (16, 32):
-        explorer.controls["num_microbatches"].value = count
-        assert explorer.wait(LIMIT_SECONDS)
+        type_and_wait(explorer, num_microbatches=count)
     explorer.go_to_tab("What-ifs")
     shown = explorer.panels[explorer.tabs.selected]
     assert isinstance(shown, WhatIfsPanel)
@@ -57,8 +52,7 @@ def test_a_pin_survives_a_slider_and_what_is_tried_after_it(panel: WhatIfsPanel,
     panel.list.receive(None, {"kind": "pin", "key": "plan:2", "on": True}, None)
     assert [row["pinned"] for row in panel.list.rows] == [False, False, True]
     kept = session.store.state.history.entries[2].plan
-    explorer.controls["num_microbatches"].value = 64
-    assert explorer.wait(LIMIT_SECONDS)
+    type_and_wait(explorer, num_microbatches=64)
     assert session.store.state.history.entries[2].plan is kept
     panel.list.receive(None, {"kind": "pin", "key": "plan:2", "on": False}, None)
     assert not any(row["pinned"] for row in panel.list.rows)

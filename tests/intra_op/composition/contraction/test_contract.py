@@ -1,7 +1,5 @@
 """Contraction: every entry of the table is the least cost, and backtracking gives a choice that attains it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

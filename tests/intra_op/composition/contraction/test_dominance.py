@@ -1,7 +1,5 @@
 """Strategies that are never better than another one of their node are dropped before a contraction."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Label setting: the bytes of options, and the step from one block to the next against its definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

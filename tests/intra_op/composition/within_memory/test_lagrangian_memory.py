@@ -1,7 +1,5 @@
 """Choices of composed ranges that fit in memory, and their bounds, against exact solves."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 
 import pytest
@@ -37,7 +35,6 @@ def test_the_choice_within_memory_has_the_least_device_seconds_also_where_the_ho
     composer, layers = Composer(chain, stage_of, model), (0, chain.layered.num_layers - 1)
     problem = build_stage_problem(stage_of(*layers), model)
     fast, lean = (composer.solve([layers], [Price(INVERSE_B, price, 1)])[0][layers] for price in (0.0, 1e3))
-    assert fast is not None
     assert lean is not None
     assert fast.totals.latency_at(INVERSE_B) > 1.2 * fast.totals.device_latency_at(INVERSE_B), "the host is slower"
     limit = (fast.totals.peak_bytes(1) + lean.totals.peak_bytes(1)) / 2
@@ -69,7 +66,6 @@ def test_without_combining_the_bounds_are_the_same_and_the_choices_fit() -> None
             for combining in (False, True)
         )
         assert (quick.bound, quick.price) == (whole.bound, whole.price)
-        assert quick.best is not None
         assert whole.best is not None
         assert quick.best.totals.peak_bytes(1) <= limit
         assert quick.best.cost >= whole.best.cost >= quick.bound * (1 - 1e-9)

@@ -1,7 +1,5 @@
 """Answers for other global batches: kept, found once, and never for another question."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Questions about clusters: what is typed while they are answered is not lost."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -49,7 +47,6 @@ def test_a_price_that_is_given_while_clusters_are_priced_holds_for_what_comes_la
     go_on.set()
     assert questions.scaling.wait(LIMIT_SECONDS)
     answer = store.state.scaling
-    assert answer is not None
     assert answer.scaling is not None
     assert not answer.running
     (point,) = answer.scaling.points

@@ -1,7 +1,5 @@
 """Plans that are made again are taken from memory; all that a plan depends on is in the key."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
