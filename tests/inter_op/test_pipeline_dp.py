@@ -175,38 +175,6 @@ def test_the_sweep_lists_every_candidate_and_is_true_for_each(seeds):
         assert evaluated <= 2 * result.evaluations
 
 
-def test_one_layer_on_one_device():
-    result = pipeline_dp(np.array([np.inf, 2.0]).reshape(1, 2, 1, 1), [1], 1, 10)
-    assert result.total_seconds == 20.0
-    assert result.stages == ((0, 1, 0),)
-
-
-def test_all_devices_are_used_even_when_fewer_would_be_faster():
-    latency = np.full((2, 3, 2, 2), np.inf)
-    latency[0, 2, 0] = 1.0  # one device, fast
-    latency[0, 2, 1] = 5.0  # both devices, slow
-    result = pipeline_dp(latency, [1, 2], 2, 1)
-    assert result.total_seconds == 5.0
-    assert result.stages == ((0, 2, 1),)
-
-
-def test_more_microbatches_favour_a_smaller_slowest_stage():
-    latency = np.full((2, 3, 2, 2), np.inf)
-    latency[0, 2, 1] = 3.0  # one stage on both devices
-    latency[0, 1, 0] = latency[1, 2, 0] = 2.0  # two stages on a device each
-    assert len(pipeline_dp(latency, [1, 2], 2, 1).stages) == 1
-    assert len(pipeline_dp(latency, [1, 2], 2, 16).stages) == 2
-
-
-def test_a_stage_pays_the_latency_of_its_place_from_the_end():
-    latency = np.full((2, 3, 1, 2), np.inf)
-    latency[1, 2, 0] = [1.0, np.inf]
-    latency[0, 1, 0] = [np.inf, 4.0]
-    assert pipeline_dp(latency, [1], 2, 1).total_seconds == 5.0
-    latency[0, 1, 0] = [4.0, np.inf]  # the first of two stages is at place 2
-    assert not pipeline_dp(latency, [1], 2, 1).feasible
-
-
 def test_no_partition_is_a_result_that_says_why_for_every_candidate():
     latency = np.full((2, 3, 1, 2), np.inf)
     latency[0, 2, 0] = [1.0, 2.0]
@@ -214,11 +182,6 @@ def test_no_partition_is_a_result_that_says_why_for_every_candidate():
     assert (result.feasible, result.total_seconds, result.stages) == (False, math.inf, ())
     assert [point.iteration_seconds for point in result.sweep] == [None, None]
     assert all("no partition" in point.reason for point in result.sweep)
-
-
-def test_a_table_without_a_finite_entry_has_an_empty_sweep():
-    result = pipeline_dp(np.full((2, 3, 1, 2), np.inf), [1], 1, 4)
-    assert (result.feasible, result.sweep) == (False, ())
 
 
 def test_the_table_given_is_left_as_it_was():
