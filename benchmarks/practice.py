@@ -182,9 +182,8 @@ CASES = {
         cluster="64x8:h100",
         batch=256,
         plans=(
-            # 16 layers, as the layouts; the default, 18, divides the 126 blocks evenly, but 64 nodes do not divide so.
-            Variant(num_microbatches=128, num_layers=16, recompute="auto", submeshes="power-of-two"),
-            Variant(num_microbatches=64, num_layers=16, recompute="auto", submeshes="power-of-two"),
+            Variant(num_microbatches=128, recompute="auto", submeshes="power-of-two"),
+            Variant(num_microbatches=64, recompute="auto", submeshes="power-of-two"),
         ),
         layouts=(
             Layout(

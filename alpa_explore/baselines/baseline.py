@@ -110,7 +110,7 @@ def baseline(
     elif num_layers is not None:
         layering = cluster_operators(graph, num_layers, delta=delta)
     else:
-        layering = default_layering(graph, delta)
+        layering = default_layering(graph, delta, devices=cluster.devices)
     mode = PipelineOptions(paper=paper)
     if degrees.chunks is not None and degrees.chunks > 1:
         mode = replace(mode, schedule=INTERLEAVED, stages_per_submesh=degrees.chunks)

@@ -72,7 +72,7 @@ def _known(graph: TrainingGraph) -> dict[Dim, Label]:
         if operator.kind != "aten.embedding.default" or _cast_from(graph, operator.inputs[0]) not in parameters:
             continue
         indices, made = operator.inputs[1], operator.outputs[0]
-        if _from_inputs(graph, indices):
+        if graph.from_inputs(indices):
             if len(graph.tensors[indices].shape) != 2:
                 continue
             known |= {(indices, 0): Label.SAMPLES, (indices, 1): Label.POSITIONS}
@@ -84,19 +84,6 @@ def _known(graph: TrainingGraph) -> dict[Dim, Label]:
             if tensor.kind is TensorKind.INPUT and len(tensor.shape) == 3 and tensor.dtype.startswith(("float", "bfl")):
                 known |= dict(zip(((tensor.index, d) for d in range(3)), (*_PARTS, Label.RESIDUAL), strict=True))
     return known
-
-
-def _from_inputs(graph: TrainingGraph, tensor: int) -> bool:
-    """Whether a tensor is computed from example inputs (tokens), not from their shape alone (positions)."""
-    waiting, seen = [tensor], {tensor}
-    while waiting:
-        found = graph.tensors[waiting.pop()]
-        if found.kind is TensorKind.INPUT:
-            return True
-        read = () if found.producer is None else graph.operators[found.producer].inputs
-        waiting += [t for t in read if t not in seen]
-        seen |= set(read)
-    return False
 
 
 def _cast_from(graph: TrainingGraph, tensor: int) -> int:

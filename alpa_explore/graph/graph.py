@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from alpa_explore.graph.operator import Operator, Phase, operator_signature
-from alpa_explore.graph.tensor import Tensor
+from alpa_explore.graph.tensor import Tensor, TensorKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,19 @@ class TrainingGraph:
             *((self.written,) if self.written else ()),
         )
         return sha256(repr(body).encode()).hexdigest()
+
+    def from_inputs(self, tensor: int) -> bool:
+        """Whether a tensor is computed from example inputs, not from constants or from the shape of inputs alone, as
+        positions are."""
+        waiting, seen = [tensor], {tensor}
+        while waiting:
+            found = self.tensors[waiting.pop()]
+            if found.kind is TensorKind.INPUT:
+                return True
+            read = () if found.producer is None else self.operators[found.producer].inputs
+            waiting += [t for t in read if t not in seen]
+            seen |= set(read)
+        return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TrainingGraph) and self.content_key == other.content_key

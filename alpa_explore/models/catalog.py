@@ -57,7 +57,7 @@ _MOST_TOKENS = 2**27
 """Longest sequence that is accepted; a sanity limit."""
 CONFIG_FAMILY = "huggingface"
 """Family of the models from a config file."""
-_CONFIG_BATCH, _CONFIG_MICROBATCHES, _CONFIG_LAYERS = 128, 16, 16
+_CONFIG_BATCH, _CONFIG_MICROBATCHES = 128, 16
 """Defaults of models from a config file: round figures, as for the catalogue's models of today."""
 _MOST_SAMPLES = 10**9
 """Largest global batch that is accepted; a sanity limit."""
@@ -85,8 +85,9 @@ class CatalogEntry:
     """'float16', 'bfloat16' or 'float32': the dtype in which weights are read."""
     rematerialization: bool
     """Whether only layer inputs are held for the backward pass (the paper's setting)."""
-    num_layers: int
-    """L of the layering that the paper's runs used."""
+    num_layers: int | None
+    """L of the layering that the paper's runs used, and of the tiny models; None where it follows from the blocks and
+    the cluster."""
     num_microbatches: int
     """B of the paper's runs."""
     gpus: int | None
@@ -139,7 +140,7 @@ def _catalog() -> dict[str, CatalogEntry]:
                 global_batch=family["global_batch"],
                 precision=family["precision"],
                 rematerialization=family.get("rematerialization", True),
-                num_layers=row["num_layers"],
+                num_layers=row.get("num_layers"),
                 num_microbatches=row["num_microbatches"],
                 gpus=row.get("gpus"),
                 source=family["source"],
@@ -230,7 +231,7 @@ def _of_config(text: str, sequence: int) -> CatalogEntry:
         global_batch=_CONFIG_BATCH,
         precision=config.dtype if config.dtype in ("float16", "bfloat16", "float32") else "bfloat16",
         rematerialization=False,
-        num_layers=min(config.periods or _CONFIG_LAYERS, _CONFIG_LAYERS),
+        num_layers=None,
         num_microbatches=_CONFIG_MICROBATCHES,
         gpus=None,
         source="the config file",

@@ -1,9 +1,17 @@
 """The layers of a graph where the user gives no boundaries.
 
-Their number where none is given: that of the catalogue for a catalogue model; for others the number of repeated blocks,
-where there are more than `MOST_LAYERS` the largest of its divisors up to there (equal layers are solved once), and
-`MOST_LAYERS` where it has none from `FEWEST_LAYERS` on; `FEWEST_LAYERS` without blocks. Fewer where so many cannot be
-balanced.
+Their number where none is given: that of the paper's run for a model of the paper, and of the tiny models that of the
+catalogue. For others it follows from the number of repeated blocks, so that pipelines can be balanced: with 18 layers
+no pipeline of 4, 8 or 16 stages is, whatever the blocks. `numbers_of_layers` weighs, for each number L,
+
+- by how much the longest of S stages is longer than with whole blocks, for the S of common pipelines and those that
+  divide the devices of the cluster: S counts the chunks of an interleaved schedule, too;
+- whether L divides the blocks, and four divides L: equal layers are solved once, and an interleaved schedule needs
+  equal chunks on every submesh;
+- planning time, which grows with L.
+
+The first number with which the FLOPs can be balanced is taken: each of few blocks is a layer, and without blocks there
+are at most `FEWEST_LAYERS`.
 
 Except in the paper's runs, a layer has at least `LEAST_SHARE` of the mean FLOPs, where such layers exist. So an
 embedding, masks and position tables belong to the layer of the first block.
@@ -11,31 +19,62 @@ embedding, masks and position tables belong to the layer of the first block.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from hashlib import sha256
 
 from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Layering, cluster_operators
+from alpa_explore.layering.balance import flops_limit
 from alpa_explore.layering.crossing import crossings_of
 from alpa_explore.layering.layers import make_layers
 from alpa_explore.layering.repeated import repeated_modules
-from alpa_explore.models.catalog import CONFIG_FAMILY, entry, is_reference
+from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.planner import tuning
 from alpa_explore.store.cache import Store
 
 
-def default_layering(graph: TrainingGraph, delta: float, store: Store | None = None) -> Layering:
-    """Layers in the default number; fewer where so many cannot be balanced."""
-    known = entry(graph.recipe) if graph.recipe is not None and is_reference(graph.recipe) else None
-    if known is not None and known.family != CONFIG_FAMILY:
-        most = known.num_layers
-    else:
-        most = _layers_of_blocks(len(repeated_modules(graph)))
-    for layers in range(min(most, sum(1 for o in graph.forward_operators if o.flops > 0)), 1, -1):
-        with suppress(LayeringError):
-            return clustered(graph, layers, delta, store)
+def default_layering(graph: TrainingGraph, delta: float, store: Store | None = None, *, devices: int = 1) -> Layering:
+    """Layers in the default number for a cluster of so many devices; another where so many cannot be balanced."""
+    known = entry(graph.recipe).num_layers if graph.recipe is not None and is_reference(graph.recipe) else None
+    flops = [operator.flops for operator in graph.forward_operators]
+    most = sum(1 for each in flops if each > 0)
+    if known is None and most:
+        most = min(most, flops_limit(sum(flops), 1, delta) // max(flops))  # more layers cannot hold the largest
+    for layers in _descending(known) if known is not None else numbers_of_layers(len(repeated_modules(graph)), devices):
+        if 1 < layers <= most:
+            with suppress(LayeringError):
+                return clustered(graph, layers, delta, store)
     return cluster_operators(graph, 1, delta=delta)
+
+
+def numbers_of_layers(blocks: int, devices: int = 1) -> tuple[int, ...]:
+    """Numbers of layers for so many repeated blocks on so many devices, those that suit best first."""
+    if blocks < tuning.FEWEST_LAYERS:
+        return _descending(tuning.FEWEST_LAYERS)
+    stages = {s for s in range(2, min(blocks, tuning.MOST_STAGES) + 1) if s & (s - 1) == 0 or devices % s == 0}
+
+    def unsuited(layers: int) -> float:
+        longer = sum(
+            min(1.0, tuning.USUAL_STAGES / s) * max(0.0, _longest(layers, s) - _longest(blocks, s)) for s in stages
+        )
+        if blocks % layers:
+            return longer + layers * tuning.UNEQUAL_LAYER
+        return longer + layers * (tuning.ODD_LAYER if layers % tuning.TAKES_TURNS else tuning.EQUAL_LAYER)
+
+    counts = sorted(range(tuning.FEWEST_LAYERS, min(blocks, tuning.MOST_LAYERS) + 1), key=unsuited)
+    best = (blocks,) if blocks <= tuning.FEW_BLOCKS else ()
+    return tuple(dict.fromkeys((*best, *counts, *_descending(tuning.FEWEST_LAYERS - 1))))
+
+
+def _longest(parts: int, stages: int) -> float:
+    """The longest of so many stages of equal parts, each of them whole, as a multiple of their mean."""
+    return math.ceil(parts / stages) * stages / parts
+
+
+def _descending(most: int) -> tuple[int, ...]:
+    return tuple(range(most, 1, -1))
 
 
 def clustered(graph: TrainingGraph, num_layers: int, delta: float, store: Store | None = None) -> Layering:
@@ -68,10 +107,3 @@ def _clustered(graph: TrainingGraph, num_layers: int, delta: float) -> Layering:
 
 def _in_the_paper(graph: TrainingGraph) -> bool:
     return graph.recipe is not None and is_reference(graph.recipe) and entry(graph.recipe).gpus is not None
-
-
-def _layers_of_blocks(blocks: int) -> int:
-    if blocks < tuning.FEWEST_LAYERS:
-        return tuning.FEWEST_LAYERS
-    few = range(tuning.FEWEST_LAYERS, min(blocks, tuning.MOST_LAYERS) + 1)
-    return max((layers for layers in few if blocks % layers == 0), default=tuning.MOST_LAYERS)

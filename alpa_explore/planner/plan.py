@@ -119,4 +119,4 @@ def layers_of(graph: TrainingGraph, request: PlanRequest, store: Store | None = 
         return manual_layers(graph, request.boundaries)
     if request.num_layers is not None:
         return clustered(graph, request.num_layers, request.delta, store)
-    return default_layering(graph, request.delta, store)
+    return default_layering(graph, request.delta, store, devices=request.cluster.devices)

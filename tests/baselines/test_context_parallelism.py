@@ -83,3 +83,13 @@ def test_names_for_three_and_five_dims(graph):
 def test_a_sequence_that_cannot_be_divided_is_refused(graph):
     with pytest.raises(OptionError, match="The positions cannot be divided for this degree: cp=3 for"):
         planned(graph, "fsdp", "1x6:h100", cp=3)
+
+
+def test_the_tables_that_later_stages_read_do_not_take_positions_for_the_batch() -> None:
+    """The rotary tables in zig-zag order enter a stage, with positions as their first dim. The norms of a later stage
+    are divided over the sequence among tensor and context parallel devices, as those of the first."""
+    plan = ax.baseline("llama-tiny", "1x8:h100", "megatron", num_microbatches=64, tp=2, cp=2, dp=1, pp=2)
+    norms = [
+        {str(o.output) for o in stage.operators if o.op == "alpa_explore.rms_norm.default"} for stage in plan.stages
+    ]
+    assert norms == [{"RS01R"}, {"RS01R"}]

@@ -10,7 +10,7 @@ from torch import nn
 
 import alpa_explore as ax
 from alpa_explore.layering import cluster_operators
-from alpa_explore.planner.default_layering import clustered, default_layering
+from alpa_explore.planner.default_layering import clustered, default_layering, numbers_of_layers
 from alpa_explore.store.cache import SolveCache
 
 
@@ -35,13 +35,58 @@ def graph_of(blocks: int) -> ax.TrainingGraph:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("blocks", "layers"), [(9, 9), (12, 12), (16, 16), (24, 12), (32, 16), (23, 16)])
+@pytest.mark.parametrize(("blocks", "layers"), [(9, 9), (12, 12), (16, 16), (24, 24), (32, 32), (41, 16)])
 def test_the_default_number_of_layers_follows_from_the_blocks(blocks, layers) -> None:
     graph = graph_of(blocks)
     layering = default_layering(graph, 0.5)
     assert len(layering.layers) == layers
     mean = sum(layer.flops for layer in layering.layers) / len(layering.layers)
     assert min(layer.flops for layer in layering.layers) >= 0.25 * mean
+
+
+def longest(parts: int, stages: int) -> float:
+    """Of so many stages of whole parts, as a multiple of the mean stage."""
+    return max(parts * (k + 1) // stages - parts * k // stages for k in range(stages)) * stages / parts
+
+
+@pytest.mark.parametrize("blocks", range(8, 129))
+def test_pipelines_of_the_default_layers_are_about_as_even_as_those_of_blocks(blocks) -> None:
+    layers = numbers_of_layers(blocks)[0]
+    for stages in (2, 4, 8):
+        assert longest(layers, stages) <= 1.15 * longest(blocks, stages), f"{layers} layers in {stages} stages"
+
+
+@pytest.mark.parametrize(("devices", "stages"), [(24, 3), (48, 6), (96, 12), (40, 5), (56, 7)])
+def test_pipelines_that_divide_the_cluster_are_among_them(devices, stages) -> None:
+    excess = []
+    for blocks in range(32, 131):
+        layers = numbers_of_layers(blocks, devices)[0]
+        excess.append(longest(layers, stages) / longest(blocks, stages) - 1)
+    assert sum(excess) / len(excess) < 0.04
+    assert max(excess) <= 0.25
+
+
+@pytest.mark.parametrize(
+    ("blocks", "layers"),
+    [(56, 28), (32, 32), (64, 32), (72, 24), (80, 16), (48, 16), (40, 40), (126, 16), (94, 16), (62, 16), (11, 11)],
+)
+def test_equal_layers_are_preferred_and_few_are_enough(blocks, layers) -> None:
+    assert numbers_of_layers(blocks)[0] == layers
+
+
+@pytest.mark.slow
+def test_where_the_largest_operator_allows_few_layers_the_best_of_these_is_taken() -> None:
+    """Of 24 blocks and a head that does a fifth of the work, 24 layers and 12 cannot be balanced."""
+    model = nn.Sequential(Tabled(24))
+    model[0].blocks[-1] = nn.Sequential(nn.Linear(16, 100), nn.Linear(100, 16))
+    graph = ax.capture(model, (torch.zeros(4, 8, dtype=torch.int64),))
+    assert len(default_layering(graph, 0.5).layers) == 8
+
+
+def test_the_tiny_models_and_those_of_the_paper_have_the_layers_of_the_catalogue() -> None:
+    for name, layers in (("gpt-tiny", 4), ("gpt-1.3b", 6)):
+        graph = replace(graph_of(8), recipe=name)
+        assert len(default_layering(graph, 3.0, devices=48).layers) == layers
 
 
 def test_what_precedes_the_first_block_goes_with_it_and_eq_6_alone_may_part_them() -> None:

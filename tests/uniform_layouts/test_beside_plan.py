@@ -62,3 +62,15 @@ def test_a_plan_that_starts_from_a_layout_is_no_slower_than_it(
         kept = min(seconds) < seconds[0]
         assert bool(found["options"]["baseline"]) == kept
         assert ("the layout is kept" if kept else "no less than the plan") in written.err
+
+
+@pytest.mark.slow
+def test_no_one_is_told_to_start_from_the_layout_that_was_just_tried(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alpa_explore.uniform_layouts.beside_plan.faster_layout", lambda *_, **__: "try this")
+    asked = [*PLAN, "--global-batch", "32", "--layers", "2"]
+    for words, told in (([], True), (["--from-layout", "tp=4", "dp=1"], True), (["--from-layout", "best"], False)):
+        assert main([*asked, *words]) == 0
+        written = capsys.readouterr()
+        assert ("try this" in written.out + written.err) == told

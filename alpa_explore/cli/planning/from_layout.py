@@ -86,8 +86,9 @@ def with_layout(
 
 
 def faster_sentence(plan: Plan, options: argparse.Namespace, model: str) -> str:
-    """Which uniform layout is faster than a plan, as far as that is known; '' where none is."""
-    if plan.options.baseline:
+    """Which uniform layout is faster than a plan, as far as that is known; '' where none is, and where the plan of the
+    best one was made and is no faster."""
+    if plan.options.baseline or options.from_layout == [_BEST]:
         return ""
     from alpa_explore.uniform_layouts.beside_plan import faster_layout
 

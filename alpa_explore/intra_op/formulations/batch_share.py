@@ -1,7 +1,8 @@
 """How much of a stage is pure data parallelism: the share of operators at which every mesh axis splits the batch.
 
 The batch dim is traced through the graph: it is dim 0 of the activations and gradients that enter the stage, and a
-split of the batch dim of an input makes the dims that it splits in the outputs batch dims.
+split of the batch dim of an input makes the dims that it splits in the outputs batch dims. A table of an earlier stage
+(of positions, in zig-zag order) enters it, too, and has no batch dim.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def batch_options(problem: StageProblem) -> dict[int, frozenset[Option]]:
     dim_of = {
         t: 0
         for t in stage.sources
-        if graph.tensors[t].kind in (TensorKind.INPUT, TensorKind.VALUE) and graph.tensors[t].shape
+        if graph.tensors[t].kind in (TensorKind.INPUT, TensorKind.VALUE)
+        and graph.tensors[t].shape
+        and graph.from_inputs(t)
     }
     options = {}
     for v, node in enumerate(problem.nodes):
