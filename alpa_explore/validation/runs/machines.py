@@ -54,8 +54,10 @@ NETWORKS = (
 """(part of a row's source, beginning of the preset's name, bytes per second of a node's network) where the cluster of a
 source is not that of the preset."""
 _RELEASE = re.compile(r"\b(?:container|release) (\d\d)\.(\d\d)\b")
-_HYBRID = re.compile(r"\bHybridEP\b|\bCUDA graphs\b")
+_HYBRID = re.compile(r"\bHybridEP\b|\bCUDA graphs\b|\bEP overlap\b")
 """Notes of runs whose host has little to do for a layer of experts."""
+_NO_OVERLAP = re.compile(r"\bwithout EP overlap\b")
+"""Notes of runs in which nothing runs beside the all-to-alls of experts."""
 _NEW_RELEASE = (26, 6)
 """The first of NeMo's containers with the dispatch, fused experts and graphs of Megatron-Core in 2026."""
 RACK_AS = 64
@@ -103,6 +105,9 @@ def machine(
         runs = software_name(framework, note)
     name, profile = on.name, runs.name
     cluster = Cluster.parse(f"1x1:{name}", software=profile)
+    if _NO_OVERLAP.search(note):
+        exposed = replace(cluster.software, expert_overlap=0.0)
+        cluster = replace(cluster, device=replace(cluster.device, software=exposed))
     if on.memory_bytes is not None:
         cluster = cluster.with_changes(memory_bytes=on.memory_bytes)
     cluster = _slower(cluster, on)

@@ -42,12 +42,19 @@ def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str
         ("DGXC release 25.05; LLAMA4 maverick 400b BF16", "megatron-2025"),
         ("container 26.04.01 NeMo Container", "megatron-2025"),
         ("container 26.06 NeMo Container", "megatron"),
+        ("rank 0 allocated; HybridEP, EP overlap", "megatron-hybridep"),
+        ("with EP overlap", "megatron-hybridep"),
         ("", "megatron"),
     ],
 )
 def test_a_release_that_the_note_names_has_its_own_profile(note: str, profile: str) -> None:
     assert software_name("Megatron-Bridge/NeMo (Megatron-Core)", note).name == profile
     assert software_name("nanotron", note).name == "nanotron"
+
+
+def test_a_run_without_overlap_of_its_experts_waits_for_all_that_they_exchange() -> None:
+    shares = [machine("H100", "megatron", 16, 8, note=f"{word} EP overlap").cluster for word in ("with", "without")]
+    assert [cluster.software.expert_overlap for cluster in shares] == [0.8, 0.0]
 
 
 def test_torchtitan_without_compilation_has_its_own_profile() -> None:
