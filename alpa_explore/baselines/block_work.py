@@ -1,8 +1,8 @@
-"""The work of the parts of a decoder on a mesh whose axes have roles, from its captured graph.
+"""The work of the parts of a model on a mesh whose axes have roles, from its captured graph.
 
-The graph of a model with two periods of blocks is cut into embedding, first and second period, and head (with the
+The graph of a model with a few blocks, one or more of each kind, is cut into embedding, blocks, and head (with the
 loss). Its strategies are the fastest that the roles permit, as in every baseline. A model of any number of blocks
-consists of copies of the second period.
+consists of copies of these.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
@@ -21,10 +22,9 @@ from alpa_explore.cluster import Device, LogicalMesh, Software
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
-from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed
+from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed, in_sequence
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
-from alpa_explore.graph.blocks import block_numbers
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
@@ -36,8 +36,6 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
-
-PARTS = ("embedding", "first block", "block", "head")
 
 
 class Counted(enum.Enum):
@@ -51,18 +49,33 @@ class Counted(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedBlocks:
+    """The blocks in the graph of a model with a few of them."""
+
+    paths: tuple[str, ...]
+    """Of their modules."""
+    examples: tuple[int, ...]
+    """For each kind of blocks the place of the one that stands for it. It is the first of the model only where no other
+    is of its kind: the input of the first needs no sum of gradients."""
+
+    @classmethod
+    def of_period(cls, period: int) -> CapturedBlocks:
+        """Those of a catalogue model with two periods of so many unlike blocks."""
+        return cls(paths=tuple(f"h.{n}" for n in range(2 * period)), examples=tuple(range(period, 2 * period)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderWork:
-    """The work of one microbatch of a decoder on one device."""
+    """The work of one microbatch of a model on one device."""
 
     embedding: PartWork
-    block: PartWork
+    blocks: tuple[PartWork, ...]
+    """A block of each kind."""
     head: PartWork
     tied: bool
     """Whether the head reads the weight of the embedding."""
     dtype: str
     """Of weights and activations."""
-    period: int = 1
-    """Blocks of `block`."""
     boundary_bytes: float
     """Of the activation between two blocks: of `decoder_work` that of all samples of its graph, in a layout that of the
     devices that share each product."""
@@ -74,13 +87,16 @@ def decoder_work(
     mesh: LogicalMesh,
     roles: Sequence[Role],
     *,
-    period: int = 1,
+    blocks: CapturedBlocks,
     counted: Counted = Counted.ALL,
 ) -> DecoderWork:
-    """The work of a decoder with two periods of blocks, of `period` blocks each, on one device of `mesh`, whose axes
-    have these roles. OptionError where the blocks of the model are not found, or nothing is legal.
+    """The work of a model on one device of `mesh`, whose axes have these roles. OptionError where the blocks of the
+    model are not found, or nothing is legal.
     """
-    stages = _stages(graph, _parts_of(graph, period), device.software)
+    parts, of_blocks = parts_of(graph, blocks)
+    head = max(parts)
+    between = sorted({*parts} - {0, *of_blocks, head})
+    stages = _stages(graph, parts, device.software)
     layered = stages["none"].layered
     model, used = CostModel(device, mesh.squeezed()), tuple(roles[axis] for axis in mesh.axes)
     problem = build_stage_problem(stages["none"], model)
@@ -93,16 +109,15 @@ def decoder_work(
             found=f"{graph.name} on a mesh of {mesh}",
             remedy="Give degrees that divide the heads and the width of the model.",
         )
-    embedding, _, block, head = _Reader(problem, solution.choices, counted, stages).parts()
+    works = _Reader(problem, solution.choices, counted, stages).parts()
     uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
     return DecoderWork(
-        embedding=embedding,
-        block=block,
-        head=head,
-        tied=any({0, 3} <= layers for layers in uses),
+        embedding=works[0],
+        blocks=tuple(works[of_blocks[number]] for number in blocks.examples),
+        head=in_sequence(*(works[part] for part in (*between, head))),
+        tied=any({0, head} <= layers for layers in uses),
         dtype=graph.precision,
-        period=period,
-        boundary_bytes=_boundary_bytes(layered),
+        boundary_bytes=_boundary_bytes(layered, of_blocks),
     )
 
 
@@ -111,7 +126,7 @@ def _stages(graph: TrainingGraph, parts: tuple[int, ...], software: Software) ->
 
     def of(recomputation: str) -> StageGraph:
         layered = assign_layers(graph, parts, Recomputation(recomputation), software=software)
-        return slice_stages(layered)(0, len(PARTS) - 1)
+        return slice_stages(layered)(0, max(parts))
 
     plain, stages = of(NONE), dict[str, StageGraph]()
     for kind, name in RECOMPUTED.items():
@@ -122,32 +137,44 @@ def _stages(graph: TrainingGraph, parts: tuple[int, ...], software: Software) ->
     return stages
 
 
-def _boundary_bytes(layered: LayeredGraph) -> float:
-    graph = layered.graph
-    crossing = (
-        graph.tensors[t].bytes
-        for o in graph.forward_operators
-        if layered.layer_of[o.index] == 2
-        for t in o.inputs
-        if (producer := graph.tensors[t].producer) is not None and layered.layer_of[producer] == 1
-    )
-    return float(max(crossing, default=0))
+def _boundary_bytes(layered: LayeredGraph, of_blocks: Sequence[int]) -> float:
+    """Most bytes of what one block and those behind it read of the activations before it."""
+    graph, most = layered.graph, 0
+    for part in sorted(of_blocks)[1:]:
+        behind = (o for o in graph.forward_operators if layered.layer_of[o.index] >= part)
+        read = {t for o in behind for t in o.inputs}
+        made = [(t, p) for t in read if (p := graph.tensors[t].producer) is not None and p not in layered.tables]
+        stored = {layered.storage[t] for t, producer in made if layered.layer_of[producer] < part}
+        most = max(most, sum(graph.tensors[t].bytes for t in stored))
+    return float(most)
 
 
-def _parts_of(graph: TrainingGraph, period: int) -> tuple[int, ...]:
-    """For each forward operator the part that it belongs to: 0 the embedding, 1 all blocks but the last period, 2 that
-    one, 3 the head."""
-    numbers = block_numbers(graph)
-    found = sorted({n for n in numbers if n is not None})
-    if found != list(range(len(found))) or len(found) < 2 * period:
+def parts_of(graph: TrainingGraph, blocks: CapturedBlocks) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(for each forward operator the part that it belongs to, for each of the blocks its part), in the order of the
+    model: first what is before the blocks, then each block and what is between two lists of them, and last the head.
+    OptionError where the blocks are not found one after the other."""
+    found = [next((p for p in blocks.paths if f"{o.module}.".startswith(f"{p}.")), "") for o in graph.forward_operators]
+    runs = [path for path, _ in groupby(filter(None, found))]
+    if sorted(runs) != sorted(blocks.paths) or found[-1]:
         raise OptionError(
-            "The blocks of the model are not found",
-            found=f"{graph.name}: {len(found)} numbered blocks",
-            remedy="Capture it with blocks in a list named h, layers or blocks.",
+            "The blocks of the model do not run one after the other, each once",
+            found=f"{graph.name}: {', '.join(runs[:6]) or 'none of them runs'}",
+            remedy="Plan the model with `alpa-explore plan`, which needs no blocks.",
         )
-    first, second = (numbers.index(n) for n in (0, len(found) - period))
-    last = max(i for i, n in enumerate(numbers) if n == len(found) - 1)
-    return tuple(0 if i < first else 1 if i < second else 2 if i <= last else 3 for i in range(len(numbers)))
+    last = {path: place for place, path in enumerate(found)}
+    parts, part, left = list[int](), 0, list(runs)
+    for place, path in enumerate(found):
+        if left and path == left[0]:
+            current, part = left.pop(0), part + 1
+        elif part and place == last[current] + 1 and not path and (not left or _list_of(left[0]) != _list_of(current)):
+            part += 1
+        parts.append(part)
+    return tuple(parts), tuple(parts[last[path]] for path in blocks.paths)
+
+
+def _list_of(block: str) -> str:
+    """The path of the list in which a block is."""
+    return block.rpartition(".")[0]
 
 
 def _expert_operators(graph: TrainingGraph) -> frozenset[int]:
@@ -175,7 +202,10 @@ class _Reader:
     ) -> None:
         self.problem, self.choices, self.stages = problem, choices, stages
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
-        count, routed = len(PARTS), _expert_operators(self.graph) if counted is not Counted.ALL else frozenset()
+        count, routed = (
+            problem.stage.layered.num_layers,
+            _expert_operators(self.graph) if counted is not Counted.ALL else frozenset(),
+        )
         self._left_out = frozenset(
             o.index
             for o in self.graph.operators
@@ -195,7 +225,7 @@ class _Reader:
         self._tensors = np.zeros(count, dtype=np.int64)
 
     def parts(self) -> tuple[PartWork, ...]:
-        """The work of the embedding, the two blocks and the head."""
+        """The work of the embedding, all blocks and the head."""
         for node, choice in zip(self.problem.nodes, self.choices, strict=True):
             if node.kind is NodeKind.OPERATOR:
                 self._hold_outputs(node.subject, choice)
@@ -208,7 +238,7 @@ class _Reader:
                 self._add_weight(node.subject, float(node.weight_bytes[choice]))
         for number in range(len(self.problem.edges)):
             self._add_edge(number)
-        return tuple(self._part(i) for i in range(len(PARTS)))
+        return tuple(self._part(i) for i in range(self.layered.num_layers))
 
     def _place(self, operator: int) -> tuple[int, int]:
         """(part, 0 for forward and 1 for backward) of an operator."""

@@ -19,9 +19,8 @@ class ManualLayout:
     pipeline: int
     microbatches: int
     """Of an iteration, for each data-parallel replica."""
-    blocks: tuple[float, ...]
-    """Blocks of each part of the pipeline: part c · pipeline + s is chunk c of stage s. Where blocks differ, the block
-    of the work is a period of them, and a part may have a fraction of one."""
+    blocks: tuple[tuple[int, ...], ...]
+    """Blocks of each kind in each part of the pipeline: part c · pipeline + s is chunk c of stage s."""
     head_part: int
     """The part that has the head and the loss."""
     context: int = 1

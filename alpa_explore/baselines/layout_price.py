@@ -11,9 +11,10 @@ backward one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from typing import TypeAlias
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.interleaved_time import FULL_ROUNDS, interleaved_seconds
@@ -108,6 +109,10 @@ def layout_seconds(work: DecoderWork, cluster: Cluster, layout: ManualLayout, ti
     return _Pricer(work, cluster, layout, time).seconds_only()
 
 
+_Parts: TypeAlias = Sequence[tuple[int, tuple[int, ...]]]
+"""(number of the part, its blocks of each kind) of a stage."""
+
+
 class _Pricer:
     """One layout."""
 
@@ -121,6 +126,9 @@ class _Pricer:
         of_stages = [self._elements(self._parts_of(stage)) for stage in range(layout.pipeline)]
         self.parameters = [dense for dense, _ in of_stages]
         self.expert_parameters = [experts for _, experts in of_stages]
+        kinds = [sum(counts) for counts in zip(*layout.blocks, strict=True)]
+        self.of_block = tuple(elements / max(sum(kinds), 1) for elements in self._of_blocks(kinds))
+        """Parameters of a block in the mean of all: all but those of experts, and of experts."""
 
     def seconds_only(self) -> float:
         """The seconds of an iteration; for fits."""
@@ -191,31 +199,32 @@ class _Pricer:
             return dense + experts
         return dense / layout.replicas + experts / layout.expert_replicas
 
-    def _parts_of(self, stage: int) -> list[tuple[int, float]]:
-        """(number of the part, its blocks) of a stage."""
+    def _parts_of(self, stage: int) -> _Parts:
+        """The parts of a stage."""
         pipeline = self.layout.pipeline
         return [(c * pipeline + stage, self.layout.blocks[c * pipeline + stage]) for c in range(self.layout.chunks)]
 
-    def _stage(self, stage: int, parts: Sequence[tuple[int, float]] = ()) -> tuple[float, float]:
+    def _stage(self, stage: int, parts: _Parts = ()) -> tuple[float, float]:
         """Seconds of the forward and the backward pass of one microbatch, of all parts of a stage or of some."""
         zero = PassTime(0.0, 0.0)
         forward = backward = zero
         run = parts or self._parts_of(stage)
         for number, blocks in run:
             ends = [self.time.embedding] * (number == 0) + [self.time.head] * (number == self.layout.head_part)
-            forward += sum((end.forward for end in ends), self.time.block.forward * blocks)
-            backward += sum((end.backward for end in ends), self.time.block.backward * blocks)
+            run_times = [(time, count) for time, count in zip(self.time.blocks, blocks, strict=True) if count]
+            forward += sum((end.forward for end in ends), _all(time.forward * count for time, count in run_times))
+            backward += sum((end.backward for end in ends), _all(time.backward * count for time, count in run_times))
             if self.layout.recompute != "none":
-                backward += self.time.block.recompute * blocks
+                backward += _all(time.recompute * count for time, count in run_times)
         backward += self._adding(stage, run)
         gathering, scattering = self._gathers(stage)
         if parts:
-            of_all = sum(blocks for _, blocks in self._parts_of(stage))
-            share = sum(blocks for _, blocks in parts) / of_all if of_all else 1.0 / self.layout.chunks
+            of_all = sum(sum(blocks) for _, blocks in self._parts_of(stage))
+            share = sum(sum(blocks) for _, blocks in parts) / of_all if of_all else 1.0 / self.layout.chunks
             gathering, scattering = gathering * share, scattering * share
         return self._paced(forward, gathering), self._paced(backward, scattering)
 
-    def _adding(self, stage: int, parts: Sequence[tuple[int, float]]) -> PassTime:
+    def _adding(self, stage: int, parts: _Parts) -> PassTime:
         """Seconds to add the gradients of some parts of a stage to the accumulated ones. From ZeRO-2 on a device has
         its share of them."""
         whole = self.parameters[stage] + self.expert_parameters[stage]
@@ -248,31 +257,39 @@ class _Pricer:
     ) -> float:
         """Seconds of a stage to exchange its parameters, all or `without` some, among their copies: once an iteration
         in buckets, in every microbatch block by block."""
-        block, tensors = self.work.block, self._tensors(self._parts_of(stage))
+        tensors = self._tensors(self._parts_of(stage))
         dense, experts = width * (self.parameters[stage] - without), width * self.expert_parameters[stage]
         of_dense = of_experts = float(self.software.bucket_bytes)
         if each_microbatch and self.software.bucket_bytes:
-            of_dense, of_experts = width * block.parameters, width * block.expert_parameters
+            of_dense, of_experts = (width * elements for elements in self.of_block)
         return stored_seconds(kind, dense, tensors, self.replicas, of_dense) + stored_seconds(
             kind, experts, 1, self.expert_replicas, of_experts
         )
 
-    def _tensors(self, parts: Sequence[tuple[int, float]]) -> float:
+    def _tensors(self, parts: _Parts) -> float:
         """Number of the parameters of some parts."""
         numbers = [number for number, _ in parts]
         ends = self.work.embedding.parameter_tensors * (0 in numbers)
         ends += self.work.head.parameter_tensors * (self.layout.head_part in numbers)
-        return self.work.block.parameter_tensors * sum(blocks for _, blocks in parts) + ends
+        kinds = self.work.blocks
+        return ends + sum(
+            kind.parameter_tensors * count for _, blocks in parts for kind, count in zip(kinds, blocks, strict=True)
+        )
 
-    def _elements(self, parts: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    def _of_blocks(self, counts: Sequence[int]) -> tuple[float, float]:
+        """Parameters of a device in so many blocks of each kind: all but those of experts, and of experts."""
+        blocks = list(zip(self.work.blocks, counts, strict=True))
+        return sum(b.parameters * n for b, n in blocks), sum(b.expert_parameters * n for b, n in blocks)
+
+    def _elements(self, parts: _Parts) -> tuple[float, float]:
         """Parameters of a device in some parts of a stage: all but those of experts, and of experts."""
         work, numbers = self.work, [number for number, _ in parts]
         first, last = 0 in numbers, self.layout.head_part in numbers
         copied = work.tied and last and not first  # the tied table
         ends = work.embedding.parameters * (first or copied) + work.head.parameters * last
-        count = sum(blocks for _, blocks in parts)
-        of_experts = work.block.expert_parameters * count + work.head.expert_parameters * last
-        return work.block.parameters * count + ends, of_experts
+        counts = [sum(of_parts) for of_parts in zip(*(blocks for _, blocks in parts), strict=True)]
+        dense, of_experts = self._of_blocks(counts)
+        return dense + ends, of_experts + work.head.expert_parameters * last
 
     def _borders(self) -> list[float]:
         """Seconds of one send from each stage to the next; behind the last to the first, where the schedule is
@@ -357,22 +374,23 @@ class _Pricer:
         layout = self.layout
         dense = self.parameters[stage] * (1 - 1 / layout.replicas)
         experts = self.expert_parameters[stage] * (1 - 1 / layout.expert_replicas)
-        blocks = self.work.period * sum(blocks for _, blocks in self._parts_of(stage))
+        blocks = sum(sum(blocks) for _, blocks in self._parts_of(stage))
         return HALF * (dense + experts) * min(self.software.gathered_blocks / max(blocks, 1), 1.0)
 
     def _activations(self, stage: int) -> tuple[float, float]:
         """(bytes held for the backward pass, most bytes of temporary tensors)."""
         layout = self.layout
-        embedding, block, head = (
-            part.recomputed[layout.recompute] for part in (self.work.embedding, self.work.block, self.work.head)
+        embedding, *kinds, head = (
+            part.recomputed[layout.recompute] for part in (self.work.embedding, *self.work.blocks, self.work.head)
         )
-        temporary = block.workspace_bytes
-        held = 0.0
+        temporary = held = 0.0
         for number, blocks in self._parts_of(stage):
             # 1F1B: stage s holds as many microbatches as stages follow it; interleaved, chunks more.
             ahead = layout.pipeline - stage if layout.chunks == 1 else self._interleaved_held(stage, number)
             microbatches = min(ahead, layout.microbatches)
-            held += microbatches * blocks * block.held_bytes
+            for kind, count in zip(kinds, blocks, strict=True):
+                held += microbatches * count * kind.held_bytes
+                temporary = max(temporary, kind.workspace_bytes * (count > 0))
             if layout.pipeline > 1:
                 held += microbatches * self.software.boundary_buffers * self.work.boundary_bytes
             if number == 0:
@@ -392,3 +410,8 @@ class _Pricer:
         rounds, rest = divmod(warm_up, layout.pipeline * layout.chunks)
         own = min(max(rest - chunk * layout.pipeline, 0), layout.pipeline)
         return rounds * layout.pipeline + own
+
+
+def _all(times: Iterable[PassTime]) -> PassTime:
+    """One after the other."""
+    return reduce(PassTime.__add__, times, PassTime(0.0, 0.0))

@@ -53,7 +53,8 @@ class DecoderTime:
     """Seconds of one microbatch."""
 
     embedding: PartTime
-    block: PartTime
+    blocks: tuple[PartTime, ...]
+    """Of a block of each kind."""
     head: PartTime
 
 
@@ -64,9 +65,9 @@ def decoder_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> D
 
 
 def passes_of(work: DecoderWork, recompute: str) -> tuple[PassWork, ...]:
-    """Of embedding, block and head, in this order: forward, backward and recomputed pass."""
+    """Of embedding, a block of each kind and head, in this order: forward, backward and recomputed pass."""
     passes: list[PassWork] = []
-    for part in (work.embedding, work.block, work.head):
+    for part in (work.embedding, *work.blocks, work.head):
         passes += (part.forward, part.backward, part.recomputed[recompute].again)
     return tuple(passes)
 
@@ -86,7 +87,8 @@ def decoder_time_of(
         _pass_time(work, kernels, software, groups, (launches[i % 3], call, experts))
         for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
     ]
-    return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
+    embedding, *blocks, head = (PartTime(*times[i : i + 3]) for i in range(0, len(times), 3))
+    return DecoderTime(embedding, tuple(blocks), head)
 
 
 def _pass_time(

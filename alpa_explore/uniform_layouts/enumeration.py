@@ -25,8 +25,7 @@ from alpa_explore.cluster import Cluster, Software
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import UniformLayout
-from alpa_explore.uniform_layouts.models import LayoutModel
-from alpa_explore.uniform_layouts.pricing.architecture import SPELLED_OUT, Architecture
+from alpa_explore.uniform_layouts.structure import Structure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +68,18 @@ def _offer_of(software: str) -> Offer:
     return _OFFERS.get(software, _ALL)
 
 
-def enumerate_layouts(model: LayoutModel, cluster: Cluster, global_batch: int) -> tuple[UniformLayout, ...]:
-    """All layouts; none where the batch has no division on so many devices."""
+def enumerate_layouts(
+    structure: Structure, cluster: Cluster, global_batch: int, sequence: int
+) -> tuple[UniformLayout, ...]:
+    """All layouts for samples of `sequence` tokens; none where the batch has no division on so many devices."""
     offer = _offer_of(cluster.software.name)
     return tuple(
         layout
-        for degrees in _degrees(model, cluster, global_batch, offer)
-        for expert in _experts(model.architecture, degrees)
-        for batched in _microbatches(model, expert, global_batch)
-        for interleaved in _interleaved(model.architecture, batched, cluster.software)
-        for layout in _stored(model.architecture, interleaved, cluster, offer)
+        for degrees in _degrees(structure, cluster, global_batch, sequence, offer)
+        for expert in _experts(structure, degrees)
+        for batched in _microbatches(structure.positions, expert, global_batch)
+        for interleaved in _interleaved(structure, batched, cluster.software)
+        for layout in _stored(structure, interleaved, offer)
     )
 
 
@@ -99,26 +100,24 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*small, *(number // n for n in reversed(small)))))
 
 
-def _degrees(model: LayoutModel, cluster: Cluster, batch: int, offer: Offer) -> Iterator[UniformLayout]:
-    architecture, devices, length = model.architecture, cluster.devices, model.sequence
+def _degrees(structure: Structure, cluster: Cluster, batch: int, length: int, offer: Offer) -> Iterator[UniformLayout]:
+    devices = cluster.devices
     for tensor in divisors(devices):
         if tensor > min(cluster.devices_per_node, tuning.MOST_TENSOR) or (tensor > 1 and not offer.tensor):
             break
-        if not _divides_tensors(architecture, tensor) or length % tensor:
+        if any(width % tensor for width in structure.widths) or (length > 1 and length % tensor):
             continue
         for context in divisors(devices // tensor):
-            if context > 1 and not (offer.context and _divides_sequence(length, context, tensor)):
+            if context > 1 and not (
+                structure.divides_sequences and offer.context and _divides_sequence(length, context, tensor)
+            ):
                 continue
             for pipeline in divisors(devices // tensor // context):
-                if pipeline > architecture.layers or (pipeline > 1 and not offer.pipeline):
+                if pipeline > structure.layers or (pipeline > 1 and not offer.pipeline):
                     break
                 data = devices // tensor // context // pipeline
                 if batch % data == 0:
                     yield UniformLayout(tensor=tensor, context=context, pipeline=pipeline, data=data)
-
-
-def _divides_tensors(architecture: Architecture, tensor: int) -> bool:
-    return architecture.heads % tensor == 0 and architecture.ffn % tensor == 0 and architecture.hidden % tensor == 0
 
 
 def _divides_sequence(length: int, context: int, tensor: int) -> bool:
@@ -126,18 +125,18 @@ def _divides_sequence(length: int, context: int, tensor: int) -> bool:
     return not rest and own >= tuning.LEAST_POSITIONS and own % (2 * tensor) == 0
 
 
-def _experts(architecture: Architecture, degrees: UniformLayout) -> Iterator[UniformLayout]:
-    if architecture.experts == 1:
+def _experts(structure: Structure, degrees: UniformLayout) -> Iterator[UniformLayout]:
+    if structure.experts == 1:
         yield degrees
         return
     for expert in divisors(degrees.data):
-        if architecture.experts % expert == 0:
+        if structure.experts % expert == 0:
             yield replace(degrees, expert=expert, expert_tensor=degrees.tensor)
 
 
-def _microbatches(model: LayoutModel, degrees: UniformLayout, batch: int) -> Iterator[UniformLayout]:
+def _microbatches(length: int, degrees: UniformLayout, batch: int) -> Iterator[UniformLayout]:
     own, samples = batch // degrees.data, 1
-    most = tuning.MOST_TOKENS // model.sequence if degrees.context == 1 else 1
+    most = tuning.MOST_TOKENS // length if degrees.context == 1 else 1
     while own % samples == 0 and (samples == 1 or samples <= most):
         count = own // samples
         if degrees.pipeline == 1 or count >= degrees.pipeline:
@@ -145,28 +144,22 @@ def _microbatches(model: LayoutModel, degrees: UniformLayout, batch: int) -> Ite
         samples *= 2
 
 
-def _interleaved(architecture: Architecture, layout: UniformLayout, software: Software) -> Iterator[UniformLayout]:
+def _interleaved(structure: Structure, layout: UniformLayout, software: Software) -> Iterator[UniformLayout]:
     yield layout
     stages = layout.pipeline
     if stages == 1 or not software.runs(INTERLEAVED) or layout.microbatches % stages:
         return
     for chunks in range(2, tuning.MOST_CHUNKS + 1):
         parts = stages * chunks
-        if parts <= architecture.layers and 0 in (architecture.layers % parts, (architecture.layers + 2) % parts):
+        if parts <= structure.layers and 0 in (structure.layers % parts, (structure.layers + 2) % parts):
             yield replace(layout, chunks=chunks)
 
 
-def _stored(
-    architecture: Architecture, layout: UniformLayout, cluster: Cluster, offer: Offer
-) -> Iterator[UniformLayout]:
+def _stored(structure: Structure, layout: UniformLayout, offer: Offer) -> Iterator[UniformLayout]:
     stages = offer.zero_stages if layout.pipeline == 1 else offer.zero_in_pipelines
     if layout.data * layout.context == 1:
         stages = (0,)
-    kept = ("none", "selective", "full") if _spells_out(architecture, cluster.software.name) else ("none", "full")
+    kept = ("none", "selective", "full") if structure.spelled_out else ("none", "full")
     for zero in stages:
         for recompute in kept:
             yield replace(layout, zero_stage=zero, recompute=recompute)
-
-
-def _spells_out(architecture: Architecture, software: str) -> bool:
-    return architecture.kind == "gpt" and (architecture.spelled_out or software in SPELLED_OUT)

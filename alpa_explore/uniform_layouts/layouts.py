@@ -44,13 +44,14 @@ def layouts(
     """Every uniform layout of `model` on `cluster`: TP × PP × DP × CP × EP × expert TP × microbatch × interleaving ×
     ZeRO × recomputation, with seconds, bytes, and why one does not fit; `uniform_layouts.enumeration` says which exist.
 
-    `model` is a catalogue name, or the path of a Hugging Face config.json of a family in `models.FAMILIES`.
+    `model` is a catalogue name, or the path of a Hugging Face config.json.
     `global_batch`, `sequence` and `precision` are by default those of the model. Where no layout fits,
     `Layouts.larger` has those of as many nodes as it takes. `partial` gets what is known some times a second; once
     `cancel` is set, what is known by then is the answer, and CancelledError is raised where nothing is. With
     `known_alone` nothing is captured: CancelledError where it would have to be. `scheduler` and `cache` are those of
     `ax.plan`.
-    OptionError where the batch cannot be divided, or the precision is not one of 16 bits or less.
+    OptionError where the batch cannot be divided, the precision is not one of 16 bits or less, or the model is no
+    sequence of blocks.
     """
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     with Executor(scheduler) as executor:
@@ -146,10 +147,13 @@ class Question:
                 found=f"{self.prices.works.dtype} on {cluster.device.name}",
                 remedy=f"It has {', '.join(cluster.device.peak_flops)}.",
             )
-        asked: Sequence[UniformLayout] = enumerate_layouts(self.model, cluster, self.global_batch)
+        works = self.prices.works
+        works.read_structure(executor=executor, cancel=cancel, known_alone=known_alone)
+        asked: Sequence[UniformLayout] = enumerate_layouts(
+            works.structure, cluster, self.global_batch, self.model.sequence
+        )
         if only is not None:
             asked = only(tuple(asked))
-        works = self.prices.works
         works.prepare(
             ((cluster, layout) for layout in asked),
             executor=executor,
@@ -231,7 +235,7 @@ class Question:
             sequence=self.model.sequence,
             precision=self.precision,
             ranked=ranked(priced),
-            sizes=self.model.architecture.sizes,
+            sizes=self.prices.works.structure.sizes,
             case=self.prices.on(cluster).case,
             whole=whole,
         )

@@ -20,7 +20,7 @@ from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis, UniformLayout
 from alpa_explore.uniform_layouts.models import LayoutModel
 from alpa_explore.uniform_layouts.pricing.layout_pricer import overflow
-from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, head_part, idle_ranks
+from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, by_kind, head_part, idle_ranks
 from alpa_explore.uniform_layouts.works import Works
 
 
@@ -82,7 +82,7 @@ class Layouts:
     """As the user gave it, or the dtype of tensors."""
     ranked: tuple[PricedLayout, ...]
     sizes: str = ""
-    """Of the model, as measured runs name them (`Architecture.sizes`)."""
+    """Of the model, as measured runs name them (`Sizes.sizes`)."""
     case: Case | None = None
     """What the errors of its layouts depend on, but for their own degrees and times; None where that is not known."""
     whole: bool = True
@@ -155,12 +155,12 @@ class Prices:
         self._times: dict[tuple[object, ...], tuple[DecoderWork, DecoderTime]] = {}
         self._costs: dict[UniformLayout, MicrobatchCosts] = {}
         self._bands: dict[bool, Band | None] = {}
-        architecture = model.architecture
+        self.structure = works.structure
         self.case = case(
             cluster,
             precision=works.dtype,
-            experts=architecture.experts > 1,
-            token_flops=architecture.flops(1, model.sequence),
+            experts=self.structure.experts > 1,
+            token_flops=self.structure.flops / model.sequence,
         )
         """What the errors of layouts depend on, but for their own degrees and times."""
 
@@ -172,8 +172,8 @@ class Prices:
             self._costs[shape] = self._costs_of(shape)
         price = self._costs[shape].price(layout.microbatches)
         room = self.cluster.device.memory_bytes
-        tokens = layout.data * layout.microbatch * layout.microbatches * self.model.sequence
-        flops = self.model.architecture.flops(tokens, self.model.sequence)
+        samples = layout.data * layout.microbatch * layout.microbatches
+        tokens, flops = samples * self.model.sequence, samples * self.structure.flops
         reason = self._reason(layout, price, room)
         return PricedLayout(
             layout=layout,
@@ -205,24 +205,23 @@ class Prices:
 
     def _reason(self, layout: UniformLayout, price: LayoutPrice, room: float) -> str:
         software = self.cluster.software
-        if idle := idle_ranks(self.model.architecture, layout.pipeline, software.name):
+        if idle := idle_ranks(self.structure, layout.pipeline, software.name):
             return f"{idle} of {layout.pipeline} stages get no part of the model, and {software.label} stops"
         return overflow(price, room) if price.bytes > room else ""
 
     def _blocks(self, layout: UniformLayout) -> tuple[int, ...]:
         software = self.cluster.software.name
-        return blocks_of_parts(self.model.architecture, layout.pipeline, layout.chunks, software)
+        return blocks_of_parts(self.structure, layout.pipeline, layout.chunks, software)
 
     def _manual(self, layout: UniformLayout) -> ManualLayout:
-        architecture, software = self.model.architecture, self.cluster.software.name
-        period = self.model.period
+        software = self.cluster.software.name
         return ManualLayout(
             tensor=layout.tensor,
             data=layout.data,
             pipeline=layout.pipeline,
             microbatches=layout.microbatches,
-            blocks=tuple(n / period for n in self._blocks(layout)),
-            head_part=head_part(architecture, layout.pipeline, layout.chunks, software),
+            blocks=by_kind(self._blocks(layout), self.structure.kinds),
+            head_part=head_part(self.structure, layout.pipeline, layout.chunks, software),
             context=layout.context,
             expert=layout.expert,
             expert_tensor=layout.expert_tensor,

@@ -22,3 +22,5 @@ KEPT_MODELS = 2
 """Models whose works and prices stay in memory."""
 KEPT_CLUSTERS = 16
 """Clusters on which the prices of a model stay in memory; those of ten thousand layouts take 10 MB."""
+KEPT_GRAPHS = 2
+"""Captured graphs that stay in memory: the structure of a model and its works are read from the same."""

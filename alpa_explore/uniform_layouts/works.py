@@ -11,21 +11,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
-from alpa_explore.baselines.block_work import DecoderWork
+from alpa_explore.baselines.block_work import CapturedBlocks, DecoderWork
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import BatchError, CancelledError
+from alpa_explore.errors import BatchError, CancelledError, OptionError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.store.cache import Store
 from alpa_explore.tracing.cancelling import cancelled_by
+from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.models import LayoutModel
-from alpa_explore.uniform_layouts.pricing.layout_pricer import captured_graph, features, own_work
-from alpa_explore.uniform_layouts.pricing.requests import BLOCKS_CAPTURED, ModelKey
+from alpa_explore.uniform_layouts.pricing.layout_pricer import features, own_work
+from alpa_explore.uniform_layouts.pricing.requests import ModelKey
 from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
+from alpa_explore.uniform_layouts.structure import Structure, structure_of
 
 READ_BY = ("models", "graph", "tracing", "sharding", "intra_op", "cost", "baselines", "uniform_layouts")
 """The parts of this package on which a work depends."""
@@ -39,8 +42,6 @@ class _Source:
     key: ModelKey
     degrees: tuple[int, int, int]
     """Devices that share the experts, the sequence, the tensors."""
-    period: int
-    """Blocks of a period."""
     features: tuple[object, ...]
     device: str
     per_node: int
@@ -54,6 +55,33 @@ class Works:
     dtype: str
     store: Store | None = None
     _read: dict[_Source, DecoderWork] = field(default_factory=dict)
+    _structure: Structure | None = None
+
+    @property
+    def structure(self) -> Structure:
+        """Of the model, once it was read."""
+        assert self._structure is not None, "read_structure comes first"
+        return self._structure
+
+    def read_structure(
+        self, *, executor: Executor, cancel: threading.Event | None = None, known_alone: bool = False
+    ) -> None:
+        """Read what of the model decides on its layouts. OptionError where it is no sequence of blocks; otherwise as
+        `prepare`."""
+        if self._structure is not None:
+            return
+        key = self._key(1)
+        name = repr(("structure of a model", key))
+        stored = None if self.store is None else self.store.get(name)
+        if stored is not None:
+            self._structure = Structure.of_stored(stored)
+            return
+        if known_alone:
+            raise _not_known("the structure of the model")
+        with executor.preparing(), cancelled_by(cancel):
+            self._structure = _captured(key)[1]
+        if self.store is not None:
+            self.store.put(name, self._structure.stored())
 
     def prepare(
         self,
@@ -78,14 +106,11 @@ class Works:
         if not missing:
             return
         if known_alone:
-            raise CancelledError(
-                "Works of these layouts are not known",
-                found=f"{len(missing)} of them",
-                remedy="Ask without known_alone.",
-            )
+            raise _not_known(f"{len(missing)} works")
         with executor.preparing(), cancelled_by(cancel):
             graphs = _Graphs().of({source.key for source in missing})
-        tasks = {s: (graphs[s.key], cluster, s.degrees, s.period) for s, cluster in missing.items()}
+        blocks = self.structure.captured
+        tasks = {s: (graphs[s.key], cluster, s.degrees, blocks) for s, cluster in missing.items()}
         for source, work in executor.map(_read_work, tasks, name="works", progress=progress, cancel=cancel):
             self._read[source] = work
             if self.store is not None:
@@ -96,23 +121,47 @@ class Works:
         return self._read[self._source(cluster, layout)]
 
     def _source(self, cluster: Cluster, layout: UniformLayout) -> _Source:
-        config: Any = self.model.entry.config  # of blocks, which not every model of the catalogue has
         return _Source(
-            key=ModelKey(
-                config=config.with_periods(BLOCKS_CAPTURED),
-                micro_batch=layout.microbatch * layout.expert,
-                dtype=self.dtype,
-            ),
+            key=self._key(layout.microbatch * layout.expert),
             degrees=(layout.expert, layout.context, layout.tensor),
-            period=self.model.period,
             features=features(cluster.software),
             device=cluster.device.name,
             per_node=cluster.devices_per_node,
         )
 
+    def _key(self, samples: int) -> ModelKey:
+        return ModelKey(config=self.model.entry.config, micro_batch=samples, dtype=self.dtype)
 
-def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], int]) -> DecoderWork:
+
+def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], CapturedBlocks]) -> DecoderWork:
     return own_work(*task)
+
+
+def _not_known(what: str) -> CancelledError:
+    return CancelledError(
+        "The layouts are not known", found=f"{what} would have to be read", remedy="Ask without known_alone."
+    )
+
+
+@lru_cache(maxsize=tuning.KEPT_GRAPHS)
+def _captured(key: ModelKey) -> tuple[TrainingGraph, Structure]:
+    """The graph of a model with few blocks, and the structure of the whole."""
+    from alpa_explore.models.factory import make_inputs, make_module
+    from alpa_explore.tracing.capture import capture
+    from alpa_explore.tracing.resizing.block_kinds import block_kinds
+
+    module, inputs = make_module(key.config, "meta", 0), make_inputs(key.config, key.micro_batch, "meta", 0)
+    blocks, name = block_kinds(module), type(key.config).__name__
+    if blocks is None:
+        raise OptionError(
+            "A uniform layout divides a model by its blocks, and this model has none",
+            found=f"{key.config.description}: no list of modules with two matrices or more",
+            remedy="Plan it with `alpa-explore plan`, which needs no blocks.",
+        )
+    with blocks.shortened():
+        graph = capture(module, inputs, name=name, precision=key.dtype)
+    places = tuple(blocks.chosen.index(number) for number in blocks.examples)
+    return graph, structure_of(graph, blocks.kinds, CapturedBlocks(paths=blocks.paths, examples=places))
 
 
 def _name(source: _Source) -> str:
@@ -156,7 +205,7 @@ class _Graphs:
 
     def _capture(self, key: ModelKey) -> TrainingGraph:
         if key not in self._captured:
-            self._captured[key] = captured_graph(key.config, key.micro_batch, key.dtype)
+            self._captured[key] = _captured(key)[0]
         return self._captured[key]
 
 

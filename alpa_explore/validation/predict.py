@@ -26,7 +26,7 @@ from alpa_explore.uniform_layouts.pricing.requests import (
     RunPrice,
     RunRequest,
 )
-from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, head_part, idle_ranks
+from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, by_kind, head_part, idle_ranks
 from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
 from alpa_explore.validation.runs.nearest import recomputed
 from alpa_explore.validation.runs.precisions import precision_of
@@ -180,7 +180,10 @@ def request_of(
         context=row.context,
         expert=row.expert,
         expert_tensor=row.expert_tensor,
-        blocks=tuple(n / model.period for n in blocks_of_parts(model, row.pipeline, row.chunks, on.software)),
+        blocks=by_kind(
+            blocks_of_parts(model, row.pipeline, row.chunks, on.software),
+            [number % model.period for number in range(model.layers)],
+        ),
         head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,

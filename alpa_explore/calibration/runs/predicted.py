@@ -23,8 +23,6 @@ from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
 
-_PASSES = 9
-"""Of a decoder: forward, backward and recomputed pass of its three parts."""
 Machines: TypeAlias = frozenset[tuple[str, str]]
 """(device preset, software profile) of groups of runs."""
 
@@ -36,7 +34,9 @@ class _Group:
     runs: tuple[tuple[int, int], ...]
     """(place among all runs, number of its decoder)."""
     passes: tuple[PassWork, ...]
-    """Of the decoders, nine each."""
+    """Of the decoders, one after the other."""
+    decoders: tuple[slice, ...]
+    """The passes of each."""
     table: KernelTable
     """The kernels of all passes."""
     ends: Ints
@@ -96,7 +96,7 @@ class PredictedRuns:
                 where,
             )
             if key not in times:
-                part = slice(_PASSES * number, _PASSES * (number + 1))
+                part = group.decoders[number]
                 times[key] = decoder_time_of(group.passes[part], of_passes[part], cluster, layout)
             seconds[place] = layout_seconds(run.work, cluster, layout, times[key])
 
@@ -104,18 +104,21 @@ class PredictedRuns:
 def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:
     numbers: dict[tuple[object, ...], int] = {}
     passes: list[PassWork] = []
+    decoders: list[slice] = []
     numbered: list[tuple[int, int]] = []
     for place in places:
         run = runs[place]
         key = (id(run.work), run.layout.recompute)
         if key not in numbers:
             numbers[key] = len(numbers)
-            passes += passes_of(run.work, run.layout.recompute)
+            passes += (own := passes_of(run.work, run.layout.recompute))
+            decoders.append(slice(len(passes) - len(own), len(passes)))
         numbered.append((place, numbers[key]))
     counts = [len(work.kernels) for work in passes]
     return _Group(
         runs=tuple(numbered),
         passes=tuple(passes),
+        decoders=tuple(decoders),
         table=KernelTable.of([kernel for work in passes for kernel in work.kernels]),
         ends=np.cumsum(counts)[:-1],
     )

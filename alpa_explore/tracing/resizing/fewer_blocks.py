@@ -71,7 +71,7 @@ def _captured_modules(run: RepeatedBlocks, whole: int) -> float:
 
 
 def _longest_run(container: nn.Module) -> RepeatedBlocks | None:
-    kinds = [_signature(module) for module in container._modules.values()]
+    kinds = [signature(module) for module in container._modules.values()]
     count, best = len(kinds), None
     for period in range(1, count // (FEW + MORE + 1) + 1):
         first = 0
@@ -87,7 +87,7 @@ def _longest_run(container: nn.Module) -> RepeatedBlocks | None:
     return best
 
 
-def _signature(module: nn.Module | None) -> object:
+def signature(module: nn.Module | None) -> object:
     """What equal blocks have in common, as far as a module shows it."""
     if module is None:
         return None

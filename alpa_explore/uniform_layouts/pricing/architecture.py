@@ -10,19 +10,34 @@ from alpa_explore.models.configs.decoder import WINDOW_PERIOD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
+class Sizes:
+    """What layouts divide, and by which frameworks cut pipelines."""
+
+    layers: int
+    hidden: int
+    heads: int
+    """0 where there is no attention."""
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+    """As the source gives it; frameworks pad it (`padded_vocabulary`). 0 where there is none."""
+
+    @property
+    def sizes(self) -> str:
+        """'24 layers, hidden 1,024, 16 heads, vocabulary 50,257'."""
+        keys = "" if self.kv_heads == self.heads else f" ({self.kv_heads:,} of keys)"
+        heads = f", {self.heads:,} heads{keys}" if self.heads else ""
+        words = f", vocabulary {self.vocabulary:,}" if self.vocabulary else ""
+        return f"{self.layers:,} layers, hidden {self.hidden:,}{heads}{words}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture(Sizes):
     """A decoder. `kind` decides what its columns leave open: 'llama' has a gated MLP, RMS norm and rotary
     positions; 'nemotron' an MLP of two matrices with squared ReLU, rotary positions and no biases; 'gpt' GELU, learned
     positions and biases (Megatron's GPT, and llm-foundry's MPT, whose numbers of parameters it gives exactly)."""
 
     kind: Literal["llama", "gpt", "nemotron"]
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    vocabulary: int
-    """As the source gives it; frameworks pad it (`padded_vocabulary`)."""
     tied: bool
     decoder: DecoderConfig | None = None
     """The config of a model with experts, latent or windowed attention, or with heads of another size than hidden /
@@ -46,15 +61,6 @@ class Architecture:
     def period(self) -> int:
         """Unlike blocks that take turns."""
         return 1 if self.decoder is None else self.decoder.period
-
-    @property
-    def sizes(self) -> str:
-        """'24 layers, hidden 1,024, 16 heads, vocabulary 50,257'."""
-        keys = "" if self.kv_heads == self.heads else f" ({self.kv_heads:,} of keys)"
-        return (
-            f"{self.layers:,} layers, hidden {self.hidden:,}, {self.heads:,} heads{keys}, vocabulary "
-            f"{self.vocabulary:,}"
-        )
 
     def config(
         self, sequence: int, *, layers: int | None = None, vocabulary: int | None = None, software: str = ""

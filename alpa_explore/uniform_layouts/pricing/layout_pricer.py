@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.baselines.block_work import Counted, DecoderWork, decoder_work
+from alpa_explore.baselines.block_work import CapturedBlocks, Counted, DecoderWork, decoder_work
 from alpa_explore.baselines.kinds import dividing_sequences, ordered
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
@@ -99,26 +99,27 @@ def features(software: Software) -> tuple[object, ...]:
 
 def _work(model: CapturedModel, run: RunRequest) -> DecoderWork:
     key, cluster = model.key, run.cluster
-    samples, positions, period = key.micro_batch, key.config.sequence, key.period
+    samples, positions, blocks = key.micro_batch, key.config.sequence, CapturedBlocks.of_period(key.period)
     context, tensor, expert = run.context, run.tensor, run.expert
     if not key.routed:
-        work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), period)
+        work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), blocks)
     elif run.expert_tensor == tensor:
-        work = own_work(model.graph(samples * expert, positions), cluster, (expert, context, tensor), period)
+        work = own_work(model.graph(samples * expert, positions), cluster, (expert, context, tensor), blocks)
     else:
         # Devices that share other products have tokens of their own in layers of experts.
         own = max(positions * run.expert_tensor // (context * tensor), 1)
-        work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), period, counted=Counted.OTHERS)
+        work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), blocks, counted=Counted.OTHERS)
         inside = own_work(
             model.graph(samples * expert, own),
             cluster,
             (expert, 1, run.expert_tensor),
-            period,
+            blocks,
             counted=Counted.EXPERTS,
         )
-        work = replace(work, block=in_sequence(work.block, inside.block))
+        both = zip(work.blocks, inside.blocks, strict=True)
+        work = replace(work, blocks=tuple(in_sequence(outside, experts) for outside, experts in both))
     for _ in range(key.predicted_ahead):
-        work = replace(work, head=in_sequence(work.head, work.block, work.head))
+        work = replace(work, head=in_sequence(work.head, work.blocks[-1], work.head))
     return work
 
 
@@ -126,7 +127,7 @@ def own_work(
     graph: TrainingGraph,
     cluster: Cluster,
     degrees: tuple[int, int, int],
-    period: int,
+    blocks: CapturedBlocks,
     *,
     counted: Counted = Counted.ALL,
 ) -> DecoderWork:
@@ -139,7 +140,7 @@ def own_work(
     nodes = devices // cluster.devices_per_node if devices % cluster.devices_per_node == 0 else 1
     mesh = logical_mesh(cluster, Submesh(nodes, devices // nodes), degrees)
     roles = (Role.EXPERT, Role.CONTEXT, tensor)
-    work = decoder_work(graph, cluster.device, mesh, roles, period=period, counted=counted)
+    work = decoder_work(graph, cluster.device, mesh, roles, blocks=blocks, counted=counted)
     return replace(work, boundary_bytes=work.boundary_bytes / (degrees[0] * context))
 
 

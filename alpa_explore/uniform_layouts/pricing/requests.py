@@ -52,8 +52,8 @@ class RunRequest:
     context: int
     expert: int
     expert_tensor: int
-    blocks: tuple[float, ...]
-    """Of each of the pipeline · chunks parts, in the order of the model; periods of blocks where they differ."""
+    blocks: tuple[tuple[int, ...], ...]
+    """Of each kind, of each of the pipeline · chunks parts, in the order of the model."""
     head_part: int
     """The part that has the LM head and the loss."""
     microbatches: int

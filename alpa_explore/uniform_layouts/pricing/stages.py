@@ -14,47 +14,58 @@ Parts are in the order of the model: with interleaving (vp > 1), part c · pp + 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
 from alpa_explore.baselines.equal_stages import block_counts
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+from alpa_explore.uniform_layouts.pricing.architecture import Architecture, Sizes
 
 
-def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
+def blocks_of_parts(sizes: Sizes, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
     """The number of blocks of each of the pp · vp parts; part 0 also has the embedding, the last one norm and head."""
-    layers, parts = architecture.layers, pipeline * chunks
-    if architecture.predicted_ahead and parts > 1:
+    layers, parts = sizes.layers, pipeline * chunks
+    if isinstance(sizes, Architecture) and sizes.predicted_ahead and parts > 1:
         return _before_prediction(layers, parts)
     if software == "nanotron" and chunks == 1:
-        return _by_cost(architecture, parts)[0]
+        return _by_cost(sizes, parts)[0]
     if software == "megatron-deepspeed" and layers % parts:
         return _filled(layers, parts)
     return block_counts(layers, parts)
 
 
-def head_part(architecture: Architecture, pipeline: int, chunks: int, software: str) -> int:
+def by_kind(blocks: Sequence[int], kinds: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """The blocks of each kind of parts with so many blocks, from the kind of every block of the model."""
+    ends = list(accumulate(blocks, initial=0))
+    counted = [Counter(kinds[first:end]) for first, end in pairwise(ends)]
+    return tuple(tuple(part[kind] for kind in range(max(kinds) + 1)) for part in counted)
+
+
+def head_part(sizes: Sizes, pipeline: int, chunks: int, software: str) -> int:
     """The part that has the LM head and the loss: the last one, or an earlier one where nanotron's costs place it."""
     if software == "nanotron" and chunks == 1:
-        return _by_cost(architecture, pipeline)[1]
+        return _by_cost(sizes, pipeline)[1]
     return pipeline * chunks - 1
 
 
-def idle_ranks(architecture: Architecture, pipeline: int, software: str) -> int:
+def idle_ranks(sizes: Sizes, pipeline: int, software: str) -> int:
     """Number of stages that get nothing of the model, not even its loss; nanotron fails where there is one."""
     if software != "nanotron":
         return 0
-    return pipeline - 1 - _by_cost(architecture, pipeline)[1]
+    return pipeline - 1 - _by_cost(sizes, pipeline)[1]
 
 
-def _by_cost(architecture: Architecture, stages: int) -> tuple[tuple[int, ...], int]:
+def _by_cost(sizes: Sizes, stages: int) -> tuple[tuple[int, ...], int]:
     """(blocks of each stage, last stage that gets anything: the loss), as nanotron divides them."""
-    hidden = architecture.hidden
-    block = 4 * hidden * hidden + 3 * hidden * architecture.ffn
-    head = hidden * architecture.vocabulary
-    parts = [0, *(block,) * architecture.layers, 0, head, 0, 0]  # embedding, blocks, norm, head, cast, loss
+    hidden = sizes.hidden
+    block = 4 * hidden * hidden + 3 * hidden * sizes.ffn
+    head = hidden * sizes.vocabulary
+    parts = [0, *(block,) * sizes.layers, 0, head, 0, 0]  # embedding, blocks, norm, head, cast, loss
     whole, cost, stage, last = sum(parts), 0, 0, 0
     counts = [0] * stages
     for place, part in enumerate(parts):
         cost, last = cost + part, stage
-        if 1 <= place <= architecture.layers:
+        if 1 <= place <= sizes.layers:
             counts[stage] += 1
         if cost * stages > whole * (stage + 1) and stage < stages - 1:
             stage += 1

@@ -25,7 +25,8 @@ def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def work_from(stored: Mapping[str, Any]) -> DecoderWork:
     """The inverse of `stored_work`."""
-    return DecoderWork(**{**stored, **{part: _part(stored[part]) for part in ("embedding", "block", "head")}})
+    ends = {part: _part(stored[part]) for part in ("embedding", "head")}
+    return DecoderWork(**{**stored, **ends, "blocks": tuple(map(_part, stored["blocks"]))})
 
 
 def _part(stored: Mapping[str, Any]) -> PartWork:

@@ -1,0 +1,137 @@
+"""What of a model decides on its layouts, read from the graph of one sample with one block of each kind."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from alpa_explore.baselines.block_work import CapturedBlocks, parts_of
+from alpa_explore.graph import Operator, TensorKind, TrainingGraph
+from alpa_explore.graph.counts import LINEAR_SCANS, RECURRENCES, ROUTED, is_matrix_product, matrix_shapes, packet
+from alpa_explore.graph.loops.body import SCAN
+from alpa_explore.uniform_layouts.pricing.architecture import Sizes
+
+_ATTENTION, _SOFTMAX = "alpa_explore.attention", "aten._softmax"
+_IN_ORDER = frozenset({SCAN, "aten.convolution", *RECURRENCES, *LINEAR_SCANS})
+"""Operators in which a position needs those before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure(Sizes):
+    """A model whose layouts can be priced."""
+
+    kinds: tuple[int, ...]
+    """The kind of every block, in order."""
+    captured: CapturedBlocks
+    """The blocks in the graphs that are captured for it."""
+    widths: tuple[int, ...]
+    """What each device of a tensor-parallel group has an equal part of: heads, width of an MLP or expert, hidden."""
+    positions: int
+    """Of a sample, in what a block hands on: tokens, or patches and pixels of an image."""
+    experts: int
+    """Routed experts of a block; 1 where there are none."""
+    flops: float
+    """Model FLOPs of training on a sample, without recomputation: 6 a multiply-add; attention is counted whole (not
+    halved for causality), as in Megatron's formula (Narayanan et al., arXiv 2104.04473, appendix)."""
+    spelled_out: bool
+    """Whether attention is two products and a softmax, whose scores are held."""
+    divides_sequences: bool
+    """Whether devices can share a sequence: positions see each other in attention alone."""
+
+    def stored(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_stored(cls, stored: Mapping[str, Any]) -> Structure:
+        """The inverse of `stored`."""
+        captured = CapturedBlocks(**{name: tuple(value) for name, value in stored["captured"].items()})
+        tuples = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
+        return cls(**{**stored, **tuples, "captured": captured})
+
+
+def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: CapturedBlocks) -> Structure:
+    """The structure of a model from the graph of one sample. OptionError where its blocks do not run one after the
+    other."""
+    parts, of_blocks = parts_of(graph, captured)
+    examples = [of_blocks[place] for place in captured.examples]
+    operators = list(zip(graph.forward_operators, parts, strict=True))
+    inside = [o for o, part in operators if part in of_blocks]
+    names = {packet(o.kind) for o in inside}
+    counts = Counter(kinds)
+    times = {part: counts[kind] for kind, part in enumerate(examples)}
+    times |= dict.fromkeys(set(parts) - set(of_blocks), 1)
+    queries = [_shapes(graph, o)[0] for o in inside if packet(o.kind) == _ATTENTION]
+    keys = [_shapes(graph, o)[1] for o in inside if packet(o.kind) == _ATTENTION]
+    scores = [graph.tensors[o.outputs[0]].shape for o in inside if packet(o.kind) == _SOFTMAX]
+    spelled_out = not queries and any(len(shape) == 4 for shape in scores)
+    if spelled_out:
+        queries = keys = [shape for shape in scores if len(shape) == 4]
+    routed = [matrix_shapes(packet(o.kind), _shapes(graph, o), o.arguments) for o in inside if packet(o.kind) in ROUTED]
+    hidden, positions = _handed_on(graph, operators)
+    wide = [max(width) for part in of_blocks if (width := [*_inner_widths(graph, operators, part, hidden)])]
+    wide += [matrices[-1][1] for matrices in routed]
+    heads = [shape[1] for shape in queries]
+    return Structure(
+        layers=len(kinds),
+        hidden=hidden,
+        heads=max(heads, default=0),
+        kv_heads=max((shape[1] for shape in keys), default=0),
+        ffn=max(wide, default=hidden),
+        vocabulary=max(
+            (graph.tensors[p.tensor].shape[0] for p in graph.parameters if _is_table(graph, p.tensor)), default=0
+        ),
+        kinds=kinds,
+        captured=captured,
+        widths=tuple(sorted({hidden, *wide, *heads})),
+        positions=positions,
+        experts=math.gcd(*(matrices[0][0] for matrices in routed)) or 1,
+        flops=3.0 * sum(_flops(o) * times.get(part, 0) for o, part in operators),
+        spelled_out=spelled_out,
+        divides_sequences=bool(queries) and not names & _IN_ORDER,
+    )
+
+
+def _shapes(graph: TrainingGraph, operator: Operator) -> list[tuple[int, ...]]:
+    return [graph.tensors[t].shape for t in operator.inputs]
+
+
+def _flops(operator: Operator) -> int:
+    """Of the products of an operator; of causal attention as if nothing were masked by the diagonal."""
+    name = packet(operator.kind)
+    if name == _ATTENTION:
+        return operator.flops * (2 if operator.arguments[4] else 1)
+    counted = is_matrix_product(operator.kind) or name in LINEAR_SCANS or operator.kind == SCAN
+    return operator.flops if counted else 0
+
+
+def _handed_on(graph: TrainingGraph, operators: list[tuple[Operator, int]]) -> tuple[int, int]:
+    """(width, positions) of what blocks hand on: the largest tensor that the first one reads of what is before it."""
+    part_of = {o.index: part for o, part in operators}
+    read = (
+        graph.tensors[t]
+        for o, part in operators
+        if part == 1
+        for t in o.inputs
+        if graph.tensors[t].kind is TensorKind.VALUE and part_of.get(graph.tensors[t].producer or 0, 0) == 0
+    )
+    shape = max((t.shape for t in read if t.shape), key=math.prod, default=(1,))
+    hidden = shape[1] if len(shape) == 4 else shape[-1]  # an image has its channels second
+    return hidden, math.prod(shape) // hidden
+
+
+def _inner_widths(graph: TrainingGraph, operators: list[tuple[Operator, int]], part: int, hidden: int) -> Iterator[int]:
+    """The sizes between which the matrices of a part go, apart from the width of what it hands on."""
+    parameters = {p.tensor for p in graph.parameters}
+    read = {t for o, own in operators if own == part for t in o.inputs if t in parameters}
+    for shape in (graph.tensors[t].shape for t in read):
+        if len(shape) == 2 and hidden in shape:
+            yield shape[1] if shape[0] == hidden else shape[0]
+
+
+def _is_table(graph: TrainingGraph, tensor: int) -> bool:
+    readers = (graph.operators[o].kind for o in graph.readers.get(tensor, ()))
+    return len(graph.tensors[tensor].shape) == 2 and "aten.embedding.default" in readers
