@@ -2,13 +2,14 @@
 
 `repeated` finds one family of blocks, for the number of layers. Here each operator is looked up, so that a model may
 have several families (encoder and decoder, the groups of a ResNet). A family is all of `path.0`, `path.1`, …; its
-members are blocks where at least two of them run the same operators, with at least two matrix products each. Of nested
+members are blocks where at least two of them run the same operators, with at least two matrix products each; where no
+family has two such, members with that many products are enough (a hybrid with one block of each kind). Of nested
 families the outermost is taken: a block, not its experts.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
@@ -37,6 +38,9 @@ def blocks_with_paths(graph: TrainingGraph) -> tuple[tuple[int, str], ...]:
         if sum(map(is_matrix_product, of_member)) >= _LEAST_PRODUCTS:
             equal[path.rpartition(".")[0], tuple(of_member)] += 1
     families = {family for (family, _), members in equal.items() if members > 1}
+    if not families:
+        members_of = Counter(family for family, _ in equal)
+        families = {family for family, members in members_of.items() if members > 1}
     numbers: dict[str, int] = {}
     found = []
     for prefixes in paths:

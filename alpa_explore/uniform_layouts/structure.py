@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from alpa_explore.baselines.block_work import CapturedBlocks, parts_of
-from alpa_explore.graph import Operator, TensorKind, TrainingGraph
+from alpa_explore.graph import Operator, TrainingGraph
 from alpa_explore.graph.counts import LINEAR_SCANS, RECURRENCES, ROUTED, is_matrix_product, matrix_shapes, packet
 from alpa_explore.graph.loops.body import SCAN
 from alpa_explore.uniform_layouts.pricing.architecture import Sizes
@@ -73,7 +73,7 @@ def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: Capture
     routed = [matrix_shapes(packet(o.kind), _shapes(graph, o), o.arguments) for o in inside if packet(o.kind) in ROUTED]
     hidden, positions = _handed_on(graph, operators)
     wide = [max(width) for part in of_blocks if (width := [*_inner_widths(graph, operators, part, hidden)])]
-    wide += [matrices[-1][1] for matrices in routed]
+    wide += [_other(matrices[-1][1:], hidden) for matrices in routed]
     heads = [shape[1] for shape in queries]
     return Structure(
         layers=len(kinds),
@@ -109,16 +109,15 @@ def _flops(operator: Operator) -> int:
 
 
 def _handed_on(graph: TrainingGraph, operators: list[tuple[Operator, int]]) -> tuple[int, int]:
-    """(width, positions) of what blocks hand on: the largest tensor that the first one reads of what is before it."""
+    """(width, positions) of what a block hands on: the largest tensor that it makes and the next part reads."""
     part_of = {o.index: part for o, part in operators}
-    read = (
-        graph.tensors[t]
+    shapes = [
+        graph.tensors[t].shape
         for o, part in operators
-        if part == 1
         for t in o.inputs
-        if graph.tensors[t].kind is TensorKind.VALUE and part_of.get(graph.tensors[t].producer or 0, 0) == 0
-    )
-    shape = max((t.shape for t in read if t.shape), key=math.prod, default=(1,))
+        if part > 1 and (p := graph.tensors[t].producer) is not None and part_of.get(p) == part - 1
+    ]
+    shape = max(filter(None, shapes), key=math.prod, default=(1,))
     hidden = shape[1] if len(shape) == 4 else shape[-1]  # an image has its channels second
     return hidden, math.prod(shape) // hidden
 
@@ -129,7 +128,12 @@ def _inner_widths(graph: TrainingGraph, operators: list[tuple[Operator, int]], p
     read = {t for o, own in operators if own == part for t in o.inputs if t in parameters}
     for shape in (graph.tensors[t].shape for t in read):
         if len(shape) == 2 and hidden in shape:
-            yield shape[1] if shape[0] == hidden else shape[0]
+            yield _other(shape, hidden)
+
+
+def _other(shape: tuple[int, ...], hidden: int) -> int:
+    """The side of a matrix that is not the width of what blocks hand on."""
+    return shape[1] if shape[0] == hidden else shape[0]
 
 
 def _is_table(graph: TrainingGraph, tensor: int) -> bool:

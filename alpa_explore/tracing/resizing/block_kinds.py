@@ -40,8 +40,16 @@ class BlockKinds:
 
     @property
     def chosen(self) -> tuple[int, ...]:
-        """The blocks that stand for all, in their order."""
-        return tuple(sorted({0, *self.examples}))
+        """The blocks that stand for all, in their order: two equal ones of each list that has such, by which a list of
+        blocks is known (`layering.blocks`)."""
+        chosen, first = {0, *self.examples}, 0
+        for _, container in self.containers:
+            seen: dict[int, int] = {}
+            numbers = range(first, first := first + len(container._modules))
+            pairs = [(seen[kind], n) for n in numbers if seen.setdefault(kind := self.kinds[n], n) != n]
+            if pairs and not any({*pair} <= chosen for pair in pairs):
+                chosen |= {*min(pairs, key=lambda pair: len({*pair} - chosen))}
+        return tuple(sorted(chosen))
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -124,4 +132,5 @@ def _configs(model: nn.Module) -> list[dict[str, object]]:
 
 
 def _of_blocks(value: object, blocks: int) -> TypeGuard[list[object] | tuple[object, ...]]:
-    return isinstance(value, list | tuple) and len(value) == blocks
+    """Whether a value of a config says something of every block. A list of all their numbers says nothing."""
+    return isinstance(value, list | tuple) and len(value) == blocks and [*value] != [*range(blocks)]
