@@ -147,6 +147,7 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     from alpa_explore.tracing import catalogue
     from alpa_explore.uniform_layouts import works
     from alpa_explore.uniform_layouts.pricing import layout_pricer
+    from alpa_explore.uniform_layouts.structure import Structure
 
     store = SolveCache(Path(os.environ["ALPA_EXPLORE_CACHE"]) / "captured")
 
@@ -163,12 +164,22 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
         store.put(name, dump_graph(graph))
         return graph
 
+    of_model = works.captured_model
+
+    def model_kept(key: Any) -> Any:
+        name = f"model-{sha256(repr(key).encode()).hexdigest()}"
+        if (stored := store.get(name)) is None:
+            graph, structure = of_model(key)
+            stored = {"graph": dump_graph(graph), "structure": structure.stored()}
+            store.put(name, stored)
+        return load_graph(stored["graph"]), Structure.of_stored(stored["structure"])
+
     with pytest.MonkeyPatch.context() as patch:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
             patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept(catalogue.catalogue_graph))
         patch.setattr("alpa_explore.planner.microbatches.choose.catalogue_batches", kept(catalogue.catalogue_batches))
-        for room in (layout_pricer, works):
-            patch.setattr(room, "captured_graph", graph_kept)
+        patch.setattr(layout_pricer, "captured_graph", graph_kept)
+        patch.setattr(works, "captured_model", model_kept)
         yield
 
 

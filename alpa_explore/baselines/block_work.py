@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -72,8 +73,8 @@ class DecoderWork:
     blocks: tuple[PartWork, ...]
     """A block of each kind."""
     head: PartWork
-    tied: bool
-    """Whether the head reads the weight of the embedding."""
+    tied_parameters: float
+    """Of the embedding, those that the head reads too."""
     dtype: str
     """Of weights and activations."""
     boundary_bytes: float
@@ -109,13 +110,13 @@ def decoder_work(
             found=f"{graph.name} on a mesh of {mesh}",
             remedy="Give degrees that divide the heads and the width of the model.",
         )
-    works = _Reader(problem, solution.choices, counted, stages).parts()
-    uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
+    reader = _Reader(problem, solution.choices, counted, stages)
+    works = reader.parts()
     return DecoderWork(
         embedding=works[0],
         blocks=tuple(works[of_blocks[number]] for number in blocks.examples),
         head=in_sequence(*(works[part] for part in (*between, head))),
-        tied=any({0, head} <= layers for layers in uses),
+        tied_parameters=reader.read_in(0, head),
         dtype=graph.precision,
         boundary_bytes=_boundary_bytes(layered, of_blocks),
     )
@@ -225,7 +226,7 @@ class _Reader:
         self._tensors = np.zeros(count, dtype=np.int64)
 
     def parts(self) -> tuple[PartWork, ...]:
-        """The work of the embedding, all blocks and the head."""
+        """The work of all parts."""
         for node, choice in zip(self.problem.nodes, self.choices, strict=True):
             if node.kind is NodeKind.OPERATOR:
                 self._hold_outputs(node.subject, choice)
@@ -239,6 +240,14 @@ class _Reader:
         for number in range(len(self.problem.edges)):
             self._add_edge(number)
         return tuple(self._part(i) for i in range(self.layered.num_layers))
+
+    def read_in(self, *parts: int) -> float:
+        """Trainable elements on one device that each of these parts reads."""
+        readers = {
+            p.tensor: {self.layered.layer_of[o] for o in self.graph.readers[p.tensor]} for p in self.graph.parameters
+        }
+        read = (self.graph.tensors[t] for t, places in readers.items() if places.issuperset(parts))
+        return sum(self._local.get(t.index, 0.0) / t.bytes * t.elements for t in read)
 
     def _place(self, operator: int) -> tuple[int, int]:
         """(part, 0 for forward and 1 for backward) of an operator."""
@@ -354,9 +363,16 @@ class _Reader:
                 launches=sum(self.graph.operators[o].launches for o in operators),
                 expert_layers=sum(packet(self.graph.operators[o].kind) in ROUTED for o in operators),
             ),
-            held_bytes=sum(self._local.get(t, 0.0) for t in layered.held[part]),
+            held_bytes=sum(self._local.get(t, 0.0) for t in self._held(layered, part)),
             workspace_bytes=self._workspace(workspace_intervals(stage), part),
         )
+
+    def _held(self, layered: LayeredGraph, part: int) -> set[int]:
+        """What a part holds; what several blocks hold of the embedding's tensors is there once, with the embedding."""
+        count = Counter(t for held in layered.held[1:-1] for t in held)
+        makers = {t: self.graph.tensors[t].producer for t, parts in count.items() if parts > 1}
+        shared = {t for t, producer in makers.items() if producer is not None and layered.layer_of[producer] == 0}
+        return {*layered.held[part]} | shared if part == 0 else {*layered.held[part]} - shared
 
     def _workspace(self, intervals: Intervals, part: int) -> float:
         """Peak bytes of the temporary tensors that the operators of a part make."""

@@ -285,8 +285,8 @@ class _Pricer:
         """Parameters of a device in some parts of a stage: all but those of experts, and of experts."""
         work, numbers = self.work, [number for number, _ in parts]
         first, last = 0 in numbers, self.layout.head_part in numbers
-        copied = work.tied and last and not first  # the tied table
-        ends = work.embedding.parameters * (first or copied) + work.head.parameters * last
+        copied = work.tied_parameters * (last and not first)
+        ends = work.embedding.parameters * first + copied + work.head.parameters * last
         counts = [sum(of_parts) for of_parts in zip(*(blocks for _, blocks in parts), strict=True)]
         dense, of_experts = self._of_blocks(counts)
         return dense + ends, of_experts + work.head.expert_parameters * last
@@ -339,13 +339,13 @@ class _Pricer:
     def _tied_tables(self) -> float:
         """Seconds to sum the gradients of a table that the first and the last stage hold."""
         layout = self.layout
-        if not self.work.tied or layout.pipeline == 1:
+        if not self.work.tied_parameters or layout.pipeline == 1:
             return 0.0
         cluster = self.cluster
         crosses = layout.devices > cluster.devices_per_node
         network = cluster.between_nodes.bandwidth / cluster.devices_per_node * self.software.network_share
         rate = network if crosses else cluster.inside_node.bandwidth
-        return 2 * HALF * self.work.embedding.parameters / rate
+        return 2 * HALF * self.work.tied_parameters / rate
 
     def _bytes(self, stage: int) -> tuple[tuple[str, float], ...]:
         """Bytes of a device of the stage, in parts."""

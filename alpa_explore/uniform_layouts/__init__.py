@@ -5,7 +5,7 @@ In the order to read them:
 
     pricing/      what is asked of the cost model for one layout, and its answer; `validation` asks the same of it
     layout        a uniform layout, and its name in words
-    models        a catalogue name or a Hugging Face config -> the architecture that is priced
+    structure     what of a model decides on its layouts, from the graph of a few of its blocks
     enumeration   every layout of a model on a cluster, of what its software has: ZeRO stages, …
     works         the work of each layout from few captures, kept in the cache
     ranking       the answer: layouts with seconds, bytes, reasons, ranked

@@ -68,14 +68,12 @@ def _offer_of(software: str) -> Offer:
     return _OFFERS.get(software, _ALL)
 
 
-def enumerate_layouts(
-    structure: Structure, cluster: Cluster, global_batch: int, sequence: int
-) -> tuple[UniformLayout, ...]:
-    """All layouts for samples of `sequence` tokens; none where the batch has no division on so many devices."""
+def enumerate_layouts(structure: Structure, cluster: Cluster, global_batch: int) -> tuple[UniformLayout, ...]:
+    """All layouts; none where the batch has no division on so many devices."""
     offer = _offer_of(cluster.software.name)
     return tuple(
         layout
-        for degrees in _degrees(structure, cluster, global_batch, sequence, offer)
+        for degrees in _degrees(structure, cluster, global_batch, offer)
         for expert in _experts(structure, degrees)
         for batched in _microbatches(structure.positions, expert, global_batch)
         for interleaved in _interleaved(structure, batched, cluster.software)
@@ -100,8 +98,8 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*small, *(number // n for n in reversed(small)))))
 
 
-def _degrees(structure: Structure, cluster: Cluster, batch: int, length: int, offer: Offer) -> Iterator[UniformLayout]:
-    devices = cluster.devices
+def _degrees(structure: Structure, cluster: Cluster, batch: int, offer: Offer) -> Iterator[UniformLayout]:
+    devices, length = cluster.devices, structure.tokens
     for tensor in divisors(devices):
         if tensor > min(cluster.devices_per_node, tuning.MOST_TENSOR) or (tensor > 1 and not offer.tensor):
             break

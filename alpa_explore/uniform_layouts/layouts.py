@@ -17,12 +17,12 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.graph import full_precision
 from alpa_explore.inter_op.options import check_like_nodes
+from alpa_explore.models.catalog import CatalogEntry, entry
 from alpa_explore.store.cache import SolveCache, default_folder
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
 from alpa_explore.uniform_layouts.layout import UniformLayout
-from alpa_explore.uniform_layouts.models import LayoutModel, layout_model
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices, PricedLayout, ranked
 from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works
 
@@ -97,22 +97,35 @@ class Question:
     prices: ModelPrices
 
     @property
-    def model(self) -> LayoutModel:
+    def model(self) -> CatalogEntry:
         """The model."""
         return self.prices.works.model
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of a sample; 1 where it is an image."""
+        works = self.prices.works
+        return works.structure.tokens if works.structure is not None else self.model.sequence or 1
 
     @classmethod
     def of(
         cls, model: str, global_batch: int | None, sequence: int | None, precision: str | None, *, cache: bool
     ) -> Question:
         """The question, checked."""
-        known = layout_model(model, sequence)
-        batch = known.entry.global_batch if global_batch is None else global_batch
+        if not isinstance(model, str):
+            raise OptionError(
+                "Layouts are enumerated for a model that can be built with few of its blocks",
+                found=type(model).__name__,
+                remedy="Give a name that `alpa-explore models` lists, or the path of a Hugging Face config.json; a "
+                "model of your own is planned by `ax.plan`.",
+            )
+        known = entry(model, sequence)
+        batch = known.global_batch if global_batch is None else global_batch
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise OptionError(
                 "The global batch must be a number of samples", found=repr(global_batch), remedy="Give 1 or more."
             )
-        asked = known.entry.precision if precision is None else precision
+        asked = known.precision if precision is None else precision
         dtype = full_precision(tensors_of(asked) or asked)
         if dtype == "float32":
             raise OptionError(
@@ -148,10 +161,8 @@ class Question:
                 remedy=f"It has {', '.join(cluster.device.peak_flops)}.",
             )
         works = self.prices.works
-        works.read_structure(executor=executor, cancel=cancel, known_alone=known_alone)
-        asked: Sequence[UniformLayout] = enumerate_layouts(
-            works.structure, cluster, self.global_batch, self.model.sequence
-        )
+        structure = works.read_structure(executor=executor, cancel=cancel, known_alone=known_alone)
+        asked: Sequence[UniformLayout] = enumerate_layouts(structure, cluster, self.global_batch)
         if only is not None:
             asked = only(tuple(asked))
         works.prepare(
@@ -228,21 +239,22 @@ class Question:
         return None
 
     def _layouts(self, cluster: Cluster, priced: Sequence[PricedLayout], *, whole: bool) -> Layouts:
+        prices = self.prices.on(cluster)
         return Layouts(
             model=self.model.name,
             cluster=cluster,
             global_batch=self.global_batch,
-            sequence=self.model.sequence,
+            sequence=prices.structure.tokens,
             precision=self.precision,
             ranked=ranked(priced),
-            sizes=self.prices.works.structure.sizes,
-            case=self.prices.on(cluster).case,
+            sizes=prices.structure.sizes,
+            case=prices.case,
             whole=whole,
         )
 
 
 @lru_cache(maxsize=tuning.KEPT_MODELS)
-def _kept_prices(model: LayoutModel, dtype: str, code_version: str, folder: Path) -> ModelPrices:
+def _kept_prices(model: CatalogEntry, dtype: str, code_version: str, folder: Path) -> ModelPrices:
     return ModelPrices(Works(model, dtype, SolveCache(folder, code_version=code_version)))
 
 

@@ -16,9 +16,9 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, MicrobatchCosts, counted_microbatches, microbatch_costs
 from alpa_explore.baselines.part_times import DecoderTime, decoder_time
 from alpa_explore.cluster import Cluster
+from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis, UniformLayout
-from alpa_explore.uniform_layouts.models import LayoutModel
 from alpa_explore.uniform_layouts.pricing.layout_pricer import overflow
 from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, by_kind, head_part, idle_ranks
 from alpa_explore.uniform_layouts.works import Works
@@ -149,18 +149,19 @@ class Prices:
     """Prices the layouts of a model on one cluster, from their works. Layouts share the times of parts; those that
     differ in the number of microbatches alone share all but their sum, so another global batch takes milliseconds."""
 
-    def __init__(self, model: LayoutModel, cluster: Cluster, works: Works) -> None:
+    def __init__(self, model: CatalogEntry, cluster: Cluster, works: Works) -> None:
         self.model, self.cluster, self.works = model, cluster, works
         self._peak = cluster.devices * cluster.device.peak(works.dtype)
         self._times: dict[tuple[object, ...], tuple[DecoderWork, DecoderTime]] = {}
         self._costs: dict[UniformLayout, MicrobatchCosts] = {}
         self._bands: dict[bool, Band | None] = {}
+        assert works.structure is not None, "works are prepared first"
         self.structure = works.structure
         self.case = case(
             cluster,
             precision=works.dtype,
             experts=self.structure.experts > 1,
-            token_flops=self.structure.flops / model.sequence,
+            token_flops=self.structure.flops / self.structure.tokens,
         )
         """What the errors of layouts depend on, but for their own degrees and times."""
 
@@ -173,7 +174,7 @@ class Prices:
         price = self._costs[shape].price(layout.microbatches)
         room = self.cluster.device.memory_bytes
         samples = layout.data * layout.microbatch * layout.microbatches
-        tokens, flops = samples * self.model.sequence, samples * self.structure.flops
+        tokens, flops = samples * self.structure.tokens, samples * self.structure.flops
         reason = self._reason(layout, price, room)
         return PricedLayout(
             layout=layout,

@@ -53,7 +53,8 @@ def layouts_table(layouts: Layouts, most: int | None = None, shown: Sequence[Pri
 def layouts_sentence(layouts: Layouts, plan: PlanAsLayout | None = None) -> str:
     """How many layouts fit, which is the fastest, and what the plan gains over it."""
     where = f"{layouts.model} on {layouts.cluster}"
-    batch = f"a global batch of {layouts.global_batch:,} × {layouts.sequence:,} tokens"
+    samples = f"× {layouts.sequence:,} tokens" if layouts.sequence > 1 else "samples, each counted as one token"
+    batch = f"a global batch of {layouts.global_batch:,} {samples}"
     so_far = "" if layouts.whole else " so far"
     best, count = layouts.best, len(layouts.ranked)
     if best is None:

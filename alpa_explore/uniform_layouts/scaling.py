@@ -119,7 +119,7 @@ def scaling(
     answer = Scaling(
         model=question.model.name,
         global_batch=question.global_batch,
-        sequence=question.model.sequence,
+        sequence=question.sequence,
         precision=question.precision,
         points=tuple(ScalingPoint(cluster=cluster) for cluster in clusters),
         prices=tuple(costs.items()),
@@ -128,7 +128,7 @@ def scaling(
     def known(number: int, point: ScalingPoint) -> None:
         nonlocal answer
         points = (*answer.points[:number], point, *answer.points[number + 1 :])
-        answer = with_prices(replace(answer, points=points), costs)
+        answer = with_prices(replace(answer, points=points, sequence=question.sequence), costs)
         if partial is not None:
             partial(answer)
 

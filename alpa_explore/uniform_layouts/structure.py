@@ -29,6 +29,8 @@ class Structure(Sizes):
     """The blocks in the graphs that are captured for it."""
     widths: tuple[int, ...]
     """What each device of a tensor-parallel group has an equal part of: heads, width of an MLP or expert, hidden."""
+    tokens: int
+    """Of a sample; 1 where it is an image."""
     positions: int
     """Of a sample, in what a block hands on: tokens, or patches and pixels of an image."""
     experts: int
@@ -87,6 +89,7 @@ def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: Capture
         kinds=kinds,
         captured=captured,
         widths=tuple(sorted({hidden, *wide, *heads})),
+        tokens=graph.tokens // graph.samples,
         positions=positions,
         experts=math.gcd(*(matrices[0][0] for matrices in routed)) or 1,
         flops=3.0 * sum(_flops(o) * times.get(part, 0) for o, part in operators),
@@ -109,15 +112,16 @@ def _flops(operator: Operator) -> int:
 
 
 def _handed_on(graph: TrainingGraph, operators: list[tuple[Operator, int]]) -> tuple[int, int]:
-    """(width, positions) of what a block hands on: the largest tensor that it makes and the next part reads."""
+    """(width, positions) of what blocks hand on: the shape that most parts read of the part before, the largest such."""
     part_of = {o.index: part for o, part in operators}
-    shapes = [
-        graph.tensors[t].shape
+    read = {
+        (part, graph.tensors[t].shape)
         for o, part in operators
         for t in o.inputs
         if part > 1 and (p := graph.tensors[t].producer) is not None and part_of.get(p) == part - 1
-    ]
-    shape = max(filter(None, shapes), key=math.prod, default=(1,))
+    }
+    counts = Counter(shape for _, shape in read if shape)
+    shape = max(counts, key=lambda shape: (counts[shape], math.prod(shape)), default=(1,))
     hidden = shape[1] if len(shape) == 4 else shape[-1]  # an image has its channels second
     return hidden, math.prod(shape) // hidden
 

@@ -20,11 +20,11 @@ from alpa_explore.errors import BatchError, CancelledError, OptionError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.store.cache import Store
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.layout import UniformLayout
-from alpa_explore.uniform_layouts.models import LayoutModel
 from alpa_explore.uniform_layouts.pricing.layout_pricer import features, own_work
 from alpa_explore.uniform_layouts.pricing.requests import ModelKey
 from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
@@ -51,37 +51,33 @@ class _Source:
 class Works:
     """The works of a model's layouts; those of one cluster serve others with the same device and software."""
 
-    model: LayoutModel
+    model: CatalogEntry
     dtype: str
     store: Store | None = None
     _read: dict[_Source, DecoderWork] = field(default_factory=dict)
-    _structure: Structure | None = None
-
-    @property
-    def structure(self) -> Structure:
-        """Of the model, once it was read."""
-        assert self._structure is not None, "read_structure comes first"
-        return self._structure
+    structure: Structure | None = None
+    """Of the model, once it was read."""
 
     def read_structure(
         self, *, executor: Executor, cancel: threading.Event | None = None, known_alone: bool = False
-    ) -> None:
-        """Read what of the model decides on its layouts. OptionError where it is no sequence of blocks; otherwise as
+    ) -> Structure:
+        """What of the model decides on its layouts. OptionError where it is no sequence of blocks; otherwise as
         `prepare`."""
-        if self._structure is not None:
-            return
+        if self.structure is not None:
+            return self.structure
         key = self._key(1)
         name = repr(("structure of a model", key))
         stored = None if self.store is None else self.store.get(name)
         if stored is not None:
-            self._structure = Structure.of_stored(stored)
-            return
+            self.structure = Structure.of_stored(stored)
+            return self.structure
         if known_alone:
             raise _not_known("the structure of the model")
         with executor.preparing(), cancelled_by(cancel):
-            self._structure = _captured(key)[1]
+            self.structure = captured_model(key)[1]
         if self.store is not None:
-            self.store.put(name, self._structure.stored())
+            self.store.put(name, self.structure.stored())
+        return self.structure
 
     def prepare(
         self,
@@ -109,7 +105,7 @@ class Works:
             raise _not_known(f"{len(missing)} works")
         with executor.preparing(), cancelled_by(cancel):
             graphs = _Graphs().of({source.key for source in missing})
-        blocks = self.structure.captured
+        blocks = self.read_structure(executor=executor, cancel=cancel).captured
         tasks = {s: (graphs[s.key], cluster, s.degrees, blocks) for s, cluster in missing.items()}
         for source, work in executor.map(_read_work, tasks, name="works", progress=progress, cancel=cancel):
             self._read[source] = work
@@ -130,7 +126,7 @@ class Works:
         )
 
     def _key(self, samples: int) -> ModelKey:
-        return ModelKey(config=self.model.entry.config, micro_batch=samples, dtype=self.dtype)
+        return ModelKey(config=self.model.config, micro_batch=samples, dtype=self.dtype)
 
 
 def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], CapturedBlocks]) -> DecoderWork:
@@ -144,7 +140,7 @@ def _not_known(what: str) -> CancelledError:
 
 
 @lru_cache(maxsize=tuning.KEPT_GRAPHS)
-def _captured(key: ModelKey) -> tuple[TrainingGraph, Structure]:
+def captured_model(key: ModelKey) -> tuple[TrainingGraph, Structure]:
     """The graph of a model with few blocks, and the structure of the whole."""
     from alpa_explore.models.factory import make_inputs, make_module
     from alpa_explore.tracing.capture import capture
@@ -205,7 +201,7 @@ class _Graphs:
 
     def _capture(self, key: ModelKey) -> TrainingGraph:
         if key not in self._captured:
-            self._captured[key] = _captured(key)[0]
+            self._captured[key] = captured_model(key)[0]
         return self._captured[key]
 
 

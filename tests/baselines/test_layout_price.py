@@ -63,9 +63,9 @@ def part(products: int, parameters: float, held: float) -> PartWork:
 
 WORK = DecoderWork(
     embedding=part(0, 1e6, 0.0),
-    block=part(4, 1e7, 1e8),
+    blocks=(part(4, 1e7, 1e8),),
     head=part(1, 1e6, 1e8),
-    tied=False,
+    tied_parameters=0.0,
     dtype="bfloat16",
     boundary_bytes=1e6,
 )
@@ -76,14 +76,14 @@ def cluster(nodes: int = 1, **software: object) -> Cluster:
 
 
 def layout(**changes: object) -> ManualLayout:
-    plain = ManualLayout(tensor=1, data=1, pipeline=1, microbatches=4, blocks=(8,), head_part=0)
+    plain = ManualLayout(tensor=1, data=1, pipeline=1, microbatches=4, blocks=((8,),), head_part=0)
     return replace(plain, **changes)
 
 
 def test_recomputation_runs_the_forward_pass_again() -> None:
     time = decoder_time(WORK, cluster(), layout())
     plain, full = (price_layout(WORK, cluster(), layout(recompute=r)) for r in ("none", "full"))
-    assert full.seconds - plain.seconds == pytest.approx(4 * 8 * time.block.forward.device)
+    assert full.seconds - plain.seconds == pytest.approx(4 * 8 * time.blocks[0].forward.device)
     assert full.bytes < plain.bytes
 
 
@@ -97,7 +97,7 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         if copies == 1 or not parameters:
             return 0.0
         if bucket := soft.bucket_bytes:
-            bucket = width * work.block.parameters if by_block else bucket
+            bucket = width * work.blocks[0].parameters if by_block else bucket
             return width * parameters / bucket * group_seconds(kind, bucket, group)
         return group_seconds(kind, width * parameters, group) + (tensors - 1) * group_seconds(kind, 1.0, group)
 
@@ -109,11 +109,12 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
 
     forward, backward, held, tensors = [], [], [], []
     for stage in range(stages):
-        blocks = sum(one.blocks[stage::stages])
+        blocks = sum(count for (count,) in one.blocks[stage::stages])
         ends = [time.embedding] * (stage == 0) + [time.head] * (stage == last)
-        end = work.embedding.parameters * (stage == 0 or (stage == last and work.tied))
+        end = work.embedding.parameters * (stage == 0)
+        end += work.tied_parameters * (stage == last != 0)
         end += work.head.parameters * (stage == last)
-        held.append(blocks * work.block.parameters + end)
+        held.append(blocks * work.blocks[0].parameters + end)
         tensors.append(blocks + (stage == 0) + (stage == last))
         scatter = exchange(StepKind.REDUCE_SCATTER, held[-1], tensors[-1], by_block=True)
         # The backward pass of the embedding reads no weight.
@@ -129,10 +130,19 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
             tensors[-1] * soft.backward_launch_seconds * (soft.accumulate_bytes > 0),
         )
         for passes, parts, beside in (
-            (forward, [time.block.forward * blocks, *(e.forward for e in ends)], gathers[0] * (one.zero_stage == 3)),
+            (
+                forward,
+                [time.blocks[0].forward * blocks, *(e.forward for e in ends)],
+                gathers[0] * (one.zero_stage == 3),
+            ),
             (
                 backward,
-                [time.block.backward * blocks, time.block.recompute * again, added, *(e.backward for e in ends)],
+                [
+                    time.blocks[0].backward * blocks,
+                    time.blocks[0].recompute * again,
+                    added,
+                    *(e.backward for e in ends),
+                ],
                 gathers[1] * (one.zero_stage == 3) + scatter * (one.zero_stage >= 2),
             ),
         ):
@@ -163,10 +173,10 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
     if one.zero_stage in (1, 2):
         gathered = [exchange(StepKind.ALL_GATHER, p, n) for p, n in zip(held, tensors, strict=True)]
         sync += exposed(max(gathered), max(forward))
-    if work.tied and stages > 1:  # the gradient of the table there and back
+    if work.tied_parameters and stages > 1:  # the gradient of the table there and back
         share = machines.between_nodes.bandwidth / per_node * soft.network_share
         rate = share if one.devices > per_node else machines.inside_node.bandwidth
-        sync += 2 * 2 * work.embedding.parameters / rate
+        sync += 2 * 2 * work.tied_parameters / rate
     updated = max(held) / (copies if one.zero_stage else 1)
     update = UPDATE_BYTES * updated / (machines.device.memory_bandwidth * machines.device.memory_efficiency)
     passes = sum(latency) + (one.microbatches - 1) * max(latency)
@@ -212,11 +222,16 @@ def test_an_iteration_is_the_sum_of_its_terms(
     microbatches: int,
 ) -> None:
     machines = Cluster.parse(f"{nodes}x8:h100", software=software)
-    blocks = tuple(1 + place % 2 for place in range(stages))
+    blocks = tuple((1 + place % 2,) for place in range(stages))
     one = layout(pipeline=stages, blocks=blocks, head_part=len(blocks) - 1, data=data, microbatches=microbatches)
     one = replace(one, zero_stage=zero if data > 1 else 0, recompute=recompute)
     # Exchanges longer than the pass beside them, too.
-    work = replace(WORK, tied=tied, block=replace(WORK.block, parameters=1e9), boundary_bytes=1e8)
+    work = replace(
+        WORK,
+        tied_parameters=WORK.embedding.parameters * tied,
+        blocks=(replace(WORK.blocks[0], parameters=1e9),),
+        boundary_bytes=1e8,
+    )
     time = decoder_time(work, machines, one)
     price = microbatch_costs(work, machines, one, time).price(microbatches)
     assert price.seconds == pytest.approx(plain_seconds(work, machines, one, time), rel=1e-9)
@@ -228,10 +243,10 @@ def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
         CollectiveCall(kind=kind, bytes=1e6, ranks=4, stride=1, beside=0)
         for kind in (StepKind.RING, StepKind.ALL_REDUCE)
     )
-    block = replace(WORK.block, forward=replace(WORK.block.forward, collectives=calls))
+    block = replace(WORK.blocks[0], forward=replace(WORK.blocks[0].forward, collectives=calls))
     machines = cluster(collective_launch_seconds=1e-5)
-    time = decoder_time(replace(WORK, block=block), machines, layout(context=4))
-    assert time.block.forward.host == pytest.approx((3 + 1) * 1e-5)
+    time = decoder_time(replace(WORK, blocks=(block,)), machines, layout(context=4))
+    assert time.blocks[0].forward.host == pytest.approx((3 + 1) * 1e-5)
 
 
 def test_a_slow_host_sets_the_pace() -> None:
@@ -258,7 +273,7 @@ def test_the_reserve_is_added_and_the_parts_are_the_whole() -> None:
 
 def test_1f1b_holds_as_many_microbatches_as_stages_follow() -> None:
     equal = replace(WORK, embedding=part(0, 0.0, 0.0), head=part(0, 0.0, 0.0))
-    price = price_layout(equal, cluster(), layout(pipeline=4, blocks=(2,) * 4, head_part=3, microbatches=16))
+    price = price_layout(equal, cluster(), layout(pipeline=4, blocks=((2,),) * 4, head_part=3, microbatches=16))
     assert price.fullest_stage == 0
     assert dict(price.parts_bytes)["activations"] == pytest.approx(4 * 2 * 1e8)
 
@@ -268,7 +283,7 @@ def test_1f1b_holds_as_many_microbatches_as_stages_follow() -> None:
 def test_costs_of_one_number_of_microbatches_price_every_larger_one(pipeline: int, chunks: int) -> None:
     machines = cluster(keeps_last_loss=True)
     parts = pipeline * chunks
-    some = layout(pipeline=pipeline, blocks=(2,) * parts, head_part=parts - 1, data=2, zero_stage=1)
+    some = layout(pipeline=pipeline, blocks=((2,),) * parts, head_part=parts - 1, data=2, zero_stage=1)
     for microbatches in range(1, 6 * parts):
         each = replace(some, microbatches=microbatches)
         counted = replace(some, microbatches=counted_microbatches(pipeline, microbatches))

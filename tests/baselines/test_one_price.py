@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.baselines.block_work import decoder_work
+from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.baselines.roles import Role
@@ -60,13 +60,15 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
         num_layers=LAYERS,
     )
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
-    work = decoder_work(llama(2, SAMPLES), machines.device, mesh, [Role.TENSOR_SEQUENCE])
+    work = decoder_work(
+        llama(2, SAMPLES), machines.device, mesh, [Role.TENSOR_SEQUENCE], blocks=CapturedBlocks.of_period(1)
+    )
     layout = ManualLayout(
         tensor=tp,
         data=dp,
         pipeline=pp,
         microbatches=microbatches,
-        blocks=(LAYERS // pp,) * pp,
+        blocks=((LAYERS // pp,),) * pp,
         head_part=pp - 1,
         zero_stage=int(machines.software.shards_optimizer),
     )
@@ -88,9 +90,9 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
     plan = ax.baseline(
         captured(whole, dp), machines, "megatron", num_microbatches=8, cp=cp, tp=tp, pp=1, num_layers=LAYERS
     )
-    work = own_work(captured(whole.with_periods(2), 1), machines, (1, cp, tp), 1)
+    work = own_work(captured(whole.with_periods(2), 1), machines, (1, cp, tp), CapturedBlocks.of_period(1))
     layout = ManualLayout(
-        tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, blocks=(LAYERS,), head_part=0, zero_stage=1
+        tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, blocks=((LAYERS,),), head_part=0, zero_stage=1
     )
     price = price_layout(work, machines, layout)
     assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
@@ -130,13 +132,17 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
         data=dp,
         pipeline=pp,
         microbatches=4,
-        blocks=(LAYERS // pp,) * pp,
+        blocks=((LAYERS // pp,),) * pp,
         head_part=pp - 1,
         zero_stage=1,
     )
     lower = machines.in_precision(precision)
     layouts = [
-        price_layout(decoder_work(two, each.device, mesh, [Role.TENSOR_SEQUENCE]), each, layout).seconds
+        price_layout(
+            decoder_work(two, each.device, mesh, [Role.TENSOR_SEQUENCE], blocks=CapturedBlocks.of_period(1)),
+            each,
+            layout,
+        ).seconds
         for each in (machines, lower)
     ]
     assert low == pytest.approx(layouts[1], rel=0.03)
@@ -152,8 +158,8 @@ def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str,
     devices = machines.devices
     plan = ax.baseline(llama(LAYERS, samples * devices), machines, "fsdp", num_microbatches=4, num_layers=LAYERS)
     mesh = logical_mesh(machines, Submesh(1, 1), (1,))
-    work = decoder_work(llama(2, samples), machines.device, mesh, [Role.TENSOR])
+    work = decoder_work(llama(2, samples), machines.device, mesh, [Role.TENSOR], blocks=CapturedBlocks.of_period(1))
     layout = ManualLayout(
-        tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4, blocks=(LAYERS,), head_part=0
+        tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4, blocks=((LAYERS,),), head_part=0
     )
     assert plan.predicted.iteration_seconds == pytest.approx(price_layout(work, machines, layout).seconds, rel=0.06)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.baselines.block_work import decoder_work
+from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
 from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
@@ -147,7 +147,9 @@ def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
     graph = capture(make_module(config, "meta", 0), make_inputs(config, 1, "meta", 0), precision="bfloat16")
     cluster = Cluster.parse("1x4:h100", software="megatron")
     mesh = logical_mesh(cluster, Submesh(1, devices), (devices,))
-    block = decoder_work(graph, cluster.device, mesh, [Role.TENSOR_SEQUENCE]).block
+    block = decoder_work(
+        graph, cluster.device, mesh, [Role.TENSOR_SEQUENCE], blocks=CapturedBlocks.of_period(1)
+    ).blocks[0]
     for work, products in ((block.forward, 4), (block.backward, 8)):
         assert [c.kind for c in work.collectives] == [GATHER, SCATTER] * 2
         assert {c.bytes for c in work.collectives} == {2 * hidden * tokens}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from alpa_explore.baselines.block_work import decoder_work
+from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
 from alpa_explore.baselines.part_times import kernel_seconds
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
@@ -31,9 +31,11 @@ def test_a_block_whose_projections_are_joined_costs_what_the_fused_one_does(tens
     rotary positions of queries and keys are one kernel."""
     mesh, role = LogicalMesh((tensor,), (4e11,), (2e-6,)), [Role.TENSOR_SEQUENCE]
     alone = replace(H100, software=replace(H100.software, joins_projections=False))
-    joined = decoder_work(captured_graph(APART, 1, "bfloat16"), H100, mesh, role).block
+    joined = decoder_work(
+        captured_graph(APART, 1, "bfloat16"), H100, mesh, role, blocks=CapturedBlocks.of_period(1)
+    ).blocks[0]
     graph = captured_graph(replace(APART, fused_projections=True), 1, "bfloat16")
-    fused = decoder_work(graph, alone, mesh, role).block
+    fused = decoder_work(graph, alone, mesh, role, blocks=CapturedBlocks.of_period(1)).blocks[0]
     for mine, theirs in ((joined.forward, fused.forward), (joined.backward, fused.backward)):
         assert kernel_seconds(H100, mine.kernels).sum() == pytest.approx(
             kernel_seconds(H100, theirs.kernels).sum(), rel=0.03

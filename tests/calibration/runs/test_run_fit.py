@@ -61,9 +61,14 @@ def part(tokens: int, hidden: int) -> PartWork:
 def made_up(row: MeasuredRow, device: str, software: str, tokens: int, hidden: int, microbatches: int) -> RunWork:
     whole = part(tokens, hidden)
     work = DecoderWork(
-        embedding=whole, block=whole, head=whole, tied=False, dtype="bfloat16", boundary_bytes=2.0 * tokens * hidden
+        embedding=whole,
+        blocks=(whole,),
+        head=whole,
+        tied_parameters=0.0,
+        dtype="bfloat16",
+        boundary_bytes=2.0 * tokens * hidden,
     )
-    layout = ManualLayout(tensor=1, data=1, pipeline=1, microbatches=microbatches, blocks=(24,), head_part=0)
+    layout = ManualLayout(tensor=1, data=1, pipeline=1, microbatches=microbatches, blocks=((24,),), head_part=0)
     cluster = Cluster.parse(f"1x1:{device}", software=software)
     return RunWork(
         row=row, machine=Machine(cluster=cluster, device=device, software=software), work=work, layout=layout

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from alpa_explore.baselines.block_work import Counted, DecoderWork
+from alpa_explore.baselines.block_work import CapturedBlocks, Counted, DecoderWork
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.work import PassWork, in_sequence
@@ -42,7 +42,7 @@ def run(tensor: int, expert: int, expert_tensor: int, context: int = 1) -> RunRe
         context=context,
         expert=expert,
         expert_tensor=expert_tensor,
-        blocks=(2.0,),
+        blocks=((2,),),
         head_part=0,
         microbatches=4,
         zero_stage=1,
@@ -65,7 +65,7 @@ def flops(of: PassWork) -> float:
 def test_experts_and_the_rest_together_are_the_whole(degrees: tuple[int, int, int]) -> None:
     graph = captured_graph(CONFIG, degrees[0], "bfloat16")
     whole, experts, others = (
-        own_work(graph, CLUSTER, degrees, 1, counted=counted).block
+        own_work(graph, CLUSTER, degrees, CapturedBlocks.of_period(1), counted=counted).blocks[0]
         for counted in (Counted.ALL, Counted.EXPERTS, Counted.OTHERS)
     )
     joined = in_sequence(others, experts)
@@ -85,7 +85,7 @@ def test_experts_and_the_rest_together_are_the_whole(degrees: tuple[int, int, in
 )
 def test_rows_of_experts_are_those_of_their_tokens(tensor: int, expert: int, expert_tensor: int) -> None:
     """Devices that share other products have tokens of their own where experts are not divided as those are."""
-    block = work(run(tensor, expert, expert_tensor), samples=2).block
+    block = work(run(tensor, expert, expert_tensor), samples=2).blocks[0]
     rows = 2 * POSITIONS * CHOSEN // tensor
     for of, products in ((block.forward, 1), (block.backward, 2)):
         (grouped,) = [k for k in of.kernels if k.kind is KernelKind.GROUPED_PRODUCT]
@@ -99,7 +99,7 @@ def test_rows_of_experts_are_those_of_their_tokens(tensor: int, expert: int, exp
 
 
 def test_other_products_do_not_depend_on_how_experts_are_divided() -> None:
-    one, two = (work(run(4, expert, 1)).block for expert in (1, 8))
+    one, two = (work(run(4, expert, 1)).blocks[0] for expert in (1, 8))
     products = [[k for k in of.forward.kernels if k.kind is KernelKind.PRODUCT] for of in (one, two)]
     attention = [[k for k in of.forward.kernels if k.kind is KernelKind.ATTENTION] for of in (one, two)]
     assert products[0] == products[1]
@@ -112,13 +112,14 @@ def test_a_boundary_has_the_samples_of_one_device(expert: int, context: int) -> 
     assert work(run(1, expert, 1, context)).boundary_bytes == 2.0 * POSITIONS * HIDDEN / context
 
 
-def test_a_period_has_a_dense_block_where_not_every_block_has_experts() -> None:
+def test_a_dense_block_is_of_a_kind_of_its_own_where_not_every_block_has_experts() -> None:
     """Llama 4 Maverick: every second block has experts."""
     assert CONFIG.experts is not None
     every = replace(CONFIG, layers=4, ffn=512, experts=replace(CONFIG.experts, every=2))
     key = ModelKey(config=every, micro_batch=1, dtype="bfloat16", period=2, routed=True)
-    both = work_of(LayoutPricer().model(key), run(1, 1, 1)).block.forward
-    alone = work(run(1, 1, 1)).block.forward
-    assert both.expert_layers == alone.expert_layers == 1
+    dense, routed = (block.forward for block in work_of(LayoutPricer().model(key), run(1, 1, 1)).blocks)
+    alone = work(run(1, 1, 1)).blocks[0].forward
+    assert (dense.expert_layers, routed.expert_layers, alone.expert_layers) == (0, 1, 1)
+    assert flops(routed) == flops(alone)
     attention = 2 * POSITIONS * (2 * HIDDEN * HIDDEN + 2 * HIDDEN * 128) + 4 * POSITIONS * POSITIONS * HIDDEN // 2
-    assert flops(both) - flops(alone) == attention + 2 * POSITIONS * 3 * HIDDEN * 512
+    assert flops(dense) == attention + 2 * POSITIONS * 3 * HIDDEN * 512
