@@ -75,20 +75,20 @@ def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: Capture
     routed = [matrix_shapes(packet(o.kind), _shapes(graph, o), o.arguments) for o in inside if packet(o.kind) in ROUTED]
     hidden, positions = _handed_on(graph, operators)
     wide = [max(width) for part in of_blocks if (width := [*_inner_widths(graph, operators, part, hidden)])]
-    wide += [_other(matrices[-1][1:], hidden) for matrices in routed]
+    of_experts = [_other(matrices[-1][1:], hidden) for matrices in routed]
     heads = [shape[1] for shape in queries]
     return Structure(
         layers=len(kinds),
         hidden=hidden,
         heads=max(heads, default=0),
         kv_heads=max((shape[1] for shape in keys), default=0),
-        ffn=max(wide, default=hidden),
+        ffn=max(of_experts or wide, default=hidden),
         vocabulary=max(
             (graph.tensors[p.tensor].shape[0] for p in graph.parameters if _is_table(graph, p.tensor)), default=0
         ),
         kinds=kinds,
         captured=captured,
-        widths=tuple(sorted({hidden, *wide, *heads})),
+        widths=tuple(sorted({hidden, *wide, *of_experts, *heads})),
         tokens=graph.tokens // graph.samples,
         positions=positions,
         experts=math.gcd(*(matrices[0][0] for matrices in routed)) or 1,
@@ -112,7 +112,7 @@ def _flops(operator: Operator) -> int:
 
 
 def _handed_on(graph: TrainingGraph, operators: list[tuple[Operator, int]]) -> tuple[int, int]:
-    """(width, positions) of what blocks hand on: the shape that most parts read of the part before, the largest such."""
+    """(width, positions) of what blocks hand on: the shape that most parts read of the part before."""
     part_of = {o.index: part for o, part in operators}
     read = {
         (part, graph.tensors[t].shape)

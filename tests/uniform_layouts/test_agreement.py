@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import alpa_explore as ax
@@ -57,6 +61,36 @@ def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: st
         shorter = row.seconds * (1 - SECONDS)
         longer = row.seconds * (1 + SECONDS) + row.layout.microbatches * SUMMED
         assert shorter <= plan.predicted.iteration_seconds <= longer, row.words
+        assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("gemma3_text", {"head_dim": 64, "sliding_window": 32}),  # six blocks: five with a window, one without
+        ("lfm2", {"layer_types": ["conv", "full_attention", "conv", "conv", "full_attention", "conv"]}),
+        (
+            "hy_v3",
+            {
+                **{"head_dim": 64, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128},
+                "mlp_layer_types": ["dense"] + ["sparse"] * 5,
+            },
+        ),
+    ],
+)
+def test_unlike_blocks_are_priced_as_they_are(kind: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    """Each stage of a pipeline with those that it has, in a layout as in its plan."""
+    path = tmp_path / "config.json"
+    common = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
+    more = {"vocab_size": 512, "num_hidden_layers": 6, "max_position_embeddings": 128}
+    path.write_text(json.dumps({"model_type": kind, **common, **more, **sizes}))
+    machines = Cluster.parse("1x4:h100")
+    layouts = ax.layouts(str(path), machines, global_batch=16, scheduler="serial", cache=False)
+    rows = [next(r for r in layouts.ranked if r.layout.pipeline == pp and r.layout.chunks == 1) for pp in (1, 2, 4)]
+    for row in rows:
+        plan = the_plan(str(path), machines, layouts, row)
+        assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=0.01), row.words
         assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
 
 

@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from alpa_explore.baselines.block_work import CapturedBlocks
 from alpa_explore.cluster import Cluster
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import divisors, enumerate_layouts, leanest
 from alpa_explore.uniform_layouts.layout import UniformLayout
-from alpa_explore.uniform_layouts.models import layout_model
+from alpa_explore.uniform_layouts.structure import Structure
+
+
+def structure(layers: int, heads: int, hidden: int, ffn: int, tokens: int, experts: int = 1) -> Structure:
+    return Structure(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=8,
+        ffn=ffn,
+        vocabulary=32000,
+        kinds=(0,) * layers,
+        captured=CapturedBlocks.of_period(1),
+        widths=(heads, hidden, ffn),
+        tokens=tokens,
+        positions=tokens,
+        experts=experts,
+        flops=1e15,
+        spelled_out=False,
+        divides_sequences=True,
+    )
+
+
+MODELS = {
+    "llama-3-8b": structure(32, 32, 4096, 14336, 8192),
+    "llama-3.2-1b": structure(16, 32, 2048, 8192, 8192),
+    "mixtral-8x7b": structure(32, 32, 4096, 14336, 4096, experts=8),
+}
 
 
 def by_brute_force(name: str, cluster: Cluster, batch: int) -> set[UniformLayout]:
     """All combinations of numbers up to the number of devices, and those of them that the rules allow."""
-    model = layout_model(name)
-    of, length, numbers = model.architecture, model.sequence, range(1, cluster.devices + 1)
+    of, numbers = MODELS[name], range(1, cluster.devices + 1)
+    length = of.tokens
     found = set()
     for tp, pp, dp, cp, ep in itertools.product(numbers, numbers, numbers, numbers, numbers):
         if tp * pp * dp * cp != cluster.devices or batch % dp or pp > of.layers or tp > cluster.devices_per_node:
             continue
-        if any(size % tp for size in (of.heads, of.ffn, of.hidden, length)):
+        if any(size % tp for size in (*of.widths, length)):
             continue
         if cp > 1 and (length % cp or length // cp < tuning.LEAST_POSITIONS or (length // cp) % (2 * tp)):
             continue
@@ -66,14 +95,14 @@ def by_brute_force(name: str, cluster: Cluster, batch: int) -> set[UniformLayout
 )
 def test_all_layouts_are_enumerated_once(model: str, cluster: str, batch: int) -> None:
     on = Cluster.parse(cluster)
-    found = enumerate_layouts(layout_model(model), on, batch)
+    found = enumerate_layouts(MODELS[model], on, batch)
     assert len(found) == len(set(found))
     assert set(found) == by_brute_force(model, on, batch)
     assert all(layout.devices == on.devices for layout in found)
 
 
 def test_a_software_has_only_what_it_can_run() -> None:
-    model = layout_model("llama-3-8b")
+    model = MODELS["llama-3-8b"]
 
     def of(software: str) -> tuple[UniformLayout, ...]:
         return enumerate_layouts(model, Cluster.parse("1x8:h100", software=software), 128)
@@ -86,15 +115,32 @@ def test_a_software_has_only_what_it_can_run() -> None:
 
 def test_selective_recomputation_is_offered_where_scores_are_stored() -> None:
     cluster = Cluster.parse("1x8:h100")
-    kept = {name: {one.recompute for one in enumerate_layouts(layout_model(name), cluster, 64)} for name in MODELS}
-    assert kept == {"gpt-1.3b": {"none", "selective", "full"}, "llama-3-8b": {"none", "full"}}
+    llama = MODELS["llama-3-8b"]
+    kept = [
+        {one.recompute for one in enumerate_layouts(replace(llama, spelled_out=stored), cluster, 64)}
+        for stored in (True, False)
+    ]
+    assert kept == [{"none", "selective", "full"}, {"none", "full"}]
 
 
-MODELS = ("gpt-1.3b", "llama-3-8b")
+def test_what_a_model_cannot_divide_is_not_offered() -> None:
+    cluster, llama = Cluster.parse("1x8:h100"), MODELS["llama-3-8b"]
+
+    def offered(axis: str, of: Structure) -> set[int]:
+        return {getattr(one, axis) for one in enumerate_layouts(of, cluster, 64)}
+
+    long = replace(llama, tokens=32768)
+    assert offered("tensor", llama) == {1, 2, 4, 8}
+    assert offered("tensor", replace(llama, widths=(*llama.widths, 6))) == {1, 2}
+    assert offered("context", long) == {1, 2, 4, 8}
+    assert offered("context", replace(long, divides_sequences=False)) == {1}
+    assert offered("context", replace(llama, tokens=1)) == {1}, "an image"
+    assert offered("expert", llama) == {1}
+    assert offered("pipeline", replace(llama, layers=3)) == {1, 2}
 
 
 def test_the_leanest_layouts_store_least_of_their_degrees() -> None:
-    found = enumerate_layouts(layout_model("llama-3-8b"), Cluster.parse("1x8:h100"), 16)
+    found = enumerate_layouts(MODELS["llama-3-8b"], Cluster.parse("1x8:h100"), 16)
     lean = leanest(found)
     assert {one.recompute for one in lean} == {"full"}
     assert {one.microbatch for one in lean} == {1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ import alpa_explore as ax
 from alpa_explore import units
 from alpa_explore.errors import CancelledError, OptionError, UnknownNameError
 from alpa_explore.execution.executors import Executor
+from alpa_explore.models.catalog import entry
+from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.uniform_layouts.layout import Axis
 from alpa_explore.uniform_layouts.layouts import Question
-from alpa_explore.uniform_layouts.models import layout_model
+from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices
 from alpa_explore.uniform_layouts.report import layouts_sentence
@@ -24,6 +27,22 @@ from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 DATA = Path(__file__).parents[1] / "validation" / "data"
 
 
+def architecture(model: str) -> Architecture:
+    """Of a decoder of the catalogue, as a row of measured runs has it."""
+    config: Any = entry(model).config
+    return Architecture(
+        kind="llama",
+        layers=config.layers,
+        hidden=config.hidden,
+        heads=config.heads,
+        kv_heads=config.kv_heads,
+        ffn=config.ffn,
+        vocabulary=config.vocabulary,
+        tied=config.tied,
+        decoder=config if isinstance(config, DecoderConfig) else None,
+    )
+
+
 def row_of(layouts: Layouts, number: int) -> MeasuredRow:
     """A row of a table of measured runs with the layout of that rank."""
     (some,) = read_rows([DATA / "dgxc_nemo_h100_gb200.csv"]).measured[:1]
@@ -31,7 +50,7 @@ def row_of(layouts: Layouts, number: int) -> MeasuredRow:
     return replace(
         some,
         model=layouts.model,
-        architecture=layout_model(layouts.model).architecture,
+        architecture=architecture(layouts.model),
         sequence=layouts.sequence,
         global_batch=layouts.global_batch,
         micro_batch=layout.microbatch,
@@ -90,9 +109,8 @@ def test_the_fastest_that_fits_is_first_and_what_does_not_fit_says_why(llama_lay
 
 
 def test_no_layout_is_faster_than_its_products_at_the_peak(moe_layouts: Layouts) -> None:
-    model = layout_model(moe_layouts.model)
     tokens = moe_layouts.global_batch * moe_layouts.sequence
-    least = model.architecture.flops(tokens, moe_layouts.sequence) / (
+    least = architecture(moe_layouts.model).flops(tokens, moe_layouts.sequence) / (
         moe_layouts.cluster.devices * moe_layouts.cluster.device.peak("bfloat16")
     )
     assert all(priced.seconds > least for priced in moe_layouts.ranked)

@@ -17,7 +17,6 @@ from alpa_explore.uniform_layouts import of_plan
 from alpa_explore.uniform_layouts.as_baseline import as_baseline
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.measured import measured_beside
-from alpa_explore.uniform_layouts.models import layout_model
 from alpa_explore.uniform_layouts.of_plan import plan_beside, plan_layout
 from alpa_explore.uniform_layouts.ranking import Layouts
 from alpa_explore.uniform_layouts.report import layouts_sentence, measured_sentence, plan_sentence
@@ -102,6 +101,9 @@ def test_a_plan_that_is_the_best_layout_is_not_slower_than_itself(layouts: Layou
     assert plan_sentence(beside).endswith("; it is the best uniform layout.")
 
 
+SIZES = "4 layers, hidden 64, 8 heads (4 of keys), vocabulary 256"
+
+
 def run(layouts: Layouts, **changes: object) -> MeasuredRun:
     common: dict[str, object] = {
         "source": "table",
@@ -110,7 +112,7 @@ def run(layouts: Layouts, **changes: object) -> MeasuredRun:
         "software": "megatron",
         "gpus": 4,
         "model": "tiny",
-        "sizes": layout_model("llama-tiny").architecture.sizes,
+        "sizes": SIZES,
         "sequence": layouts.sequence,
         "global_batch": 16,
         "micro_batch": 1,
@@ -153,7 +155,7 @@ def test_measured_runs_are_those_of_the_sizes_of_a_config_file_too(tmp_path: Pat
     more = {"intermediate_size": 128, "max_position_embeddings": 32, "num_key_value_heads": 4}
     path.write_text(json.dumps({"model_type": "qwen2", **sizes, **more}))
     found = ax.layouts(str(path), "1x4:h100", global_batch=16, scheduler="serial", cache=False)
-    same = replace(run(found), sizes=layout_model(str(path)).architecture.sizes)
+    same = replace(run(found), sizes="2 layers, hidden 64, 4 heads, vocabulary 256")
     assert [one.run for one in measured_beside(found, Record(runs=(same,)))] == [same]
     assert measured_beside(found, Record(runs=(replace(same, sizes="another model"),))) == ()
 

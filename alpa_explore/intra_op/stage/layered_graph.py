@@ -14,7 +14,7 @@ from typing import TypeVar
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
 from alpa_explore.cost.joined_projections import join_projections
-from alpa_explore.graph import Operator, Phase, TrainingGraph
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
@@ -92,10 +92,12 @@ class LayeredGraph:
         makes are scattered, bytes of all that is resharded beside them in every microbatch): of its block in its pass
         of a microbatch, or outside of blocks itself."""
         of_product: dict[int, int] = {}
-        for position, parameter in enumerate(self.graph.parameters):
-            reads = [(reader, self.products[reader][1]) for reader in self.graph.readers.get(parameter.tensor, ())]
-            used = [(product, parameter.tensor) for reader, product in reads if self.layer_of[reader] != UPDATE_LAYER]
-            made = [(self.graph.tensors[tensor].producer, tensor) for tensor in self.contributions[position]]
+        given = [tensor.index for tensor in self.graph.tensors if tensor.kind in GIVEN_KINDS]
+        contributions = {p.tensor: of for p, of in zip(self.graph.parameters, self.contributions, strict=True)}
+        for weight in (*contributions, *given):
+            reads = [(reader, self.products[reader][1]) for reader in self.graph.readers.get(weight, ())]
+            used = [(product, weight) for reader, product in reads if self.layer_of[reader] != UPDATE_LAYER]
+            made = [(self.graph.tensors[tensor].producer, tensor) for tensor in contributions.get(weight, ())]
             used += [(self.products[producer][0], tensor) for producer, tensor in made if producer is not None]
             for product, tensor in used:
                 if product is not None:

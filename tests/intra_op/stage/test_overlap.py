@@ -307,3 +307,26 @@ def test_gathers_of_updated_weights_hide_behind_the_operator_that_reads_them(lay
             assert (saved <= 0.75 * before.seconds[reachable] + 1e-15).all()
             hidden = max(hidden, float(saved.max()))
     assert hidden > 0
+
+
+def test_weights_that_are_not_trained_are_gathered_beside_their_products() -> None:
+    """Their products have no gradient of a weight: the choice of experts or keys by a layer that is left as it is."""
+
+    class Selecting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.trained, self.frozen = nn.Linear(64, 64), nn.Linear(64, 64, bias=False)
+            self.frozen.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            chosen = self.frozen(x.detach()).topk(8, -1).indices
+            return self.trained(x).gather(-1, chosen).square().mean()
+
+    graph = capture(Selecting(), (torch.randn(64, 64),))
+    cluster = Cluster.parse("1x2:h100")
+    layered = assign_layers(graph, (0,) * len(graph.forward_operators), software=cluster.software)
+    (frozen,) = [t.index for t in graph.tensors if t.name == "frozen.weight"]
+    (product,) = [o.index for o in graph.forward_operators if is_matrix_product(o.kind) and o.module == "frozen"]
+    assert layered.stored_beside[product] == ((product,), graph.tensors[frozen].bytes)
+    mesh = logical_mesh(cluster, Submesh(1, 2), (2, 1)).squeezed()
+    assert build_stage_problem(slice_stages(layered)(0, 0), CostModel(cluster.device, mesh)).edges
