@@ -184,8 +184,8 @@ def test_a_cancelled_call_answers_with_what_it_knows() -> None:
 
 
 def test_what_cannot_be_priced_is_refused_with_a_remedy() -> None:
-    with pytest.raises(OptionError, match=r"Layouts are not enumerated.*baselines"):
-        ax.layouts("wide-resnet-tiny", "1x2:h100")
+    with pytest.raises(OptionError, match=r"divides a model by its blocks.*has none.*alpa-explore plan"):
+        ax.layouts("mlp-tiny", "1x2:h100", precision="bf16", scheduler="serial", cache=False)
     with pytest.raises(OptionError, match=r"16 bits.*Give bf16"):
         ax.layouts("llama-tiny", "1x2:h100", precision="fp32")
     with pytest.raises(OptionError, match="global batch"):

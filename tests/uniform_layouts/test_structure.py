@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-import alpa_explore as ax
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import entry
 from alpa_explore.uniform_layouts import works
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
@@ -212,12 +210,6 @@ def parameters(work: DecoderWork, of: Structure) -> float:
     counts = Counter(of.kinds)
     parts = [(work.embedding, 1), (work.head, 1), *((part, counts[kind]) for kind, part in enumerate(work.blocks))]
     return sum((part.parameters + part.expert_parameters) * count for part, count in parts)
-
-
-def test_a_model_without_blocks_is_refused() -> None:
-    with pytest.raises(OptionError, match="divides a model by its blocks") as refused:
-        ax.layouts("mlp-tiny", "1x2:h100", precision="bf16", scheduler="serial", cache=False)
-    assert "alpa-explore plan" in refused.value.remedy
 
 
 def test_only_attention_lets_devices_share_a_sequence(tmp_path: Path) -> None:

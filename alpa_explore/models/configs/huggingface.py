@@ -32,16 +32,6 @@ _UNUSED = ("_name_or_path", "transformers_version", "quantization_config", "labe
 _DTYPES = ("torch_dtype", "dtype")
 HUB_CODE = "auto_map"
 """The key that names classes in a repository of the Hub, by which it would run them."""
-_EQUAL_NAMES = (
-    ("num_experts", "num_local_experts", "n_routed_experts"),
-    ("num_experts_per_tok", "num_experts_per_token"),
-    ("n_shared_experts", "num_shared_experts"),
-    ("hidden_size", "n_embd", "d_model"),
-    ("num_attention_heads", "n_head", "n_heads"),
-    ("num_hidden_layers", "n_layer", "n_layers"),
-    ("max_position_embeddings", "n_positions"),
-)
-"""Names of one size: transformers takes each for the others (`attribute_map` of its configs), by the version."""
 MOST_OF = {"layer": 2_000, "block": 100_000, "depth": 2_000, "expert": 100_000, "label": 10**7}
 """Word in a key -> the most that its value may count. transformers makes a list of as many, before anything else can be
 checked: a billion layers take all memory. The largest models have 126 layers and 512 experts."""
@@ -157,15 +147,6 @@ def without_hub_code(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_hub_code(part) for key, part in value.items() if key != HUB_CODE}
     return [without_hub_code(part) for part in value] if isinstance(value, list) else value
-
-
-def size_of(values: Mapping[str, Any], key: str) -> Any:
-    """The size `key` of a config, by any of its names; None where the file has none. RecipeError where two names have
-    different values."""
-    names = next((group for group in _EQUAL_NAMES if key in group), (key,))
-    found = {name: values[name] for name in (key, *names) if values.get(name) is not None}
-    check_equal(found)
-    return next(iter(found.values()), None)
 
 
 def check_equal(found: Mapping[str, Any]) -> None:
