@@ -8,7 +8,7 @@ equal_stages       stages of equally many layers on equal submeshes; pipelines o
                    constraints
 role_pipelines     the pipelines of a baseline whose axes have roles: every division that its degrees leave open
 layout             a hand-made layout: degrees, microbatches, ZeRO stage, recomputation
-block_work         the work of the parts of a decoder (embedding, block, head) on a mesh whose axes have roles
+block_work         the work of the parts of a model (embedding, a block of each kind, head) on a mesh with roles
 part_times         device and host seconds of those parts in one pass
 interleaved_time   seconds of an interleaved layout, by the simulator
 layout_price       seconds and bytes of a layout, from the seconds of its parts, without a plan
