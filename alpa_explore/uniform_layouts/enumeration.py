@@ -5,7 +5,7 @@ All devices are used: TP × CP × PP × DP of them. A degree must divide what it
 - TP the heads, the width of the MLP and the positions of a device; it stays inside a node.
 - CP the sequence, in two pieces a device (zig-zag), of at least `tuning.LEAST_POSITIONS` positions together, where
   positions see each other in attention alone.
-- PP no more than the blocks; they need not divide evenly (`pricing.stages`).
+- PP no more than the blocks; they need not divide evenly (`pricing.stages`). An encoder with a decoder has none.
 - DP the global batch. The microbatch divides what a replica gets, in powers of two, up to `tuning.MOST_TOKENS` tokens
   on a device, and is one sample where CP divides it; with several stages there are at least as many microbatches as
   stages.
@@ -112,7 +112,7 @@ def _degrees(structure: Structure, cluster: Cluster, batch: int, offer: Offer) -
             ):
                 continue
             for pipeline in divisors(devices // tensor // context):
-                if pipeline > structure.layers or (pipeline > 1 and not offer.pipeline):
+                if pipeline > structure.layers or (pipeline > 1 and not (offer.pipeline and structure.is_chain)):
                     break
                 data = devices // tensor // context // pipeline
                 if batch % data == 0:

@@ -40,6 +40,9 @@ class Structure(Sizes):
     halved for causality), as in Megatron's formula (Narayanan et al., arXiv 2104.04473, appendix)."""
     spelled_out: bool
     """Whether attention is two products and a softmax, whose scores are held."""
+    is_chain: bool
+    """Whether a block needs of earlier ones what the one before it made alone, so that stages send no more; not in an
+    encoder with a decoder."""
     divides_sequences: bool
     """Whether devices can share a sequence: positions see each other in attention alone."""
 
@@ -63,6 +66,7 @@ def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: Capture
     operators = list(zip(graph.forward_operators, parts, strict=True))
     inside = [o for o, part in operators if part in of_blocks]
     names = {packet(o.kind) for o in inside}
+    part_of: dict[int | None, int] = {o.index: part for o, part in operators}
     counts = Counter(kinds)
     times = {part: counts[kind] for kind, part in enumerate(examples)}
     times |= dict.fromkeys(set(parts) - set(of_blocks), 1)
@@ -94,6 +98,12 @@ def structure_of(graph: TrainingGraph, kinds: tuple[int, ...], captured: Capture
         experts=math.gcd(*(matrices[0][0] for matrices in routed)) or 1,
         flops=3.0 * sum(_flops(o) * times.get(part, 0) for o, part in operators),
         spelled_out=spelled_out,
+        is_chain=all(
+            part_of.get(graph.tensors[t].producer, 0) in (0, part - 1, part)
+            for o, part in operators
+            if part in of_blocks
+            for t in o.inputs
+        ),
         divides_sequences=bool(queries) and not names & _IN_ORDER,
     )
 

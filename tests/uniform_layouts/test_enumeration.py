@@ -31,6 +31,7 @@ def structure(layers: int, heads: int, hidden: int, ffn: int, tokens: int, exper
         experts=experts,
         flops=1e15,
         spelled_out=False,
+        is_chain=True,
         divides_sequences=True,
     )
 
@@ -137,6 +138,7 @@ def test_what_a_model_cannot_divide_is_not_offered() -> None:
     assert offered("context", replace(llama, tokens=1)) == {1}, "an image"
     assert offered("expert", llama) == {1}
     assert offered("pipeline", replace(llama, layers=3)) == {1, 2}
+    assert offered("pipeline", replace(llama, is_chain=False)) == {1}
 
 
 def test_the_leanest_layouts_store_least_of_their_degrees() -> None:
