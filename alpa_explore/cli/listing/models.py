@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     ]
     print(render_table(shown))
     print(
-        "\nSequence, B, layers and precision are the defaults of `alpa-explore plan`: for the models of the paper, its.\n"
+        "\nSequence, B, layers and precision are the defaults of `alpa-explore plan`: of the paper's models, its own.\n"
         "Where no layers are named, their number follows from the blocks and the cluster."
     )
     return 0
