@@ -56,7 +56,6 @@ baselines gpt-tiny --cluster 1x0:v100                               | at least o
 baselines gpt-tiny --cluster 1x2:z80                                | device
 layouts llama-tiny --cluster 1x2:h100 --global-batch 4 --top 0      | --top
 layouts llama-tiny --cluster 1x2:h100 --global-batch 0              | global batch
-layouts wide-resnet-tiny --cluster 1x2:h100                         | this family of models
 layouts llama-tiny --cluster 1x2:h1000                              | h100
 layouts llama-tiny --cluster 1x2:h100 -B 8                          | each layout has its own number of microbatches
 layouts llama-tiny --cluster 1x2:h100 -B auto                       | --global-batch

@@ -26,8 +26,8 @@ class StandIn:
             raise OptionError("Too many devices", found=str(run.cluster.devices), remedy="Give fewer.")
         parameters, tokens = model
         rate = run.cluster.device.peak("bfloat16") / 2
-        stage = 6 * parameters * max(run.blocks) * run.chunks * tokens / run.tensor / rate
-        size = 18 * parameters * max(run.blocks) * run.chunks / run.tensor
+        stage = 6 * parameters * max(sum(part) for part in run.blocks) * run.chunks * tokens / run.tensor / rate
+        size = 18 * parameters * max(sum(part) for part in run.blocks) * run.chunks / run.tensor
         fits = size < run.cluster.device.memory_bytes
         return RunPrice(
             seconds=stage * (run.microbatches + run.pipeline - 1),
