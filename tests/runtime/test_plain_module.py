@@ -159,7 +159,7 @@ def test_a_model_of_ones_own_without_data_is_told_what_it_lacks():
 
 
 def test_weights_that_are_no_numbers_are_named() -> None:
-    kind = ZOO["weight used twice"]()
+    kind = ZOO["weight and its transpose"]()
     plan, graph = planned(kind)
     with torch.no_grad():
         kind.model.body.w[1, 2] = float("nan")
