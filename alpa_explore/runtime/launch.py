@@ -151,7 +151,7 @@ def _next_attempt(last: _Requests, run: Run, error: AlpaExploreError | None, num
         folder=folder,
         ranks=_ranks(plan),
         first_step=options.first_step,
-        more_hosts=partial(_more_devices, first, used) if used < first.plan.cluster.devices else None,
+        all_back=partial(_all_back, first) if used < first.plan.cluster.devices else None,
         prepare=lambda: prepare(request, empty_folder(folder, "an attempt", make=True)),
         start=lambda: left.start(folder, plan, options.device),
         where=", ".join(where),
@@ -174,11 +174,12 @@ def _plan_for(left: Left, first: RunRequest, request: RunRequest) -> tuple[Plan,
     return plan, schedule
 
 
-def _more_devices(first: RunRequest, used: int) -> bool:
-    """Whether more devices answer than an attempt uses, of those with which the run began."""
+def _all_back(first: RunRequest) -> bool:
+    """Whether as many devices answer as the run began with. With some of them it would need a plan that may not exist,
+    and a run that goes well must not end for that."""
     assert first.place.left is not None, "other targets have no retries"
     left = first.place.left(first.plan, first.options.device, ())
-    return left.nodes * left.devices_per_node > used
+    return left.nodes * left.devices_per_node >= first.plan.cluster.devices
 
 
 def _ranks(plan: Plan) -> tuple[int, ...]:
@@ -243,8 +244,8 @@ def request_of(
     process, host or link that is lost. At most the steps of `checkpoint_every` are done again, and twice so many where
     a checkpoint was being written: ranks begin none before the last one is whole. It goes on with the hosts that are
     left; where they are too few for the plan, `replan(plan, cluster)` returns one for what is left, by default the
-    planner's for the same microbatches. Where more hosts answer again, it goes on with them from its next checkpoint,
-    under the first plan if all are back; that is no retry.
+    planner's for the same microbatches. When all answer again, it goes on with them from its next checkpoint, under the
+    first plan; that is no retry.
 
     Buffers that the forward pass of the module writes are carried from microbatch to microbatch, with the statistics of
     a whole microbatch, and are part of checkpoints. Where a run cannot write one on which losses depend

@@ -26,8 +26,8 @@ from alpa_explore.runtime.targets.target import Ranks
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 """Errors of a full disk, or of one that cannot be written."""
-_GROWS = "more hosts"
-"""State of an attempt that was ended because more hosts answer than it used."""
+_ALL_BACK = "all hosts are back"
+"""State of an attempt that was ended because all hosts answer with which the run began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +206,8 @@ class Run:
             )
             while True:
                 state, error = self._outcome(attempt)
-                if (error is None and state != _GROWS) or again is None or self._stop.is_set():
-                    state = "stopped" if state == _GROWS else state
+                if (error is None and state != _ALL_BACK) or again is None or self._stop.is_set():
+                    state = "stopped" if state == _ALL_BACK else state
                     break
                 if error is not None and error.may_pass:  # where it can go on is known only after seconds to minutes
                     self._failures = (*self._failures, f"{error.what}: {error.found}.")
@@ -225,12 +225,12 @@ class Run:
         self._thread.start()
 
     def _next(self, attempt: Attempt, error: AlpaExploreError | None) -> None:
-        """Note that `attempt` follows the one that failed with `error`; None: more hosts answer than that one used."""
+        """Note that `attempt` follows the one that failed with `error`; None: all hosts answer again."""
         done = self._now.steps()
         end = done[-1].step + 1 if done else self._first_step
         retry = Retry(
             attempt=len(self._retries) + 1,
-            reason="More hosts answer than it used." if error is None else f"{error.what}: {error.found}.",
+            reason="All hosts answer again." if error is None else f"{error.what}: {error.found}.",
             failed=error is not None,
             first_step=attempt.first_step,
             lost_steps=max(end - attempt.first_step, 0),
@@ -258,7 +258,7 @@ class Run:
             return "stopped", None
         ranks, now, error = attempt.start(), self._now, None
         lead = tuning.REQUEST_SECONDS
-        back = None if attempt.more_hosts is None else HostsBack(attempt.more_hosts)
+        back = None if attempt.all_back is None else HostsBack(attempt.all_back)
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
@@ -267,7 +267,7 @@ class Run:
                 if states := [kept.step for kept in now.keeper.kept[count:] if kept.kind == STATE]:
                     note_whole(now.folder, states[-1])
                     if back is not None and back.found.is_set() and states[-1] < self._total:
-                        outcome = {"state": _GROWS}
+                        outcome = {"state": _ALL_BACK}
                         break
                 asked = requested_step(now.folder)
                 if asked is not None and now.keeper.missed(asked):

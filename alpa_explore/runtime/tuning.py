@@ -71,7 +71,7 @@ ASK_LEFT_SECONDS = 5.0
 LOST_SECONDS = 0.5
 """How long one that is known to be lost may take, while others are asked: its link may work again."""
 HOSTS_BACK_SECONDS = 30.0
-"""How often a run that has lost hosts looks whether more answer than it uses. Costs a question to every worker."""
+"""How often a run that has lost hosts looks whether all answer again. Costs a question to every worker."""
 DESCRIBE_SECONDS = 60.0
 """How long it may take to describe its host, for which it imports this package, and torch where there are GPUs."""
 SUSPECT_SECONDS = 4.0

@@ -56,6 +56,8 @@ baselines gpt-tiny --cluster 1x0:v100                               | at least o
 baselines gpt-tiny --cluster 1x2:z80                                | device
 layouts llama-tiny --cluster 1x2:h100 --global-batch 4 --top 0      | --top
 layouts llama-tiny --cluster 1x2:h100 --global-batch 0              | global batch
+layouts mlp-tiny --cluster 1x2:h100 --precision bf16                | this model has none
+layouts wide-resnet-tiny --cluster 1x2:h100                         | weights of 16 bits
 layouts llama-tiny --cluster 1x2:h1000                              | h100
 layouts llama-tiny --cluster 1x2:h100 -B 8                          | each layout has its own number of microbatches
 layouts llama-tiny --cluster 1x2:h100 -B auto                       | --global-batch

@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
         default=0,
         metavar="N",
         help="after the loss of a process, host or link go on from the last checkpoint, up to N times; planned again "
-        "where too few hosts are left, and back under the first plan when they answer again",
+        "where too few hosts are left, and back under the first plan when all answer again",
     )
     argument(
         "--resume",

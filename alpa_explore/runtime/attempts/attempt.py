@@ -33,7 +33,7 @@ class Retry:
     folder: Path
     """Of the next attempt."""
     failed: bool = True
-    """False where the attempt was ended because more hosts answered than it used."""
+    """False where the attempt was ended because all hosts answered again."""
 
     @property
     def ending(self) -> str:
@@ -60,26 +60,26 @@ class Attempt:
     start: Callable[[], Ranks]
     where: str = ""
     """See `Retry`."""
-    more_hosts: Callable[[], bool] | None = None
-    """Asks whether more hosts answer than this attempt uses; None where it has all that the run began with."""
+    all_back: Callable[[], bool] | None = None
+    """Asks whether all hosts answer with which the run began; None where this attempt has them."""
 
 
 Again = Callable[[AlpaExploreError | None, int], Attempt]
-"""(how the last attempt failed, or None where more hosts answer than it used; its number) -> the next one. An
-AlpaExploreError says why there can be none."""
+"""(how the last attempt failed, or None where all hosts answer again; its number) -> the next one. An AlpaExploreError
+says why there can be none."""
 
 
 class HostsBack:
-    """Asks again and again, in a thread of its own, whether more hosts answer than an attempt uses."""
+    """Asks again and again, in a thread of its own, whether all hosts of a run answer again."""
 
-    def __init__(self, more_hosts: Callable[[], bool]) -> None:
+    def __init__(self, all_back: Callable[[], bool]) -> None:
         self.found, self._closed = threading.Event(), threading.Event()
-        threading.Thread(target=self._look, args=(more_hosts,), name="alpa-explore hosts", daemon=True).start()
+        threading.Thread(target=self._look, args=(all_back,), name="alpa-explore hosts", daemon=True).start()
 
-    def _look(self, more_hosts: Callable[[], bool]) -> None:
+    def _look(self, all_back: Callable[[], bool]) -> None:
         while not self._closed.wait(tuning.HOSTS_BACK_SECONDS) and not self.found.is_set():
             with suppress(AlpaExploreError):  # the scheduler does not answer now; the attempt itself may go on
-                if more_hosts():
+                if all_back():
                     self.found.set()
 
     def close(self) -> None:
