@@ -36,7 +36,7 @@ explorer, send_states = Out[1], Widget._handle_control_comm_msg
 def send_then_change(message):
     send_states(message)
     explorer.session.set(num_microbatches=explorer.settings.num_microbatches // 2)
-    explorer.wait()  # until it is planned
+    explorer.wait(60)
 
 Widget._handle_control_comm_msg = send_then_change
 """
