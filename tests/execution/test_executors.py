@@ -388,20 +388,24 @@ def test_a_script_needs_no_main_guard_and_may_come_from_stdin(tmp_path):
 @pytest.mark.distributed
 def test_workers_ignore_an_interrupt_and_leave_when_the_program_is_killed():
     script = """
-import os, time
+import os, signal
 from alpa_explore.execution.executors import Executor
+from tests.execution.tasks import process_of
 with Executor("processes", workers=2) as executor:
-    print(*set(dict(executor.map(lambda _: (time.sleep(0.05), os.getpid())[1], {n: n for n in range(20)})).values()))
+    print(*set(dict(executor.map(process_of, {n: n + 1 for n in range(20)})).values()))
     try:
         print("ready", flush=True)
-        time.sleep(60)
+        signal.pause()
     except KeyboardInterrupt:
-        found = dict(executor.map(lambda _: (time.sleep(0.05), os.getpid())[1], {n: n for n in range(20)}))
-        print(*set(found.values()), flush=True)
-    time.sleep(60)
+        print(*set(dict(executor.map(process_of, {n: n + 1 for n in range(20)})).values()), flush=True)
+    signal.pause()
 """
     program = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         workers = {int(pid) for pid in program.stdout.readline().split()}

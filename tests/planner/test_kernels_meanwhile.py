@@ -18,7 +18,7 @@ from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS, warm_up
 from tests.waiting import LIMIT_SECONDS
 
 SCRIPT = """
-import sys, time
+import threading
 from alpa_explore.numerics.compiled import compilation_reported
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS
@@ -31,7 +31,9 @@ assert all(kernel.on_disk for kernel in COMPOSITION_KERNELS)
 reports = []
 with compilation_reported(reports.append):
     ax.plan("gpt-tiny", "1x4:v100", num_microbatches=8, cache=False, scheduler="serial")
-time.sleep(0.1)
+for thread in threading.enumerate():
+    if thread.name == "alpa-explore compilation":
+        thread.join()  # it ends when it has passed on all reports
 assert not reports, "a kernel of the plan was compiled with other types than those of warm_up"
 print("done")
 """

@@ -18,7 +18,9 @@ from alpa_explore.figures.decisions.cluster import cluster_figure
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure
 from alpa_explore.figures.page import page_html
 from alpa_explore.figures.timelines.timeline import timeline_figure
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import load_plan
+from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import stage_costs_table, stages_table
@@ -26,6 +28,8 @@ from alpa_explore.plans.schedule_stages import possible_schedules
 from alpa_explore.questions.frontier import known_frontier
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.schedules.catalog import SCHEDULES
+from alpa_explore.search.lazy_pricing import a_pipeline_fits
+from alpa_explore.search.pipeline_query import PipelineQuery
 
 OPTIONS = {"num_microbatches": 2, "num_layers": 3, "delta": 1.0, "global_batch": 48}
 
@@ -110,16 +114,21 @@ def test_another_delta_gives_the_plan_that_planning_anew_gives() -> None:
     assert again.predicted.iteration_seconds == pytest.approx(anew.predicted.iteration_seconds, rel=1e-5)
 
 
-def test_memory_is_that_of_each_kind() -> None:
-    """Where the second kind has less memory than the best plan needs there, the plan is another one, which fits."""
-    roomy = ax.plan("gpt-tiny", "1x1:a100+1x1:v100@alpa", num_microbatches=8, num_layers=4, delta=1.0, global_batch=64)
-    (small,) = [s for s in roomy.stages if s.device == "v100"]
-    kind = roomy.cluster.others[0]
-    kind = replace(kind, device=replace(kind.device, memory_bytes=int(0.8 * small.peak_bytes)))
-    cluster = replace(roomy.cluster, others=(kind,))
-    plan = ax.plan("gpt-tiny", cluster, num_microbatches=8, num_layers=4, delta=1.0, global_batch=64)
-    assert all(stage.peak_bytes <= plan.device_of(stage).memory_bytes for stage in plan.stages)
-    assert plan.predicted.iteration_seconds > roomy.predicted.iteration_seconds
+def test_memory_is_that_of_each_kind(plan: ax.Plan) -> None:
+    """Where the second kind has a byte less than the best plan needs there, the plan is another one, which fits; that
+    one fits is also found before all stages are priced."""
+    (small,) = [s for s in plan.stages if s.device == "v100"]
+    kind = plan.cluster.others[0]
+    kind = replace(kind, device=replace(kind.device, memory_bytes=int(small.peak_bytes) - 1))
+    cluster = replace(plan.cluster, others=(kind,))
+    short = ax.plan("mlp-tiny", cluster, **OPTIONS, pipeline=plan.options.pipeline)
+    assert all(stage.peak_bytes <= short.device_of(stage).memory_bytes for stage in short.stages)
+    assert short.predicted.iteration_seconds > plan.predicted.iteration_seconds
+    graph = microbatch_graph("mlp-tiny", OPTIONS["num_microbatches"], global_batch=OPTIONS["global_batch"])
+    query = PipelineQuery(
+        cluster=cluster, options=plan.options.pipeline, num_microbatches=plan.options.num_microbatches
+    )
+    assert a_pipeline_fits(layered_graphs(short, graph)[0], query) is True
 
 
 def test_where_nothing_fits_the_kind_that_is_short_is_named() -> None:

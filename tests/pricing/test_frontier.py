@@ -21,6 +21,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.pricing import explorer, tuning
 from alpa_explore.pricing.memory_frontiers import memory_frontier, whole_frontier
+from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.questions.frontier import known_frontier
 from tests.intra_op.stages import chain, on_mesh, whole
@@ -75,6 +76,22 @@ def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(proble
         as_lean = min(seconds(e) for e in exact if size(e) <= size(p) * (1 + 1e-12))
         assert as_lean <= seconds(p) * (1 + 1e-9)
     assert 2 < len(convex.points) < len(exact)
+
+
+def test_between_a_fast_choice_that_overflows_and_a_lean_one_a_sweep_finds_the_best_at_their_price(
+    problem, monkeypatch
+):
+    monkeypatch.setattr(tuning, "SWEEP_PRICES", tuning.SWEEP_PRICES[-1:])  # the leanest choice is the next one
+    layered, mesh, device = problem.stage.layered, problem.model.mesh, problem.model.device
+    task = MeshTask(ranges=(((0, 0), HELD),), least_held=HELD, mesh=mesh, device=device, inverse_b=INVERSE_B)
+    (free,) = compose_mesh(layered, task).values()
+    short = replace(device, memory_bytes=int(peak(min(free.points, key=seconds))) - 1)
+    (found,) = compose_mesh(layered, replace(task, device=short)).values()
+    fast, lean = min(found.points, key=seconds), min(found.points, key=size)
+    price = (seconds(lean) - seconds(fast)) / (size(fast) - size(lean))
+    best = solve(problem.at(inverse_b=INVERSE_B, memory_price=price, microbatches_held=HELD)).objective
+    assert best < 0.99 * (seconds(fast) + price * size(fast))
+    assert min(seconds(p) + price * size(p) for p in found.points) == pytest.approx(best, rel=1e-9)
 
 
 def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says_how(problem, monkeypatch):

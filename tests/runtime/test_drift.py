@@ -106,6 +106,25 @@ def test_the_compute_of_a_stage_is_compared_without_collectives_and_waiting(plan
     assert drift.cluster.between_nodes == plan.cluster.between_nodes
 
 
+def test_a_device_of_two_copies_of_the_model_computes_half_of_what_both_update(tmp_path) -> None:
+    """Nothing is exchanged in such a stage but the sums of both copies' gradients, which are no part of its compute."""
+    dualpipe = ax.PipelineOptions(schedule="dualpipe", num_stages=2)
+    options = {"num_microbatches": 4, "num_layers": 2, "delta": 1.0, "precision": "float32", "scheduler": "serial"}
+    plan = ax.plan("mlp-tiny", "2x1:cpu", pipeline=dualpipe, **options)
+    (tmp_path / "schedule.csv").write_text(write_csv(plan.timeline().schedule))
+    run = {"ranks": [0, 1], "stages": [[0], [1], [0], [1]], "num_microbatches": 4}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    for rank in (0, 1):
+        report(tmp_path, rank, tasks={f"{stage}F": [1.0, 0, 0] for stage in (rank, rank + 2)})
+    updates = [[o for o in stage.operators if o.phase == "update"] for stage in plan.stages]
+    assert all(sum(o.communication_seconds for o in found) > 0 for found in updates)
+    expected = [
+        4 / 2 * stage.microbatch_seconds + sum(o.compute_seconds for o in found) / 2
+        for stage, found in zip(plan.stages, updates, strict=True)
+    ]
+    assert [s.predicted_seconds for s in drift_of(tmp_path, plan).stages] == pytest.approx(2 * expected)
+
+
 @pytest.fixture
 def large(tmp_path):
     """A plan of several stages of two nodes of four, and the folder of its run."""

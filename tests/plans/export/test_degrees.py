@@ -6,12 +6,8 @@ from typing import Any
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.plans.export.degrees import PlanDegrees, plan_degrees
+from alpa_explore.plans.export.degrees import plan_degrees
 from alpa_explore.plans.records import PlanOperator
-
-
-def degrees_of(model: str, cluster: str, kind: str, **options: Any) -> PlanDegrees:
-    return plan_degrees(ax.baseline(model, cluster, kind, num_microbatches=4, num_layers=4, **options))
 
 
 @pytest.mark.sweep(kept=2, in_turn=True)
@@ -45,7 +41,7 @@ def degrees_of(model: str, cluster: str, kind: str, **options: Any) -> PlanDegre
             "1x4:h100",
             "megatron",
             {"tp": 2, "ep": 2, "pp": 1},
-            {"tensor": 2, "data": 2, "expert": 4, "expert_tensor": 1},  # tensor parallel devices have whole experts
+            {"tensor": 2, "data": 2, "expert": 2, "expert_tensor": 2},  # the matrices of every expert are divided
         ),
         (
             "llama-tiny",
@@ -59,12 +55,11 @@ def degrees_of(model: str, cluster: str, kind: str, **options: Any) -> PlanDegre
 def test_a_baseline_has_the_degrees_that_it_was_made_with(
     model: str, cluster: str, kind: str, options: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    if "cp" in options:
-        plan = ax.baseline(model, cluster, kind, num_microbatches=64, num_layers=2, **options)
-        degrees = plan_degrees(plan)
-    else:
-        degrees = degrees_of(model, cluster, kind, **options)
+    shape = {"num_microbatches": 64, "num_layers": 2} if "cp" in options else {"num_microbatches": 4, "num_layers": 4}
+    plan = ax.baseline(model, cluster, kind, **shape, **options)
+    degrees = plan_degrees(plan)
     assert {name: getattr(degrees, name) for name in expected} == expected
+    assert degrees.global_batch == plan.model.samples * shape["num_microbatches"]
     assert degrees.tensor * degrees.context * degrees.data * degrees.pipeline == degrees.devices
     assert degrees.limits == () or kind == "fsdp"
 
