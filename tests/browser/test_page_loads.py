@@ -98,7 +98,9 @@ def check_figures_follow_the_plan(lab: LabPage, explorer: Locator, received: lis
                 explorer.locator(".alpa-panel:visible").get_by_role("combobox", name="View").select_option("matrix")
             lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
             before[name] = seen_figure(lab, explorer)["data"]
-    assert sum(received) < 5e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
+    large = [size for size in received if size > 40_000]  # a slow machine gets more of the small ones, of progress
+    assert sum(size > 1e6 for size in large) == 1
+    assert sum(large) < 2.5e6, f"{sum(large) / 1e6:.1f} MB came over the websocket in large messages"
 
     type_number(explorer, "Layers", "3")
     slider(explorer, "B, microbatches").press("ArrowRight")
