@@ -150,7 +150,9 @@ def baseline(
         rematerialization=recomputation.name if recomputation is not None else "",
     )
     if kind in WITH_ROLES:
-        plan = _with_roles(graph, layering, tuple(blocks or ()), cluster, kind, degrees, exchange, options, cancel, started)
+        plan = _with_roles(
+            graph, layering, tuple(blocks or ()), cluster, kind, degrees, exchange, options, cancel, started
+        )
         return _exchanging(plan, exchange, degrees) if exchange is not None else plan
     pipelines = planner_pipelines(kind, cluster, count, graph.samples, degrees)
     return _constrained(
@@ -205,7 +207,9 @@ def _with_roles(
         samples=graph.samples,
         positions=_positions(graph) if shared else 1,
         experts=_experts(graph),
-        of_stages=tuple(sum(blocks[stage :: degrees.pp]) for stage in range(degrees.pp)) if blocks and degrees.pp else (),
+        of_stages=tuple(sum(blocks[stage :: degrees.pp]) for stage in range(degrees.pp))
+        if blocks and degrees.pp
+        else (),
     )
     candidates = role_pipelines(kind, cluster, whole, degrees)
     best: tuple[TrainingGraph, Cluster, PlanOptions, Layering, StageProfile, PipelineResult] | None = None

@@ -101,8 +101,8 @@ def microbatch_costs(work: DecoderWork, cluster: Cluster, layout: ManualLayout, 
 
 def counted_microbatches(pipeline: int, microbatches: int) -> int:
     """The number of microbatches as far as the costs of a pipeline of so many stages depend on it: no part holds more
-    than two for each stage (`ScheduleTerms.held_in_turns`), and a loss is kept from the second one on; an interleaved pipeline is
-    full after `FULL_ROUNDS`."""
+    than two for each stage (`ScheduleTerms.held_in_turns`), and a loss is kept from the second one on; an interleaved
+    pipeline is full after `FULL_ROUNDS`."""
     return min(microbatches, FULL_ROUNDS * pipeline)
 
 

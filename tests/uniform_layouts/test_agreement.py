@@ -130,4 +130,6 @@ def test_interleaved_layouts_are_plans_too(tied: bool, blocks: int, tmp_path: Pa
         assert of_parts == row.blocks
         assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=SECONDS), row.words
         reserve = machines.device.reserved_bytes
-        assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), row.words
+        assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), (
+            row.words
+        )
