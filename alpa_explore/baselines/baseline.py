@@ -150,9 +150,9 @@ def baseline(
         rematerialization=recomputation.name if recomputation is not None else "",
     )
     if kind in WITH_ROLES:
-        chunks = degrees.chunks or 1
-        of_stages = tuple(sum(blocks[i : i + chunks]) for i in range(0, parts, chunks)) if blocks and by_block else ()
-        plan = _with_roles(graph, layering, of_stages, cluster, kind, degrees, exchange, options, cancel, started)
+        plan = _with_roles(
+            graph, layering, tuple(blocks or ()), cluster, kind, degrees, exchange, options, cancel, started
+        )
         return _exchanging(plan, exchange, degrees) if exchange is not None else plan
     pipelines = planner_pipelines(kind, cluster, count, graph.samples, degrees)
     return _constrained(
@@ -188,7 +188,7 @@ def _checked_blocks(blocks: Sequence[int], found: int, parts: int) -> tuple[int,
 def _with_roles(
     graph: TrainingGraph,
     layering: Layering,
-    of_stages: tuple[int, ...],
+    blocks: tuple[int, ...],
     cluster: Cluster,
     kind: str,
     degrees: Degrees,
@@ -197,7 +197,8 @@ def _with_roles(
     cancel: threading.Event | None,
     started: float,
 ) -> Plan:
-    """The fastest of the pipelines that a baseline with roles may be."""
+    """The fastest of the pipelines that a baseline with roles may be, with so many blocks in each part where they are
+    given."""
     b, count = options.num_microbatches, options.num_layers
     # A device has one sample of a sequence that others share.
     shared = (degrees.cp or (cluster.devices if "cp" in takes(kind) and graph.samples < cluster.devices else 1)) > 1
@@ -206,7 +207,9 @@ def _with_roles(
         samples=graph.samples,
         positions=_positions(graph) if shared else 1,
         experts=_experts(graph),
-        of_stages=of_stages,
+        of_stages=tuple(sum(blocks[stage :: degrees.pp]) for stage in range(degrees.pp))
+        if blocks and degrees.pp
+        else (),
     )
     candidates = role_pipelines(kind, cluster, whole, degrees)
     best: tuple[TrainingGraph, Cluster, PlanOptions, Layering, StageProfile, PipelineResult] | None = None
@@ -218,11 +221,11 @@ def _with_roles(
             arranged = ordered(graph, cp, exchange)
             if arranged is not graph:
                 by_block = block_starts(arranged)[1:]
-                layers = manual_layers(arranged, by_block) if of_stages else clustered(arranged, count, options.delta)
+                layers = manual_layers(arranged, by_block) if blocks else clustered(arranged, count, options.delta)
         (layered,) = layered_versions(
             arranged, layers.layer_of_forward, options.rematerialization or None, software=offering.software
         )
-        pricer = StagePricer(layered, layers, offering, b, cancel, options.pipeline)
+        pricer = StagePricer(layered, layers, offering, b, cancel, options.pipeline, blocks)
         for candidate in candidates:
             if candidate.cp != cp:
                 continue

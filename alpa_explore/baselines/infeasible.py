@@ -10,6 +10,7 @@ from alpa_explore.baselines.role_pipelines import RolePipeline
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.inter_op.stage_table import held_at
 from alpa_explore.pricing.stage_costs import StageCosts
 
 
@@ -25,7 +26,7 @@ def no_role_pipeline_fits(
     for pipeline, costs in possible:
         stages, depth = [], len(pipeline.ranges)
         for place, (first, last) in zip(range(depth, 0, -1), pipeline.ranges, strict=True):
-            held = terms.held(place, depth)
+            held = held_at(costs, terms, place, depth)
             if candidates := costs.candidates[first, last, 0]:
                 stages.append((min(c.peak_bytes(held) for c in candidates), first, last))
         if stages:

@@ -26,6 +26,8 @@ from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.compute import adding_seconds
 from alpa_explore.cost.group_collectives import stored_seconds
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
+from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.sharding.reshard import StepKind
 
 HALF = 2
@@ -99,8 +101,8 @@ def microbatch_costs(work: DecoderWork, cluster: Cluster, layout: ManualLayout, 
 
 def counted_microbatches(pipeline: int, microbatches: int) -> int:
     """The number of microbatches as far as the costs of a pipeline of so many stages depend on it: no part holds more
-    than two for each stage (`_interleaved_held`), and a loss is kept from the second one on; an interleaved pipeline is
-    full after `FULL_ROUNDS`."""
+    than two for each stage (`ScheduleTerms.held_in_turns`), and a loss is kept from the second one on; an interleaved
+    pipeline is full after `FULL_ROUNDS`."""
     return min(microbatches, FULL_ROUNDS * pipeline)
 
 
@@ -384,10 +386,13 @@ class _Pricer:
             part.recomputed[layout.recompute] for part in (self.work.embedding, *self.work.blocks, self.work.head)
         )
         temporary = held = 0.0
-        for number, blocks in self._parts_of(stage):
-            # 1F1B: stage s holds as many microbatches as stages follow it; interleaved, chunks more.
-            ahead = layout.pipeline - stage if layout.chunks == 1 else self._interleaved_held(stage, number)
-            microbatches = min(ahead, layout.microbatches)
+        terms = ScheduleTerms(
+            schedule="1f1b" if layout.chunks == 1 else INTERLEAVED,
+            num_microbatches=layout.microbatches,
+            stages_per_submesh=layout.chunks,
+        )
+        in_turns = terms.held_in_turns(layout.pipeline - stage, layout.pipeline)
+        for microbatches, (number, blocks) in zip(in_turns, self._parts_of(stage), strict=True):
             for kind, count in zip(kinds, blocks, strict=True):
                 held += microbatches * count * kind.held_bytes
                 temporary = max(temporary, kind.workspace_bytes * (count > 0))
@@ -401,15 +406,6 @@ class _Pricer:
                 held += head.held_bytes * (1 + twice)
                 temporary = max(temporary, head.workspace_bytes)
         return held, temporary
-
-    def _interleaved_held(self, stage: int, number: int) -> int:
-        """Microbatches of a part that are held at most: of an early chunk one round more than of a later one."""
-        layout = self.layout
-        warm_up = 2 * (layout.pipeline - stage - 1) + (layout.chunks - 1) * layout.pipeline + 1
-        chunk = number // layout.pipeline
-        rounds, rest = divmod(warm_up, layout.pipeline * layout.chunks)
-        own = min(max(rest - chunk * layout.pipeline, 0), layout.pipeline)
-        return rounds * layout.pipeline + own
 
 
 def _all(times: Iterable[PassTime]) -> PassTime:

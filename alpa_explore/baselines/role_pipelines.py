@@ -85,6 +85,8 @@ def _divided(kind: str, cluster: Cluster, whole: Divisible, degrees: Degrees) ->
     given = whole.of_stages
     for submesh, ranges in stages_of(cluster, given) if given else equal_stages(cluster, whole.layers, pp):
         devices = submesh.devices
+        if len(ranges) > 1 and min(last - first + 1 for first, last in ranges) < (degrees.chunks or 1):
+            continue  # a part without a layer
         for cp in _context_degrees(kind, devices, whole, degrees):
             for tp in _options("tp" in taken, degrees.tp, devices // cp):
                 dp = devices // (cp * tp)

@@ -7,7 +7,7 @@ in memory at its place in the pipeline, the fastest that fits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import accumulate, pairwise
@@ -50,9 +50,12 @@ class StagePricer:
         num_microbatches: int,
         cancel: threading.Event | None,
         pipeline: PipelineOptions,
+        blocks: Sequence[int] = (),
     ) -> None:
+        """`blocks` are those of each part of an interleaved pipeline, in the order of the model, where they are
+        given."""
         self.layer_flops = tuple(layer.flops for layer in layering.layers)
-        self.layered, self.cluster, self.cancel = layered, cluster, cancel
+        self.layered, self.cluster, self.cancel, self.blocks = layered, cluster, cancel, blocks
         self.num_microbatches, self.terms = num_microbatches, pipeline.terms(num_microbatches)
         self._labels = dim_labels(layered.graph)
         self._stage_graph: Callable[[int, int], StageGraph] = slice_stages(layered)
@@ -76,18 +79,20 @@ class StagePricer:
     def costs(self, pipeline: RolePipeline) -> StageCosts:
         """Candidates of the stages of `pipeline`, each at its place. CancelledError where `cancel` is set."""
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
-        depth, turns = len(pipeline.ranges), self.terms.turns if len(pipeline.ranges) > 1 else 1
-        for place, (first, last) in zip(range(depth, 0, -1), pipeline.ranges, strict=True):
-            held = self.terms.held(place, depth)
-            for layers in {(first, last), *_in_turns(pipeline.ranges, turns)}:
-                candidates.setdefault((*layers, 0), ())
-                found = [(mesh, self._solution(*layers, mesh, roles, held)) for mesh, roles in pipeline.meshes]
+        depth = len(pipeline.ranges)
+        turns = self._in_turns(pipeline.ranges) if depth > 1 and self.terms.turns > 1 else {}
+        for place, stage in zip(range(depth, 0, -1), pipeline.ranges, strict=True):
+            # What runs in turns holds what its turns do.
+            held = [(stage, 0.0 if turns else self.terms.held(place, depth))]
+            held += zip(turns.get(stage, ()), self.terms.held_in_turns(place, depth), strict=bool(turns))
+            for layers, microbatches in held:
+                found = [(mesh, self._solution(*layers, mesh, roles, microbatches)) for mesh, roles in pipeline.meshes]
                 made = [
                     StageCandidate(logical_mesh=mesh, solution_key=solution[0], **asdict(solution[1]))
                     for mesh, solution in found
                     if solution is not None
                 ]
-                candidates[*layers, 0] = tuple(dict.fromkeys((*candidates[*layers, 0], *made)))
+                candidates[*layers, 0] = tuple(dict.fromkeys((*candidates.get((*layers, 0), ()), *made)))
         received = received_bytes(self.layered)
         return StageCosts(
             num_layers=self.layered.num_layers,
@@ -98,7 +103,15 @@ class StagePricer:
             received_bytes={(first, last): received[first, last] for first, last, _ in candidates},
             versions=(self.layered.recomputation,),
             tied_weights=tied_weights(self.layered),
+            turns=turns if all(candidates.values()) else {},
         )
+
+    def _in_turns(self, ranges: Sequence[tuple[int, int]]) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
+        """The layers of each stage -> those of what it runs in turn under an interleaved schedule."""
+        order = submeshes_in_turn(INTERLEAVED, len(ranges), self.terms.turns)
+        counts = self.blocks or layers_in_turns([last - first + 1 for first, last in ranges], order)
+        parts = [(first, end - 1) for first, end in pairwise(accumulate(counts, initial=0))]
+        return {stage: tuple(parts[place :: len(ranges)]) for place, stage in enumerate(ranges)}
 
     def profile(self, costs: StageCosts) -> StageProfile:
         """`costs` with the solutions behind them and the statistics of all solves so far."""
@@ -183,15 +196,6 @@ class StagePricer:
         choices = tuple(int(strategies[choice]) for strategies, choice in zip(kept, of_kept, strict=True))
         self._choices[name] = choices
         return name, problem.totals(choices)
-
-
-def _in_turns(ranges: Sequence[tuple[int, int]], turns: int) -> Iterator[tuple[int, int]]:
-    """The layers of the stages that an interleaved schedule runs, where each submesh runs several in turn."""
-    if turns == 1:
-        return
-    order = submeshes_in_turn(INTERLEAVED, len(ranges), turns)
-    ends = [0, *accumulate(layers_in_turns([last - first + 1 for first, last in ranges], order))]
-    yield from ((first, end - 1) for first, end in pairwise(ends))
 
 
 def stop_if_cancelled(cancel: threading.Event | None, progress: str) -> None:

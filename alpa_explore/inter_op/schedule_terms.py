@@ -128,7 +128,7 @@ class ScheduleTerms:
         interleaved, of a microbatch perhaps those of some turns alone."""
         b, v = self.num_microbatches, self.stages_per_submesh
         if self.schedule == INTERLEAVED:
-            runs = min(2 * (place - 1) + (v - 1) * depth + 1, v * b)
+            runs = int(sum(self.held_in_turns(place, depth)))
             return runs / v if runs % v else runs // v
         whole = {
             "1f1b": place,
@@ -142,6 +142,15 @@ class ScheduleTerms:
             DUAL_PIPE: depth + 1,
         }[self.schedule]
         return min(whole, b)
+
+    def held_in_turns(self, place: int, depth: int) -> tuple[float, ...]:
+        """Of each turn the microbatches held when the pipeline is full: interleaved, early turns are a round ahead of
+        later ones, and of the last turn of the last stage, which has the head, there is one."""
+        if self.schedule != INTERLEAVED:
+            return (self.held(place, depth),) * self.turns
+        b, v = self.num_microbatches, self.stages_per_submesh
+        rounds, rest = divmod(2 * (place - 1) + (v - 1) * depth + 1, depth * v)
+        return tuple(min(rounds * depth + min(max(rest - turn * depth, 0), depth), b) for turn in range(v))
 
     def depths(self, most: int) -> tuple[int, ...]:
         """The numbers of stages, up to `most`, for which the schedule exists."""

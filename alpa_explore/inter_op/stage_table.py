@@ -135,7 +135,7 @@ def stage_table(
     terms = schedule_terms(costs, options, num_microbatches)
     depth = options.num_stages or layers
     possible = options.num_stages is None or depth in terms.depths(depth)
-    held = [terms.held(s, depth) for s in range(1, layers + 1)]
+    held = [held_at(costs, terms, s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
     if options.communication:
         for first, last in _ranges(layers):
@@ -189,11 +189,18 @@ def send_waits(cluster: Cluster, turns: int) -> float:
     return 2.0 * (1.0 - cluster.software.send_overlap if turns > 1 else 1.0)
 
 
+def held_at(costs: StageCosts, terms: ScheduleTerms, place: int, depth: int) -> float:
+    """The most microbatches that a stage holds at `place` from the end of `depth` stages."""
+    if len(costs.turns) == depth >= place:
+        return costs.held_beside(place, terms.held_in_turns(place, depth))
+    return terms.held(place, depth)
+
+
 def chosen_candidate(
     costs: StageCosts, options: PipelineOptions, key: RangeKey, place: int, depth: int, num_microbatches: int
 ) -> tuple[StageCandidate, float]:
     """The candidate for a stage at `place` from the end of `depth` stages, and the microbatches that it holds."""
-    held = schedule_terms(costs, options, num_microbatches).held(place, depth)
+    held = held_at(costs, schedule_terms(costs, options, num_microbatches), place, depth)
     candidate = costs.choose(key, held, num_microbatches)
     assert candidate is not None, "the pipeline has a stage that does not fit in memory"
     return candidate, held

@@ -32,9 +32,10 @@ from alpa_explore.plans.records import (
     TriedSchedule,
 )
 from alpa_explore.plans.report.text import fullest
-from alpa_explore.plans.schedule_stages import interleaved_stages
+from alpa_explore.plans.schedule_stages import interleaved_stages, planned_schedule
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.plans.timeline import Shares, layer_shares
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
 
@@ -288,7 +289,16 @@ def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions
     plan = replace(plan, stages=tuple(stages), interleaved=(), predicted=NOTHING_PREDICTED, t_max_sweep=())
     with suppress(ScheduleError):  # stage costs of an earlier version lack layer ranges; `timeline` raises the error
         plan = replace(plan, interleaved=interleaved_stages(plan, descriptions))
-    return plan
+    if planned_schedule(plan) != INTERLEAVED:
+        return plan
+    return replace(plan, stages=tuple(_held_in_turns(stage, plan.interleaved) for stage in plan.stages))
+
+
+def _held_in_turns(stage: PlanStage, interleaved: Sequence[PlanStage]) -> PlanStage:
+    """`stage` with as many microbatches as have the bytes that the stages hold which its submesh runs in turn: the last
+    of them has the head, and holds fewer of them than the others."""
+    held = sum(own.activations_held_bytes for own in interleaved if own.devices == stage.devices)
+    return replace(stage, microbatches_held=held / stage.activation_bytes) if held else stage
 
 
 def _summary(graph: TrainingGraph) -> ModelSummary:

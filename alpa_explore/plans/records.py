@@ -161,7 +161,8 @@ class PlanStage:
     activation_bytes: float
     workspace_bytes: float
     microbatches_held: float
-    """The most microbatches whose activations it holds: min(place from the end, B) under 1F1B."""
+    """The most microbatches whose activations it holds: min(place from the end, B) under 1F1B; interleaved, as many
+    whole ones as have the bytes that its turns hold."""
     solution_key: str
     """`StageCandidate.solution_key` of the candidate that was chosen."""
     operators: Sequence[PlanOperator]

@@ -97,8 +97,9 @@ def interleaved_stages(plan: PlanValue, descriptions: Descriptions) -> tuple[Pla
     order = _planned_order(plan)
     if not order:
         return ()
+    given = [layers for turn in zip(*plan.costs.turns.values(), strict=True) for layers in turn]
     ends = [0, *accumulate(layers_in_turns([s.layers[1] - s.layers[0] + 1 for s in plan.stages], order))]
-    ranges = [(first, end - 1) for first, end in pairwise(ends)]
+    ranges = given if len(given) == len(order) else [(first, end - 1) for first, end in pairwise(ends)]
     return _stages_of_ranges(plan, ranges, schedule_table(plan), descriptions)
 
 
@@ -185,7 +186,8 @@ def _stages_of_ranges(
     terms = ScheduleTerms(schedule=name, num_microbatches=b, stages_per_submesh=turns)
     stages = []
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
-        stage, held = plan.stages[submesh], terms.held(depth - submesh, depth)
+        stage, in_turns = plan.stages[submesh], terms.held_in_turns(depth - submesh, depth)
+        held = in_turns[index // depth % len(in_turns)]
         held = held if terms.copies == 1 else math.ceil(held / terms.copies)
         key = (*layers, costs.submeshes.index(plan.submesh_of(stage)))
         candidates = costs.candidates.get(key, ())

@@ -137,6 +137,9 @@ class StageCosts:
     are those of all copies."""
     complete: bool = True
     """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
+    turns: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = field(default_factory=dict, hash=False)
+    """Of a pipeline whose stages are given and run interleaved: the layers of each stage, in order -> those of each of
+    its turns."""
     screened: Mapping[RangeKey, Screened] = field(default_factory=dict, hash=False)
     """Stages that lower bounds exclude from the best pipeline at the requested B (`search.eager`): without candidates,
     or, where they were bounded on each logical mesh, without the choices of some of these that use less memory."""
@@ -149,6 +152,13 @@ class StageCosts:
     def memory_of(self, mesh: Submesh | LogicalMesh) -> int:
         """Memory of one device of a mesh, in bytes: of unlike nodes, of one of its kind."""
         return self.memory_of_kinds[mesh.kind] if self.memory_of_kinds else self.device_memory_bytes
+
+    def held_beside(self, place: int, in_turns: Sequence[float]) -> float:
+        """The microbatches of a stage, at a place from the end of the pipeline of `turns`, that have the bytes which
+        its turns hold with so many each."""
+        stage, parts = list(self.turns.items())[-place]
+        whole, *own = (self.candidates[*layers, 0][0].activation_bytes for layers in (stage, *parts))
+        return sum(count * held for count, held in zip(in_turns, own, strict=True)) / whole
 
     def choose(self, key: RangeKey, held: float, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits with `held` microbatches held; None when none fits."""

@@ -172,6 +172,12 @@ class Question:
             cancel=cancel,
             known_alone=known_alone,
         )
+        refusals = {layout: works.refusal(cluster, layout) for layout in asked}
+        reasons = ((f"TP {a.tensor} · CP {a.context} · EP {a.expert}", error) for a, error in refusals.items() if error)
+        refused = tuple(dict.fromkeys(f"{degrees}: {error.what}: {error.found}" for degrees, error in reasons))
+        asked = [layout for layout, error in refusals.items() if error is None]
+        if not asked and (first := next(iter(refusals.values()), None)) is not None:
+            raise first
         prices = self.prices.on(cluster)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()
@@ -183,9 +189,9 @@ class Question:
                 if cancel is not None and cancel.is_set():
                     if not priced:
                         raise CancelledError("The layouts were cancelled", found="none was priced", remedy="Ask again.")
-                    return self._layouts(cluster, priced, whole=False)
+                    return self._layouts(cluster, priced, refused, whole=False)
                 if partial is not None and priced and now - said > tuning.PARTIAL_SECONDS:
-                    partial(self._layouts(cluster, priced, whole=False))
+                    partial(self._layouts(cluster, priced, refused, whole=False))
                     said = now
             priced.append(prices.price(layout))
         if progress is not None:
@@ -197,7 +203,7 @@ class Question:
                     elapsed_seconds=time.monotonic() - began,
                 )
             )
-        return self._layouts(cluster, priced, whole=True)
+        return self._layouts(cluster, priced, refused, whole=True)
 
     def on_faster_links(self, found: Layouts) -> PricedLayout | None:
         """The fastest of an answer on `faster_links`; None where none fits, and for a cluster of more levels of links.
@@ -238,7 +244,9 @@ class Question:
             nodes *= 2
         return None
 
-    def _layouts(self, cluster: Cluster, priced: Sequence[PricedLayout], *, whole: bool) -> Layouts:
+    def _layouts(
+        self, cluster: Cluster, priced: Sequence[PricedLayout], refused: tuple[str, ...], *, whole: bool
+    ) -> Layouts:
         prices = self.prices.on(cluster)
         return Layouts(
             model=self.model.name,
@@ -250,6 +258,7 @@ class Question:
             sizes=prices.structure.sizes,
             case=prices.case,
             whole=whole,
+            refused=refused,
         )
 
 

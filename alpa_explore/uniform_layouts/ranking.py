@@ -87,6 +87,8 @@ class Layouts:
     """What the errors of its layouts depend on, but for their own degrees and times; None where that is not known."""
     whole: bool = True
     """Whether all are there; not where the enumeration was cancelled."""
+    refused: tuple[str, ...] = ()
+    """Degrees in which the model cannot be divided, each with the reason; none of the layouts has them."""
     larger: Layouts | None = None
     """Where none fits: the layouts on the fewest nodes of this kind, doubled in turn, on which one does; None where
     that is not known or no number of them is enough."""

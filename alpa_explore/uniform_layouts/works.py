@@ -54,7 +54,8 @@ class Works:
     model: CatalogEntry
     dtype: str
     store: Store | None = None
-    _read: dict[_Source, DecoderWork] = field(default_factory=dict)
+    _read: dict[_Source, DecoderWork | OptionError] = field(default_factory=dict)
+    """Works, and why the model has none with some degrees."""
     structure: Structure | None = None
     """Of the model, once it was read."""
 
@@ -98,7 +99,7 @@ class Works:
                 if stored is None:
                     missing[source] = cluster
                 else:
-                    self._read[source] = work_from(stored)
+                    self._read[source] = OptionError(**stored) if "remedy" in stored else work_from(stored)
         if not missing:
             return
         if known_alone:
@@ -110,11 +111,21 @@ class Works:
         for source, work in executor.map(_read_work, tasks, name="works", progress=progress, cancel=cancel):
             self._read[source] = work
             if self.store is not None:
-                self.store.put(_name(source), stored_work(work))
+                refused = isinstance(work, OptionError)
+                stored = {k: getattr(work, k) for k in ("what", "found", "remedy")} if refused else stored_work(work)
+                self.store.put(_name(source), stored)
 
     def of(self, cluster: Cluster, layout: UniformLayout) -> DecoderWork:
-        """The work of a layout that was prepared."""
-        return self._read[self._source(cluster, layout)]
+        """The work of a layout that was prepared and is not refused."""
+        work = self._read[self._source(cluster, layout)]
+        if isinstance(work, OptionError):
+            raise work
+        return work
+
+    def refusal(self, cluster: Cluster, layout: UniformLayout) -> OptionError | None:
+        """Why the model has no work with the degrees of a layout that was prepared; None where it has."""
+        work = self._read[self._source(cluster, layout)]
+        return work if isinstance(work, OptionError) else None
 
     def _source(self, cluster: Cluster, layout: UniformLayout) -> _Source:
         return _Source(
@@ -129,8 +140,11 @@ class Works:
         return ModelKey(config=self.model.config, micro_batch=samples, dtype=self.dtype)
 
 
-def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], CapturedBlocks]) -> DecoderWork:
-    return own_work(*task)
+def _read_work(task: tuple[TrainingGraph, Cluster, tuple[int, int, int], CapturedBlocks]) -> DecoderWork | OptionError:
+    try:
+        return own_work(*task)
+    except OptionError as error:  # of these degrees; others may be possible
+        return error
 
 
 def _not_known(what: str) -> CancelledError:

@@ -264,6 +264,11 @@ def test_what_the_planner_says_of_equal_stages_is_what_the_simulator_and_the_for
         assert [terms.held(depth - p, depth) for p in range(depth)] == [
             n / terms.turns if schedule == "interleaved-1f1b" else math.ceil(n / terms.turns) for n in runs
         ]
+        if schedule == "interleaved-1f1b" and depth > 1:  # the last submesh has one of the head beside the others
+            head = [one] * (table.num_stages - 1) + [replace(one, activation_bytes=1000.0)]
+            held = terms.held_in_turns(1, depth)
+            most = memory_curve(simulate(table, head), depth - 1).activation_bytes.max()
+            assert most == sum(held[:-1]) + 1000.0 * held[-1]
 
 
 def uniform(depth, seconds):

@@ -155,7 +155,8 @@ def test_a_plan_runs_under_the_schedule_it_was_made_for_and_holds_no_more_than_i
     turns = 2 if asked == INTERLEAVED else 1
     assert timeline.schedule.num_stages == 4 * turns
     for stage in made.stages:
-        assert memory_curve(timeline, stage.index).held.max() <= turns * stage.microbatches_held
+        own = [s for s in made.interleaved if s.devices == stage.devices] or [stage]
+        assert memory_curve(timeline, stage.index).held.max() <= sum(s.microbatches_held for s in own)
     if turns == 1:
         assert memory_curve(timeline, 0).held.max() == made.stages[0].microbatches_held
 

@@ -112,13 +112,24 @@ def test_what_only_nanotron_pays_is_paid_by_plans_too() -> None:
 
 
 @pytest.mark.slow
-def test_interleaved_layouts_are_plans_too() -> None:
+@pytest.mark.parametrize(("tied", "blocks"), [(False, 8), (True, 10)])
+def test_interleaved_layouts_are_plans_too(tied: bool, blocks: int, tmp_path: Path) -> None:
+    """Of the head, whose logits are most of what a small model holds, there is one microbatch; ten blocks make three
+    parts for each of two stages, the first and the last of them shorter."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 512}
+    sizes |= {"vocab_size": 32768, "num_hidden_layers": blocks, "max_position_embeddings": 1024}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", "tie_word_embeddings": tied, **sizes}))
     machines = Cluster.parse("1x4:h100")
-    layouts = ax.layouts("llama-tiny", machines, global_batch=16, scheduler="serial", cache=False)
-    row = next(one for one in layouts.ranked if one.layout.chunks == 2)
-    plan = the_plan("llama-tiny", machines, layouts, row)
-    assert plan.options.pipeline.schedule == "interleaved-1f1b"
-    assert len(plan.interleaved) == 2 * len(plan.stages)
-    assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=SECONDS), row.words
-    # Of the head a layout holds one microbatch, as the last part does; a plan as many as of the other layers.
-    assert row.bytes <= plan.predicted.peak_bytes_per_device <= 1.1 * row.bytes, row.words
+    layouts = ax.layouts(str(path), machines, global_batch=64, scheduler="serial", cache=False)
+    for chunks, recompute in ((3, "none"), (3, "full")) if blocks == 10 else ((2, "none"), (4, "full")):
+        row = next(r for r in layouts.ranked if (r.layout.chunks, r.layout.recompute) == (chunks, recompute))
+        plan = the_plan(str(path), machines, layouts, row)
+        assert plan.options.pipeline.schedule == "interleaved-1f1b"
+        of_parts = tuple(last - first + 1 for first, last in (stage.layers for stage in plan.interleaved))
+        assert of_parts == row.blocks
+        assert plan.predicted.iteration_seconds == pytest.approx(row.seconds, rel=SECONDS), row.words
+        reserve = machines.device.reserved_bytes
+        assert plan.predicted.peak_bytes_per_device - reserve == pytest.approx(row.bytes - reserve, rel=0.005), (
+            row.words
+        )

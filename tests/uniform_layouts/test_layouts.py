@@ -15,12 +15,15 @@ from alpa_explore.errors import CancelledError, OptionError, UnknownNameError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import DecoderConfig
+from alpa_explore.store.cache import SolveCache
+from alpa_explore.uniform_layouts import works as works_module
 from alpa_explore.uniform_layouts.layout import Axis
 from alpa_explore.uniform_layouts.layouts import Question
 from alpa_explore.uniform_layouts.pricing.architecture import Architecture
 from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices
 from alpa_explore.uniform_layouts.report import layouts_sentence
+from alpa_explore.uniform_layouts.works import Works
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
@@ -243,6 +246,32 @@ def test_layouts_that_are_priced_together_cost_what_each_costs_alone() -> None:
     for priced in found[:: max(len(found) // 40, 1)]:
         alone = ModelPrices(works).on(cluster)
         assert alone.price(priced.layout) == priced
+
+
+def test_degrees_that_a_model_cannot_be_divided_in_end_no_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are named with the reason, by an answer from the cache too; where there are no others, it is the error."""
+    refusing: set[int] = {2}
+
+    def own_work(*task: Any) -> Any:
+        if task[2][2] in refusing:
+            raise OptionError("The layout has no legal sharding", found="a mesh of two", remedy="Give other degrees.")
+        return real(*task)
+
+    real = works_module.own_work
+    monkeypatch.setattr(works_module, "own_work", own_work)
+    for known in (False, True):
+        read = Works(entry("llama-tiny"), "bfloat16", SolveCache(tmp_path, code_version="1"))
+        question = Question(global_batch=4, precision="bf16", prices=ModelPrices(read))
+        with Executor("serial") as executor:
+            found = question.answer(ax.Cluster.parse("1x2:h100"), executor=executor, known_alone=known)
+        assert found.values("tensor") == (1,)
+        assert "TP 2 · CP 1 · EP 1: The layout has no legal sharding: a mesh of two" in found.refused
+        assert not any(reason.startswith("TP 1 ·") for reason in found.refused)
+    refusing.add(1)
+    with pytest.raises(OptionError, match="no legal sharding"):
+        ax.layouts("llama-tiny", "1x2:h100", global_batch=4, scheduler="serial", cache=False)
 
 
 def test_known_alone_reads_no_work() -> None:

@@ -95,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
                 "precision": found.precision,
                 "fits_on": None if found.fits_on is None else str(found.fits_on),
                 "layouts": layouts_table(found),
+                "refused": list(found.refused),
                 "larger_layouts": None if found.larger is None else layouts_table(found.larger),
                 "measured": measured_table(measured, found),
                 "plan": None if beside is None else {"words": beside.words, "gain_fraction": beside.gain},
@@ -105,6 +106,8 @@ def run(options: argparse.Namespace) -> int:
         columns = _COLUMNS if found.best is not None else ("rank", "layout", "peak_bytes", "reason")
         print(layouts_sentence(found, beside))
         print(f"\n{render_table(layouts_table(found, options.top, shown), columns)}")
+        for refused in found.refused:
+            print(f"\nno layout with {printable(refused)}")
         if measured:
             print(f"\n{measured_sentence(measured, found)}\n\n{render_table(measured_table(measured, found))}")
     return 0 if found.best is not None else 1

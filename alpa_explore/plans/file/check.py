@@ -165,6 +165,9 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
     for index, shape in enumerate(submeshes):
         if not (0 < shape[0] <= nodes and 0 < shape[1] <= per_node):
             yield f"costs.submeshes[{index}]: {shape} is no submesh of a cluster of {nodes} × {per_node}"
+    priced = {(first, last) for first, last, *_ in costs["candidates"]}
+    if missing := [layers for stage in costs.get("turns", ()) for layers in stage if tuple(layers) not in priced]:
+        yield f"costs.turns: layers {missing[0][0]} to {missing[0][1]} have no candidate"
     kinds = costs.get("submesh_kinds", [0] * len(submeshes))
     if len(kinds) != len(submeshes) or max(kinds) > len(cluster.get("others", ())):
         yield f"costs.submesh_kinds: {len(kinds)} for {len(submeshes)} submeshes, or a kind that is not there"

@@ -18,8 +18,9 @@ from alpa_explore.validation.runs.columns import MOST, Cells
 
 MOST_TENSOR_BYTES = 2**60
 """Of one tensor of a microbatch. torch counts bytes by 64 bits, for some operators of several tensors together."""
-MOST_PARTS = 4_096
-"""Of a pipeline whose framework accepts stages without any block."""
+IDLE = 2
+"""Where the framework accepts stages without any block: stages for each block (and end). Sweeps over degrees have pp 32
+for 16 layers; no run has more."""
 EMPTY_STAGES = 2
 """Megatron and DeepSpeed can count the embedding and the LM head as blocks, so two stages may have no other."""
 
@@ -125,7 +126,7 @@ def _experts_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
 def stage_faults(layers: int, pipeline: int, chunks: int, *, idle_stages: bool) -> tuple[Kind, str] | None:
     """Why a pipeline has too many stages for its blocks; `idle_stages` where the framework accepts empty ones."""
     places = pipeline * chunks
-    if places <= (MOST_PARTS if idle_stages else layers + EMPTY_STAGES):
+    if places <= (layers + EMPTY_STAGES) * (IDLE if idle_stages and chunks == 1 else 1):
         return None
     return Kind.IMPOSSIBLE, f"{layers} layers for pp × vp = {pipeline} × {chunks} = {places} parts of the pipeline"
 

@@ -123,6 +123,12 @@ def test_what_a_source_leaves_out_is_derived_or_taken_as_frameworks_take_it(tmp_
             Kind.IMPOSSIBLE,
             "4000000 parts of the pipeline",
         ),
+        (
+            {"pp": "2000", "vp": "2", "gpus": "8000", "framework": "nanotron"},
+            Kind.IMPOSSIBLE,
+            "4000 parts of the pipeline",
+        ),
+        ({"pp": "2000", "gpus": "8000", "framework": "nanotron"}, Kind.IMPOSSIBLE, "2000 parts of the pipeline"),
     ],
 )
 def test_a_refused_row_has_its_line_and_reason_and_stops_no_other(
