@@ -15,11 +15,18 @@ from dataclasses import dataclass
 
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.graph import Operator, Phase, Tensor
-from alpa_explore.graph.counts import RECURRENCES, ROUTED, matrix_shapes, packet
+from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_window, matrix_shapes, packet
 from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG, ULYSSES
 from alpa_explore.units import DTYPE_BYTES
 
 Shape = tuple[int, ...]
+ADDING_BIAS_BYTES = (28, 40)
+"""Bytes that are moved for each number of the results of routed experts to add the bias of the down projection, and in
+the backward pass of that. Grouped products do not add it, as it is weighted by the router: Megatron-Core and NeMo
+Automodel (`_apply_bias`) go through the rows of one expert after the other in PyTorch, in float32 as the weights are.
+The weighted bias is written (4), it and the result are read and their sum is written (4 + 2 + 4), the sums of all
+experts are joined (4 + 4) and rounded (4 + 2). Backward the gradient is cast (2 + 4), rounded again for the result
+(4 + 2) and joined (2 + 2), and multiplied by bias and by weight, each product written and summed (2 · (4 + 4 + 4))."""
 
 
 class KernelKind(enum.StrEnum):
@@ -101,7 +108,8 @@ def routed_bytes(
 
     Around the products rows are put in the order of their experts, the activation reads the hidden values and writes
     the inner ones, and results are summed for each token; the backward pass moves the gradients of all that, and
-    computes the inner values again.
+    computes the inner values again. Results that have a bias are read and written once more for each step of adding it
+    (`ADDING_BIAS_BYTES`).
     """
     name, shapes = packet(operator.kind), [t.shape for t in inputs]
     *ups, down = matrix_shapes(name, shapes, operator.arguments)
@@ -112,7 +120,8 @@ def routed_bytes(
     tokens = rows / shapes[ROUTED[name].chosen][1]
     products = times * (rows * (2 * width + hidden + inner) + count * (hidden + inner) * width)
     moved = 2 * (rows + tokens) * width + rows * (hidden + inner if times == 1 else 2 * hidden + inner)
-    return element * products, element * moved
+    biased = bool(operator.arguments[ROUTED[name].matrices + 1])
+    return element * products, element * moved + biased * ADDING_BIAS_BYTES[times - 1] * rows * width
 
 
 def ring_keys(length: int, context: int) -> int:
@@ -123,6 +132,13 @@ def ring_keys(length: int, context: int) -> int:
     the keys.
     """
     return length * (2 * context - 1) // context
+
+
+def sizes_in_window(operator: Operator, sizes: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """The sizes of the kernel of an operator, with the keys that are as many as a window lets a query see: of causal
+    attention it sees half of them in the mean, so no more than two windows."""
+    window, (count, queries, keys, head) = attention_window(packet(operator.kind), operator.arguments), sizes
+    return count, queries, min(keys, 2 * window) if window else keys, head
 
 
 def sizes_in_context(

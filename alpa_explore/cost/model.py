@@ -21,6 +21,7 @@ from alpa_explore.cost.kernels import (
     product_sizes,
     routed_bytes,
     sizes_in_context,
+    sizes_in_window,
 )
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
@@ -429,7 +430,9 @@ def _sizes(
 ) -> _Sizes:
     """`product_sizes` of the shapes that a device computes with under a strategy."""
     sizes = product_sizes(operator, *_local_shapes(inputs, outputs, strategy, mesh_shape))
-    return sizes_in_context(sizes, strategy.factors, mesh_shape) if CONTEXT & set(strategy.factors) else sizes
+    if CONTEXT & set(strategy.factors):
+        sizes = sizes_in_context(sizes, strategy.factors, mesh_shape)
+    return sizes_in_window(operator, sizes)
 
 
 _Shapes = list[tuple[int, ...]]

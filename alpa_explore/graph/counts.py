@@ -214,9 +214,12 @@ def _flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argum
         assert isinstance(mask, tuple)
         return forward * sum(bool(selected) for selected in mask[:2])
     if name == "alpa_explore.attention":
-        return attention_flops(shapes[0], shapes[2], causal=bool(arguments[4]), window=_window(arguments, 4))
+        return attention_flops(
+            shapes[0], shapes[2], causal=bool(arguments[4]), window=attention_window(name, arguments)
+        )
     if name == "alpa_explore.attention_backward":
-        return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]), window=_window(arguments, 7))
+        window = attention_window(name, arguments)
+        return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]), window=window)
     if name in ROUTED:
         return routed_flops(name, shapes[ROUTED[name].chosen], matrix_shapes(name, shapes, arguments))
     if name in RECURRENCES:
@@ -281,9 +284,11 @@ def _triangle(rows: int, columns: int) -> int:
     return square * square + 2 * (rows - square) * columns
 
 
-def _window(arguments: Sequence[Argument], causal: int) -> int:
-    """The window of attention, whose argument stands behind `causal`, scale, dropout, seed and first positions."""
-    given = arguments[causal + 5] if len(arguments) > causal + 5 else 0
+def attention_window(name: str, arguments: Sequence[Argument]) -> int:
+    """The window of attention, 0 where there is none; its argument stands behind the one that says whether the mask is
+    causal, scale, dropout, seed and first positions."""
+    place = {"alpa_explore.attention": 9, "alpa_explore.attention_backward": 12}.get(name, len(arguments))
+    given = arguments[place] if len(arguments) > place else 0
     assert isinstance(given, int)
     return given
 

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.cluster import Cluster, Device, Software
+from alpa_explore.cluster import Cluster, Device, LogicalMesh, Software
 from alpa_explore.cost import tuning
 from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cost.model import CostModel
+from alpa_explore.models import build
+from alpa_explore.tracing.capture import capture
 
 ATTENTION = {KernelKind.ATTENTION: 1.0, KernelKind.ATTENTION_BACKWARD: None}
 
@@ -78,3 +81,18 @@ def test_a_kernel_takes_what_its_formula_says(
     other = Kernel(flops=1.0, bytes_accessed=1e6, dtype="float32", matrix=False)
     found = table_seconds(device, KernelTable.of([other, kernel]))
     assert found[1] == pytest.approx(plain_seconds(device, kernel), rel=1e-6)
+
+
+def test_queries_with_a_window_meet_the_keys_of_two_windows():
+    """As many as queries of a causal kernel that sees half of its keys; blocks without a window have all 32."""
+    module, inputs = build("gpt-oss-tiny", 1, device="meta")  # windows of 8 in every second block
+    graph = capture(module, inputs)
+    model = CostModel(Cluster.parse("1x1:h100", software="megatron").device, LogicalMesh((), (), ()))
+    seen = {KernelKind.ATTENTION: [], KernelKind.ATTENTION_BACKWARD: []}
+    for operator in graph.operators:
+        if "attention" in operator.kind:
+            (strategy,) = model.operator(graph, operator.index).strategies
+            kernel = model.kernel(operator, graph.tensors, strategy)
+            seen[kernel.kind].append(kernel.sizes[1:3])
+    assert seen[KernelKind.ATTENTION] == [(32, 16), (32, 32)] * 2
+    assert seen[KernelKind.ATTENTION_BACKWARD] == [(32, 32), (32, 16)] * 2

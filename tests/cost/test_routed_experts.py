@@ -6,9 +6,10 @@ import pytest
 
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.collectives import axis_seconds
+from alpa_explore.cost.kernels import routed_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Operator, Phase, Ref, Tensor, TensorKind, TrainingGraph
-from alpa_explore.graph.counts import bytes_accessed, flops
+from alpa_explore.graph.counts import ROUTED, bytes_accessed, flops, packet
 from alpa_explore.sharding.reshard import StepKind
 
 M, F = 4096, 8192
@@ -137,3 +138,24 @@ def test_rows_are_moved_around_the_products_that_read_them():
     assert moved.bytes_accessed == 2 * (2 * (rows + tokens) * M + rows * 3 * F)
     products = model.kernel(operator, graph.tensors, strategy)
     assert products.bytes_accessed == 2 * (rows * (2 * M + 3 * F) + experts * 3 * F * M)
+
+
+@pytest.mark.parametrize(("products", "bytes_of_a_number"), [(1, 28), (2, 40)])
+def test_a_bias_of_the_results_goes_over_them_again(products, bytes_of_a_number):
+    """By hand: in float32, step by step. Forward b · w, t + b · w, joined, rounded; backward cast, rounded, joined, and
+    times w for b and times b for w."""
+    graph = graph_of(512, 8)
+    operator, inputs = graph.operators[0], graph.tensors[:6]
+    if products == 2:
+        order = (0, 1, 2, 0, 0, 3, 4, 5)
+        arguments = tuple(map(Ref, order[:5])) + operator.arguments[3:]
+        operator = replace(operator, kind="alpa_explore.experts_backward.default", arguments=arguments)
+        inputs = tuple(graph.tensors[t] for t in order)
+    place = ROUTED[packet(operator.kind)].matrices + 1
+    biased = replace(operator, arguments=(*operator.arguments[:place], (Ref(6),), *operator.arguments[place + 1 :]))
+    sizes, share = (8, 128, 2 * F, M), float(products)
+    (same, without), (products_bytes, with_bias) = (routed_bytes(o, inputs, share, sizes) for o in (operator, biased))
+    assert same == products_bytes
+    steps = ((4, 4 + 2 + 4, 4 + 4, 4 + 2), (2 + 4, 4 + 2, 2 + 2, 4 + 4 + 4, 4 + 4 + 4))[products - 1]
+    assert sum(steps) == bytes_of_a_number
+    assert with_bias - without == bytes_of_a_number * 512 * 2 * M
