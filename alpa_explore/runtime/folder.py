@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -21,6 +22,8 @@ from alpa_explore.store.forms import EACH, conform
 from alpa_explore.store.read import read_bytes, read_json
 
 _ATTEMPT = "attempt-"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
+"""An OSError of these is of the disk, and would happen again."""
 LOCK = "launch.lock"
 """In the folder of a run while its launcher is there: which process that is."""
 

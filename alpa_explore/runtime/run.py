@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import shutil
 import threading
@@ -19,12 +18,11 @@ from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step
 from alpa_explore.runtime.drift import Drift, drift_of
-from alpa_explore.runtime.folder import attempts_of, release_folder
+from alpa_explore.runtime.folder import DISK_ERRORS, attempts_of, release_folder
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
 
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
 """Errors of a full disk, or of one that cannot be written."""
 _ALL_BACK = "all hosts are back"
 """State of an attempt that was ended because all hosts answer with which the run began."""
@@ -307,7 +305,7 @@ class Run:
 
 def _fault(error: Exception) -> RunError:
     """An unexpected error as one for users: of the disk, of the user's data or scheduler, or a bug."""
-    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return RunError(
             "The folder of the run cannot be written",
             found=str(error),

@@ -1,5 +1,7 @@
 """Launch targets beside this machine's own processes: scripts that run as they are, and Dask workers."""
 
+import asyncio
+import errno
 import json
 import os
 import socket
@@ -9,9 +11,9 @@ import pytest
 import torch
 
 from alpa_explore import cli
-from alpa_explore.errors import OptionError, RunError, UnknownNameError
+from alpa_explore.errors import ExecutorError, OptionError, RunError, UnknownNameError
 from alpa_explore.runtime.launch import launch
-from alpa_explore.runtime.targets.dask_cluster import deal_ranks
+from alpa_explore.runtime.targets.dask_cluster import call, deal_ranks
 from alpa_explore.runtime.targets.scripts import COMMANDS
 from tests.ports import reserved_ports
 from tests.runtime.plans import small_plan, two_machines
@@ -169,6 +171,23 @@ def test_ranks_are_dealt_out_in_order_and_evenly() -> None:
         deal_ranks(machines, 4)
     with pytest.raises(OptionError, match="no workers"):
         deal_ranks([], 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "may_pass"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), RunError, False),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), ExecutorError, True),
+    ],
+)
+def test_a_host_whose_disk_is_full_answers_and_one_that_is_gone_may_come_back(error, raised, may_pass) -> None:
+    class Failing:
+        async def run(self, function, *arguments, workers):
+            raise error
+
+    with pytest.raises(raised, match=rf"tcp://10.0.0.1:7: .*{error.strerror}") as caught:
+        asyncio.run(call(Failing(), "tcp://10.0.0.1:7", print))
+    assert (caught.value.may_pass, caught.value.lost) == (may_pass, ("tcp://10.0.0.1:7",) * may_pass)
 
 
 def test_a_target_that_is_none_and_a_cluster_that_is_none_are_refused(tmp_path) -> None:

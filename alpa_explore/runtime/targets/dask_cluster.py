@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.errors import ExecutorError, OptionError, RunError
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import DISK_ERRORS
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import HostFacts
 from alpa_explore.runtime.targets.local import check_available
@@ -93,11 +94,18 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
 async def call(
     client: Any, worker: str, function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS
 ) -> Any:
-    """The result of a function on a worker. ExecutorError where there is none in time."""
+    """The result of a function on a worker. ExecutorError where there is none in time, RunError where it cannot write
+    there."""
     try:
         running = client.run(function, *arguments, workers=[worker])
         return (await asyncio.wait_for(running, seconds))[worker]
     except (OSError, TimeoutError, KeyError) as error:
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            raise RunError(
+                "A host cannot write its copy of the run",
+                found=f"{worker}: {error}",
+                remedy="Free some space there, or leave this host out.",
+            ) from error
         silent = ExecutorError(
             "A Dask worker does not answer",
             found=f"{worker}: {str(error) or f'none for {seconds:.0f} s'}",
