@@ -98,8 +98,10 @@ class Works:
                 stored = None if self.store is None else self.store.get(_name(source))
                 if stored is None:
                     missing[source] = cluster
+                elif "remedy" in stored:
+                    self._read[source] = OptionError(stored["what"], found=stored["found"], remedy=stored["remedy"])
                 else:
-                    self._read[source] = OptionError(**stored) if "remedy" in stored else work_from(stored)
+                    self._read[source] = work_from(stored)
         if not missing:
             return
         if known_alone:

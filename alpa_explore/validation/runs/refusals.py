@@ -19,8 +19,8 @@ from alpa_explore.validation.runs.columns import MOST, Cells
 MOST_TENSOR_BYTES = 2**60
 """Of one tensor of a microbatch. torch counts bytes by 64 bits, for some operators of several tensors together."""
 IDLE = 2
-"""Where the framework accepts stages without any block: stages for each block (and end). Sweeps over degrees have pp 32
-for 16 layers; no run has more."""
+"""Where the framework accepts stages without any block: stages for each block (and end). Sweeps over degrees have runs
+with pp 32 for 16 layers; what has more failed."""
 EMPTY_STAGES = 2
 """Megatron and DeepSpeed can count the embedding and the LM head as blocks, so two stages may have no other."""
 
