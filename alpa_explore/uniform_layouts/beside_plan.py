@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from alpa_explore import units
 from alpa_explore.baselines.baseline import baseline
@@ -20,8 +19,7 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import Plan
-from alpa_explore.uniform_layouts.as_baseline import as_baseline
-from alpa_explore.uniform_layouts.layout import RECOMPUTATION, UniformLayout
+from alpa_explore.uniform_layouts.layout import BASELINE, RECOMPUTATION, UniformLayout
 from alpa_explore.uniform_layouts.layouts import Question
 from alpa_explore.uniform_layouts.of_plan import RECOMPUTES
 from alpa_explore.uniform_layouts.ranking import PricedLayout
@@ -86,18 +84,16 @@ def plan_of_layout(
     row: PricedLayout, model: str, cluster: Cluster, *, precision: str | None, cancel: threading.Event | None
 ) -> Plan:
     """The plan that is this layout. Raises as `ax.baseline`."""
-    named = as_baseline(row.layout, row.blocks)
-    batch = named.samples * named.num_microbatches
-    graph = microbatch_graph(model, named.num_microbatches, precision=precision, global_batch=batch)
-    degrees: dict[str, Any] = dict(named.degrees)
+    layout = row.layout
+    batch = layout.samples * layout.microbatches
     return baseline(
-        graph,
+        microbatch_graph(model, layout.microbatches, precision=precision, global_batch=batch),
         cluster,
-        named.kind,
-        num_microbatches=named.num_microbatches,
-        rematerialization=named.rematerialization,
+        BASELINE,
+        num_microbatches=layout.microbatches,
+        rematerialization=layout.rematerialization,
         cancel=cancel,
-        **degrees,
+        **layout.degrees(row.blocks),
     )
 
 

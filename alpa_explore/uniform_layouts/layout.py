@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from alpa_explore.baselines.equal_stages import block_counts
 from alpa_explore.baselines.layout import RECOMPUTED
 
 Axis: TypeAlias = Literal[
@@ -33,6 +35,8 @@ LABELS: dict[Axis, str] = {
 }
 """What can differ between layouts, and its name on screen."""
 RECOMPUTATION = tuple(RECOMPUTED)
+BASELINE = "megatron"
+"""The kind of `ax.baseline` of which every layout is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,32 @@ class UniformLayout:
     def stage_devices(self) -> int:
         """Number of devices of a stage."""
         return self.tensor * self.data * self.context
+
+    @property
+    def samples(self) -> int:
+        """Of a microbatch of all replicas."""
+        return self.microbatch * self.data
+
+    @property
+    def rematerialization(self) -> bool | str:
+        """The recomputation of a plan that is this layout."""
+        return self.recompute != "none" and RECOMPUTED[self.recompute]
+
+    def degrees(self, blocks: Sequence[int] = ()) -> dict[str, Any]:
+        """The arguments of `ax.baseline` that make the plan that is this layout, with so many blocks in each part of
+        its pipeline (`PricedLayout.blocks`); by default as most frameworks cut them (`block_counts`)."""
+        degrees: dict[str, Any] = {
+            "tp": self.tensor,
+            "dp": self.data,
+            "pp": self.pipeline,
+            "cp": self.context,
+            "ep": self.expert,
+            "zero": self.zero_stage,
+            "chunks": self.chunks,
+        }
+        if blocks and min(blocks) > 0 and tuple(blocks) != block_counts(sum(blocks), len(blocks)):
+            degrees["blocks"] = tuple(blocks)
+        return degrees
 
     @property
     def words(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.cluster import Cluster
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.uniform_layouts.as_baseline import as_baseline
+from alpa_explore.uniform_layouts.layout import BASELINE
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 SECONDS, BYTES = 0.004, 0.006
@@ -33,14 +33,14 @@ def of_each_kind(layouts: Layouts, most: int) -> list[PricedLayout]:
 
 
 def the_plan(model: str, cluster: Cluster, layouts: Layouts, row: PricedLayout) -> ax.Plan:
-    named = as_baseline(row.layout, row.blocks)
+    b = row.layout.microbatches
     return ax.baseline(
-        microbatch_graph(model, named.num_microbatches, global_batch=layouts.global_batch, precision="bf16"),
+        microbatch_graph(model, b, global_batch=layouts.global_batch, precision="bf16"),
         cluster,
-        named.kind,
-        num_microbatches=named.num_microbatches,
-        rematerialization=named.rematerialization,
-        **dict(named.degrees),
+        BASELINE,
+        num_microbatches=b,
+        rematerialization=row.layout.rematerialization,
+        **row.layout.degrees(row.blocks),
     )
 
 

@@ -14,8 +14,7 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.plan import Plan
 from alpa_explore.uniform_layouts import of_plan
-from alpa_explore.uniform_layouts.as_baseline import as_baseline
-from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.layout import BASELINE, UniformLayout
 from alpa_explore.uniform_layouts.measured import measured_beside
 from alpa_explore.uniform_layouts.of_plan import plan_beside, plan_layout
 from alpa_explore.uniform_layouts.ranking import Layouts
@@ -29,16 +28,15 @@ def layouts() -> Layouts:
 
 def made(layouts: Layouts, layout: UniformLayout) -> Plan:
     """The plan of a layout."""
-    named = as_baseline(layout)
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     return ax.baseline(
-        microbatch_graph("llama-tiny", named.num_microbatches, global_batch=layouts.global_batch),
+        microbatch_graph("llama-tiny", layout.microbatches, global_batch=layouts.global_batch),
         layouts.cluster,
-        named.kind,
-        num_microbatches=named.num_microbatches,
-        rematerialization=named.rematerialization,
-        **dict(named.degrees),
+        BASELINE,
+        num_microbatches=layout.microbatches,
+        rematerialization=layout.rematerialization,
+        **layout.degrees(),
     )
 
 

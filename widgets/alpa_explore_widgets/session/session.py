@@ -11,7 +11,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
-from alpa_explore.uniform_layouts.as_baseline import as_baseline
+from alpa_explore.uniform_layouts.layout import BASELINE
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
 from alpa_explore_widgets.session.asking.questions import Comparisons
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
@@ -192,16 +192,14 @@ class Session:
     def open_layout(self, row: PricedLayout) -> None:
         """Plan a uniform layout of the settings of the controls, as a baseline."""
         with self.store.lock:
-            named = as_baseline(row.layout, row.blocks)
+            layout = row.layout
             self._set_for_plan(
-                microbatch=named.samples,
-                num_microbatches=named.num_microbatches,
-                rematerialization=named.rematerialization,
+                microbatch=layout.samples,
+                num_microbatches=layout.microbatches,
+                rematerialization=layout.rematerialization,
             )
-            settings = self.store.state.settings
-            self.planning.plans.submit(
-                PlanningJob(settings=(settings,), baselines=(named.kind,), degrees=named.degrees)
-            )
+            settings, degrees = self.store.state.settings, tuple(layout.degrees(row.blocks).items())
+            self.planning.plans.submit(PlanningJob(settings=(settings,), baselines=(BASELINE,), degrees=degrees))
 
     def compare_formulations(self) -> None:
         """Solve the first layer of the selected stage by every formulation."""
