@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.plans.printable import printable
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
@@ -59,9 +60,10 @@ def layouts_sentence(layouts: Layouts, plan: PlanAsLayout | None = None) -> str:
     best, count = layouts.best, len(layouts.ranked)
     if best is None:
         return f"None of {count:,} uniform layouts{so_far} of {where} fits{_lacks(layouts)}.{_on_more_nodes(layouts)}"
+    refused = f" There is no layout with {printable('; '.join(layouts.refused))}." if layouts.refused else ""
     text = (
         f"{len(layouts.fitting):,} of {count:,} uniform layouts{so_far} of {where} fit with {batch}; the fastest is "
-        f"{_time(layouts, best)}.{_tight(layouts, best)}{_faster(layouts, best)}"
+        f"{_time(layouts, best)}.{_tight(layouts, best)}{_faster(layouts, best)}{refused}"
     )
     return f"{text} {plan_sentence(plan)}" if plan is not None else text
 

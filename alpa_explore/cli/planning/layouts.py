@@ -106,8 +106,6 @@ def run(options: argparse.Namespace) -> int:
         columns = _COLUMNS if found.best is not None else ("rank", "layout", "peak_bytes", "reason")
         print(layouts_sentence(found, beside))
         print(f"\n{render_table(layouts_table(found, options.top, shown), columns)}")
-        for refused in found.refused:
-            print(f"\nno layout with {printable(refused)}")
         if measured:
             print(f"\n{measured_sentence(measured, found)}\n\n{render_table(measured_table(measured, found))}")
     return 0 if found.best is not None else 1
