@@ -220,7 +220,8 @@ def test_the_published_layout_is_near_the_top(
     # float32, which for 8 billion parameters on a device is 15 GiB more, and 3 % more than there is.
     nearly = 0.05 * found.cluster.device.memory_bytes
     best = min((p for p in found.where(published) if p.missing_bytes < nearly), key=lambda priced: priced.seconds)
-    assert best.seconds < (1 + within) * found.best.seconds
+    fastest = min(p.seconds for p in found.fitting if p.layout.zero_stage < 2)  # that release had no FSDP
+    assert best.seconds < (1 + within) * fastest
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_b_auto_composes_every_mesh_also_where_the_cache_has_bounds(
     few = planned(monkeypatch, "gpt-tiny", 1_900_000, bounded=True, b="auto", cache=True)
     assert len(few.microbatches) > 3
     assert [line.iteration_seconds for line in few.microbatches] == pytest.approx(
-        [line.iteration_seconds for line in every.microbatches]
+        [line.iteration_seconds for line in every.microbatches], rel=2 * 2.5e-3
     )
 
 
