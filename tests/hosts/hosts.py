@@ -162,6 +162,7 @@ class Hosts:
                     stream.close()
         _remove(self._prefix)
         for _, process in self._processes:
+            process.kill()  # one that had not entered its host yet was not found there
             process.wait()
         self._processes.clear()
         self._dask.clear()
