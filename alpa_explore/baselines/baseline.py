@@ -203,7 +203,7 @@ def _with_roles(
 ) -> Plan:
     """The fastest of the pipelines that a baseline with roles may be, with so many blocks in each part where they are
     given."""
-    b, count = options.num_microbatches, options.num_layers
+    b, count, pp = options.num_microbatches, options.num_layers, degrees.pp or 1
     # A device has one sample of a sequence that others share.
     shared = (degrees.cp or (cluster.devices if "cp" in takes(kind) and graph.samples < cluster.devices else 1)) > 1
     whole = Divisible(
@@ -211,9 +211,7 @@ def _with_roles(
         samples=graph.samples,
         positions=_positions(graph) if shared else 1,
         experts=_experts(graph),
-        of_stages=tuple(sum(blocks[stage :: degrees.pp]) for stage in range(degrees.pp))
-        if blocks and degrees.pp
-        else (),
+        of_stages=tuple(sum(blocks[stage::pp]) for stage in range(pp)) if blocks else (),
     )
     candidates = role_pipelines(kind, cluster, whole, degrees)
     found: list[tuple[TrainingGraph, Cluster, PlanOptions, Layering, StageProfile, PipelineResult]] = []

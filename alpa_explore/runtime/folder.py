@@ -23,7 +23,7 @@ from alpa_explore.store.read import read_bytes, read_json
 
 _ATTEMPT = "attempt-"
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
-"""An OSError of these is of the disk, and would happen again."""
+"""Of an OSError: the disk is full, or cannot be written, which would happen again."""
 LOCK = "launch.lock"
 """In the folder of a run while its launcher is there: which process that is."""
 

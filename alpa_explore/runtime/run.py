@@ -23,7 +23,6 @@ from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
 
-"""Errors of a full disk, or of one that cannot be written."""
 _ALL_BACK = "all hosts are back"
 """State of an attempt that was ended because all hosts answer with which the run began."""
 

@@ -58,9 +58,10 @@ def layouts_sentence(layouts: Layouts, plan: PlanAsLayout | None = None) -> str:
     batch = f"a global batch of {layouts.global_batch:,} {samples}"
     so_far = "" if layouts.whole else " so far"
     best, count = layouts.best, len(layouts.ranked)
-    if best is None:
-        return f"None of {count:,} uniform layouts{so_far} of {where} fits{_lacks(layouts)}.{_on_more_nodes(layouts)}"
     refused = f" There is no layout with {printable('; '.join(layouts.refused))}." if layouts.refused else ""
+    if best is None:
+        text = f"None of {count:,} uniform layouts{so_far} of {where} fits{_lacks(layouts)}."
+        return f"{text}{_on_more_nodes(layouts)}{refused}"
     text = (
         f"{len(layouts.fitting):,} of {count:,} uniform layouts{so_far} of {where} fit with {batch}; the fastest is "
         f"{_time(layouts, best)}.{_tight(layouts, best)}{_faster(layouts, best)}{refused}"

@@ -104,7 +104,7 @@ async def call(
             raise RunError(
                 "A host cannot write its copy of the run",
                 found=f"{worker}: {error}",
-                remedy="Free some space there, or leave this host out.",
+                remedy="Free some space there, see that its folder can be written, or leave this host out.",
             ) from error
         silent = ExecutorError(
             "A Dask worker does not answer",
