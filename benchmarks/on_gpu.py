@@ -367,10 +367,7 @@ def train_one(each: Configuration, kind: str, *, quick: bool) -> dict[str, Any]:
         "params_b": sum(p.numel() for p in parameters) / 1e9,
     }
     if kind == "cuda":
-        found |= {
-            "memory_bytes": torch.cuda.max_memory_allocated(),
-            "reserved_bytes": torch.cuda.max_memory_reserved(),
-        }
+        found |= {"memory_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()}
     return found
 
 

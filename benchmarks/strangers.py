@@ -68,10 +68,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("validation/test_pricing.py::test_a_model_that_people_train_reaches_what_they_measure",),
     ),
     "18": ("a gradient that is zero by nature raises no alarm", ("runtime/test_rounding.py",)),
-    "19": (
-        "the backward pass of a reflection is split by samples, not replicated",
-        ("sharding/test_resampling.py",),
-    ),
+    "19": ("the backward pass of a reflection is split by samples, not replicated", ("sharding/test_resampling.py",)),
     "20": ("a recurrence written as a loop is one operator, and its plans train", ("tracing/test_scan.py",)),
     "21": (
         "odd calls end in an error of this package that names what to do; names are known in any case",

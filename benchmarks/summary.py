@@ -127,11 +127,7 @@ def ranges() -> Iterator[Row]:
     _agree(solve(problem_of(sample), "enumerated").objective, found[sample])
     each = (time.perf_counter() - begun) / nodes[sample]
     yield Row(
-        work=work,
-        seconds=seconds,
-        peer="one ILP each, HiGHS",
-        peer_seconds=each * sum(nodes.values()),
-        estimated=True,
+        work=work, seconds=seconds, peer="one ILP each, HiGHS", peer_seconds=each * sum(nodes.values()), estimated=True
     )
 
 

@@ -11,18 +11,7 @@ import pytest
 from benchmarks import repeats
 from tests import conftest, tiers
 from tests.daily import DAY
-from tests.tiers import (
-    Failure,
-    Outcome,
-    Results,
-    Spent,
-    Tier,
-    enter,
-    read_report,
-    run,
-    table_of_times,
-    tell_repeated,
-)
+from tests.tiers import Failure, Outcome, Results, Spent, Tier, enter, read_report, run, table_of_times, tell_repeated
 from tests.waiting import until
 
 ONCE = """
@@ -146,10 +135,7 @@ def test_a_report_has_each_test_once_and_groups_those_whose_set_up_failed() -> N
     found = read_report(report, code=1, root=tiers.ROOT)
     file = "tests/test_tiers.py"
     assert (found.passed, found.failed, found.skipped) == (1, 3, 1)
-    assert [f.tests for f in found.failures] == [
-        (f"{file}::bad[1.5]",),
-        (f"{file}::one", f"{file}::TestClass::two"),
-    ]
+    assert [f.tests for f in found.failures] == [(f"{file}::bad[1.5]",), (f"{file}::one", f"{file}::TestClass::two")]
     assert "text" in found.failures[0].text
     assert "page" in found.failures[1].text
 

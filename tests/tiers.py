@@ -234,13 +234,7 @@ TIERS = (
         marked="browser",
         repeats=REPEATS,
     ),
-    Tier(
-        name="sweep",
-        markers="sweep",
-        workers=CORES,
-        marked="sweep",
-        by_name=True,
-    ),
+    Tier(name="sweep", markers="sweep", workers=CORES, marked="sweep", by_name=True),
 )
 
 

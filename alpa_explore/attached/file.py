@@ -26,12 +26,7 @@ _SECONDS = {"type": "number", "minimum": 0}
 
 
 def _record(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _list(items: Any) -> dict[str, Any]:

@@ -195,11 +195,7 @@ class _Reader:
     """Reads the work of each part from a stage problem and the choice of every node."""
 
     def __init__(
-        self,
-        problem: StageProblem,
-        choices: tuple[int, ...],
-        counted: Counted,
-        stages: Mapping[str, StageGraph],
+        self, problem: StageProblem, choices: tuple[int, ...], counted: Counted, stages: Mapping[str, StageGraph]
     ) -> None:
         self.problem, self.choices, self.stages = problem, choices, stages
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model

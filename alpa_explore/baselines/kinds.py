@@ -49,12 +49,7 @@ _TAKES = {
     "gpipe-equal-layers": ("pp",),
 }
 """The degrees that a baseline takes."""
-EXCHANGES = {
-    "ring": RING,
-    "ring-zigzag": RING_ZIGZAG,
-    "all-gather": f"{QUERIES} {QUERIES_ZIGZAG}",
-    "ulysses": ULYSSES,
-}
+EXCHANGES = {"ring": RING, "ring-zigzag": RING_ZIGZAG, "all-gather": f"{QUERIES} {QUERIES_ZIGZAG}", "ulysses": ULYSSES}
 """How devices that share a sequence exchange keys and values -> factors of attention (`sharding.rules.attention`)."""
 
 

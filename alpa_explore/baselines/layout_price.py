@@ -315,10 +315,7 @@ class _Pricer:
     def _stragglers(self) -> float:
         layout = self.layout
         return straggler_factor(
-            self.cluster,
-            devices=layout.devices,
-            stage_devices=layout.stage_devices,
-            tensor=layout.tensor,
+            self.cluster, devices=layout.devices, stage_devices=layout.stage_devices, tensor=layout.tensor
         )
 
     def _sync(self, forward: float, backward: float) -> float:

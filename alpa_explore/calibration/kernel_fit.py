@@ -36,9 +36,7 @@ def fit_kernels(measured: Measurements, base: Device) -> tuple[Device, tuple[Fit
     device = replace(base, kernels=base.kernels or _start(measured.processors), matmul_curve=(), software=plain)
     fits = [_fit_memory(measured, device)]
     device = replace(
-        device,
-        memory_efficiency=fits[0].figures["memory_efficiency"],
-        launch_seconds=fits[0].figures["launch_seconds"],
+        device, memory_efficiency=fits[0].figures["memory_efficiency"], launch_seconds=fits[0].figures["launch_seconds"]
     )
     for fit_next in (_fit_products, _fit_attention):
         fit = fit_next(measured, device)

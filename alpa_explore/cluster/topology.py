@@ -104,11 +104,7 @@ class Cluster:
         Raises ClusterError when the text or a file has another form, UnknownNameError for an unknown device.
         """
         if not isinstance(text, str):
-            raise ClusterError(
-                "A cluster must be given as text",
-                found=repr(text),
-                remedy="For example '2x8:a100'.",
-            )
+            raise ClusterError("A cluster must be given as text", found=repr(text), remedy="For example '2x8:a100'.")
         kinds = _PARTS.split(text)
         if len(kinds) > 1:
             return cls._of_unlike(text, kinds, changes)

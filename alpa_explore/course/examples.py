@@ -88,8 +88,5 @@ class MLP:
             [seconds(inner, writes, reads) for reads, _ in _STRATEGIES.values()] for _, writes in _STRATEGIES.values()
         ]
         return ShardingProblem(
-            name="an MLP",
-            node_costs=(np.array(up), np.array(down)),
-            edges=((0, 1),),
-            edge_costs=(np.array(edge),),
+            name="an MLP", node_costs=(np.array(up), np.array(down)), edges=((0, 1),), edge_costs=(np.array(edge),)
         )

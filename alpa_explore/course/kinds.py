@@ -28,15 +28,7 @@ _UNITS = {
 """Unit -> what is asked for, and how a value is shown."""
 SLIPS = {
     "s": ((1e3, "milliseconds"), (1e6, "microseconds"), (1 / 60, "minutes")),
-    "B": (
-        (2**-10, "KiB"),
-        (2**-20, "MiB"),
-        (2**-30, "GiB"),
-        (1e-3, "kB"),
-        (1e-6, "MB"),
-        (1e-9, "GB"),
-        (8, "bits"),
-    ),
+    "B": ((2**-10, "KiB"), (2**-20, "MiB"), (2**-30, "GiB"), (1e-3, "kB"), (1e-6, "MB"), (1e-9, "GB"), (8, "bits")),
     "FLOP": ((1e-9, "GFLOP"), (1e-12, "TFLOP"), (1e-15, "PFLOP")),
     "FLOP/s": ((1e-9, "GFLOP/s"), (1e-12, "TFLOP/s")),
     "B/s": ((1e-9, "GB/s"), (2**-30, "GiB/s"), (8, "bits per second"), (8e-9, "Gbit/s")),

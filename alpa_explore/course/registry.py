@@ -18,15 +18,7 @@ from alpa_explore.course.exercises.planning import (
     sharding,
     tour,
 )
-from alpa_explore.course.exercises.training import (
-    accuracy,
-    attention,
-    experts,
-    memory,
-    running,
-    schedules,
-    your_own,
-)
+from alpa_explore.course.exercises.training import accuracy, attention, experts, memory, running, schedules, your_own
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {

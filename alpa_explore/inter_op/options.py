@@ -194,11 +194,7 @@ def check_options(
 def check_like_nodes(cluster: Cluster, reason: str, remedy: str) -> None:
     """OptionError, which begins with `reason`, for a cluster of unlike nodes."""
     if cluster.others:
-        raise OptionError(
-            f"{reason}, and the nodes of this cluster are unlike",
-            found=str(cluster),
-            remedy=remedy,
-        )
+        raise OptionError(f"{reason}, and the nodes of this cluster are unlike", found=str(cluster), remedy=remedy)
 
 
 def _check_schedule(options: PipelineOptions) -> None:

@@ -99,11 +99,7 @@ _WHOLE_PROBLEM_SOLVERS: dict[str, Callable[..., ShardingSolution]] = {
 
 
 def _auto(
-    problem: ShardingProblem,
-    memory: MemoryLimit,
-    started: float,
-    gap: float,
-    known_bound: float | None,
+    problem: ShardingProblem, memory: MemoryLimit, started: float, gap: float, known_bound: float | None
 ) -> ShardingSolution:
     unlimited_bound = -math.inf if known_bound is None else known_bound
     if known_bound is None and problem.variables <= tuning.UNLIMITED_FIRST_VARIABLES:
@@ -216,9 +212,7 @@ def _anytime(
         else:
             found = f"the least usage found is {memory.limit + result.overflow:,.0f}, the limit {memory.limit:,.0f}"
         raise SolverError(
-            "No choice within the memory limit was found",
-            found=found,
-            remedy="Give it more time, or a larger limit.",
+            "No choice within the memory limit was found", found=found, remedy="Give it more time, or a larger limit."
         )
     objective = problem.evaluate(result.choices)
     optimal = objective - result.bound <= tuning.PROVEN_GAP * abs(objective)

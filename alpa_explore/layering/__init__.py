@@ -20,12 +20,4 @@ from alpa_explore.layering.dp import cluster_operators
 from alpa_explore.layering.layers import Layer, Layering
 from alpa_explore.layering.manual import manual_layers
 
-__all__ = [
-    "Crossing",
-    "Layer",
-    "Layering",
-    "cluster_operators",
-    "crossing_bytes",
-    "crossings_of",
-    "manual_layers",
-]
+__all__ = ["Crossing", "Layer", "Layering", "cluster_operators", "crossing_bytes", "crossings_of", "manual_layers"]

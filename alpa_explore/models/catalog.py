@@ -200,9 +200,7 @@ def _checked_sequence(sequence: int) -> int:
 
 def _bad_sequence(found: str) -> OptionError:
     return OptionError(
-        "The sequence must be a number of tokens",
-        found=found,
-        remedy=f"Give 1 to {_MOST_TOKENS:,}, for example 8192.",
+        "The sequence must be a number of tokens", found=found, remedy=f"Give 1 to {_MOST_TOKENS:,}, for example 8192."
     )
 
 
@@ -210,9 +208,7 @@ def _with_sequence(found: CatalogEntry, sequence: int) -> CatalogEntry:
     sequence = _checked_sequence(sequence)
     if found.sequence is None:
         raise OptionError(
-            f"{found.name} has no sequence of tokens",
-            found=f"sequence {sequence}",
-            remedy="Leave the sequence out.",
+            f"{found.name} has no sequence of tokens", found=f"sequence {sequence}", remedy="Leave the sequence out."
         )
     if sequence == found.sequence:
         return found

@@ -14,13 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from alpa_explore.models.configs import MoEConfig
-from alpa_explore.models.transformer import (
-    INITIAL_STD,
-    CausalSelfAttention,
-    Decoder,
-    FeedForward,
-    mask_for,
-)
+from alpa_explore.models.transformer import INITIAL_STD, CausalSelfAttention, Decoder, FeedForward, mask_for
 
 
 def _one_hot(index: torch.Tensor, size: int) -> torch.Tensor:

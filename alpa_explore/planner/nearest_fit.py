@@ -79,10 +79,7 @@ def nothing_fits(
     advice[0] = advice[0][0].upper() + advice[0][1:]
     least = (_needed(costs, query) if query.options.constrained else None) or needed
     return InfeasiblePlanError(
-        "No plan fits in memory",
-        found=needed.where,
-        remedy="; ".join(advice) + ".",
-        over_bytes=least.over_bytes,
+        "No plan fits in memory", found=needed.where, remedy="; ".join(advice) + ".", over_bytes=least.over_bytes
     )
 
 

@@ -48,11 +48,7 @@ _UNSURE = 0.02
 """How much longer an iteration may take with the shares of another schedule's stages, for it to be simulated with its
 own. Set by hand: the two differ by up to 0.8 % for a small model under schedules that divide the backward pass."""
 NOTHING_PREDICTED = Predicted(
-    iteration_seconds=0.0,
-    t_max_seconds=0.0,
-    sum_latency_seconds=0.0,
-    bubble_fraction=0.0,
-    peak_bytes_per_device=0.0,
+    iteration_seconds=0.0, t_max_seconds=0.0, sum_latency_seconds=0.0, bubble_fraction=0.0, peak_bytes_per_device=0.0
 )
 
 Found = tuple[PipelineOptions, PipelineResult | None]
@@ -269,8 +265,7 @@ def with_predicted(plan: Plan) -> Plan:
         return plan
     memo = plan.memo
     plan = replace(
-        plan,
-        predicted=replace(eq_2, iteration_seconds=time.planned_seconds, bubble_fraction=time.bubble_fraction),
+        plan, predicted=replace(eq_2, iteration_seconds=time.planned_seconds, bubble_fraction=time.bubble_fraction)
     )
     plan.memo.update(memo)  # the timeline does not depend on what is predicted from it
     return plan

@@ -133,11 +133,7 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
     layering = Layering(layers=layers, delta=None, objective_bytes=0, flops_limit=None)
     return [
         assign_layers(
-            graph,
-            layering.layer_of_forward,
-            version,
-            plan.options.spec_constraints,
-            software=plan.cluster.software,
+            graph, layering.layer_of_forward, version, plan.options.spec_constraints, software=plan.cluster.software
         )
         for version in plan.costs.versions
     ]

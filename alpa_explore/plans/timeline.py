@@ -202,11 +202,7 @@ def _shares_of(stage: PlanStage) -> dict[int, Shares]:
 
 
 def _times(
-    stage: PlanStage,
-    described: _Described | None,
-    of_layer: Mapping[int, Shares],
-    overhead_seconds: float,
-    copies: int,
+    stage: PlanStage, described: _Described | None, of_layer: Mapping[int, Shares], overhead_seconds: float, copies: int
 ) -> StageTimes:
     """The times of `stage`, which the schedule runs. Its seconds are divided as those of its layers in `of_layer`,
     which are those of its operators where it is `described`: these are of `copies` of it. The software's overhead is

@@ -96,11 +96,7 @@ class Explorer:
             return None if sample is None else sample.point
 
         search_between(
-            *ends,
-            figures=figures,
-            solve_at=solve_at,
-            is_wanted=is_wanted,
-            may_solve=lambda: self.solves < most_solves,
+            *ends, figures=figures, solve_at=solve_at, is_wanted=is_wanted, may_solve=lambda: self.solves < most_solves
         )
 
     def result(self, bound_seconds: float, *, proven: bool) -> Frontier:

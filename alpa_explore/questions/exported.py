@@ -59,10 +59,7 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
     except AlpaExploreError as error:
         fits = not isinstance(error, InfeasiblePlanError)
         return PricedAgain(reason=reason_of(error, plan.cluster.device.memory_bytes), fits=fits)
-    return PricedAgain(
-        seconds=again.predicted.iteration_seconds,
-        bytes=again.predicted.peak_bytes_per_device,
-    )
+    return PricedAgain(seconds=again.predicted.iteration_seconds, bytes=again.predicted.peak_bytes_per_device)
 
 
 def _as_baseline(plan: Plan, degrees: PlanDegrees) -> tuple[str, dict[str, Any]]:

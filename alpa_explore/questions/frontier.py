@@ -177,12 +177,7 @@ def _dominates(a: _Figures, b: _Figures) -> bool:
 
 
 def _stage_frontier(
-    plan: Plan,
-    stage: PlanStage,
-    held: float,
-    points: Iterable[_Figures],
-    *,
-    complete: bool,
+    plan: Plan, stage: PlanStage, held: float, points: Iterable[_Figures], *, complete: bool
 ) -> StageFrontier:
     memory = plan.device_of(stage).memory_bytes
     return StageFrontier(

@@ -96,7 +96,4 @@ def _priced(plan: Plan, key: RangeKey, candidate: StageCandidate) -> StageCandid
     assert plan.details is not None, "it was rebuilt"
     problem = plan.details.problem(key[:2], candidate.logical_mesh, candidate.version)
     totals = problem.totals(plan.details.choices[candidate.solution_key])
-    return replace(
-        candidate,
-        **{part.name: getattr(totals, part.name) for part in fields(totals)},
-    )
+    return replace(candidate, **{part.name: getattr(totals, part.name) for part in fields(totals)})

@@ -94,12 +94,7 @@ def _outline(maker: PlanMaker, draw: random.Random, family: str) -> Draft:
     elif kind < tuning.RECOMPUTED_LAYERS + tuning.RECOMPUTED_BLOCKS:
         again = Recomputation.parse(draw.choice(maker.family(family).recomputations))
     return Draft(
-        family=family,
-        cuts=cuts,
-        recomputation=again,
-        schedule=schedule,
-        num_microbatches=b,
-        submeshes=submeshes,
+        family=family, cuts=cuts, recomputation=again, schedule=schedule, num_microbatches=b, submeshes=submeshes
     )
 
 

@@ -147,9 +147,7 @@ def _with_mesh(draft: Draft, place: int, mesh: MeshShape, dropped: int | None) -
         elif len(stage.mesh) != len(mesh):
             picks[number] = {}
     return replace(
-        draft,
-        submeshes=(*draft.submeshes[:place], changed, *draft.submeshes[place + 1 :]),
-        picks=tuple(picks),
+        draft, submeshes=(*draft.submeshes[:place], changed, *draft.submeshes[place + 1 :]), picks=tuple(picks)
     )
 
 

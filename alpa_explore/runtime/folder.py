@@ -51,13 +51,7 @@ def replace_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-_FACTS = {
-    "ranks": [int],
-    "stages": [[int]],
-    "num_microbatches": int,
-    "schedule": str,
-    "options": {"device": str},
-}
+_FACTS = {"ranks": [int], "stages": [[int]], "num_microbatches": int, "schedule": str, "options": {"device": str}}
 _TIMES = {
     "step": int,
     "tasks": {EACH: [float]},

@@ -96,13 +96,7 @@ class RankJob:
 
 
 def write_jobs(
-    folder: Path,
-    program: Program,
-    options: RunOptions,
-    state: Values,
-    batches: Batches,
-    *,
-    send_code: bool = False,
+    folder: Path, program: Program, options: RunOptions, state: Values, batches: Batches, *, send_code: bool = False
 ) -> None:
     """Write the job of every rank, and the initial values of parameters and buffers, or those of the checkpoint.
 

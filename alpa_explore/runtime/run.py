@@ -173,10 +173,7 @@ class Run:
         if self._error is not None:
             raise self._error
         return RunResult(
-            steps=self._now.steps(),
-            folder=self.attempt_folder,
-            stopped=self._state == "stopped",
-            retries=self._retries,
+            steps=self._now.steps(), folder=self.attempt_folder, stopped=self._state == "stopped", retries=self._retries
         )
 
     def begin(self, first_step: int, passed_over: tuple[str, ...]) -> None:

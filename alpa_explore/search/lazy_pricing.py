@@ -126,12 +126,7 @@ class LazyPricing:
         self._unpriced = replace(unpriced_costs(layered, query, layer_flops), complete=False)
         self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
         self._lower_bounds = LowerBounds(
-            layered,
-            self._devices,
-            self._meshes,
-            other=other,
-            known=known,
-            num_microbatches=query.num_microbatches,
+            layered, self._devices, self._meshes, other=other, known=known, num_microbatches=query.num_microbatches
         )
         self._discoveries = discover_all(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}

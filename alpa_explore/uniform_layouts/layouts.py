@@ -197,10 +197,7 @@ class Question:
         if progress is not None:
             progress(
                 Progress(
-                    pass_name="layouts",
-                    done=len(asked),
-                    total=len(asked),
-                    elapsed_seconds=time.monotonic() - began,
+                    pass_name="layouts", done=len(asked), total=len(asked), elapsed_seconds=time.monotonic() - began
                 )
             )
         return self._layouts(cluster, priced, refused, whole=True)

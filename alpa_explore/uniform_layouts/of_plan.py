@@ -148,10 +148,5 @@ def mixed_words(plan: Plan) -> str:
     microbatch = f"{plan.options.num_microbatches:,} microbatches of {units.samples(plan.model.samples)}"
     recomputed = plan.options.rematerialization
     return "; ".join(
-        (
-            stages,
-            *lines,
-            microbatch,
-            *([f"recomputes {recomputed}"] if recomputed not in ("", "none") else []),
-        )
+        (stages, *lines, microbatch, *([f"recomputes {recomputed}"] if recomputed not in ("", "none") else []))
     )

@@ -7,13 +7,7 @@ import sys
 
 import pytest
 
-from alpa_explore.accuracy.record import (
-    Record,
-    record_from_bytes,
-    record_to_bytes,
-    stored_reasons,
-    stored_record,
-)
+from alpa_explore.accuracy.record import Record, record_from_bytes, record_to_bytes, stored_reasons, stored_record
 from alpa_explore.errors import PlanFileError
 from tests.accuracy.example import example_record, run
 

@@ -29,7 +29,7 @@ CHANGES = {
     "update",
 }
 MEMOS: dict[str, str] = {
-    "alpa_explore.sharding.discovery.discoveries._RECORDED": "the splits of an operator depend on its signature alone",
+    "alpa_explore.sharding.discovery.discoveries._RECORDED": "the splits of an operator depend on its signature alone"
 }
 """Module state that is left: `module.NAME` -> why it is a memo of a pure function."""
 

@@ -212,14 +212,7 @@ MILLISECONDS = st.sampled_from([0.0, 1e-4, 3e-3])
     st.integers(1, 20),
 )
 def test_an_iteration_is_the_sum_of_its_terms(
-    software: Software,
-    nodes: int,
-    stages: int,
-    data: int,
-    zero: int,
-    recompute: str,
-    tied: bool,
-    microbatches: int,
+    software: Software, nodes: int, stages: int, data: int, zero: int, recompute: str, tied: bool, microbatches: int
 ) -> None:
     machines = Cluster.parse(f"{nodes}x8:h100", software=software)
     blocks = tuple((1 + place % 2,) for place in range(stages))

@@ -128,13 +128,7 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
     two = captured(config.with_periods(2), 1)
     layout = ManualLayout(
-        tensor=tp,
-        data=dp,
-        pipeline=pp,
-        microbatches=4,
-        blocks=((LAYERS // pp,),) * pp,
-        head_part=pp - 1,
-        zero_stage=1,
+        tensor=tp, data=dp, pipeline=pp, microbatches=4, blocks=((LAYERS // pp,),) * pp, head_part=pp - 1, zero_stage=1
     )
     lower = machines.in_precision(precision)
     layouts = [

@@ -3,13 +3,7 @@
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import (
-    SMALL,
-    finding,
-    seen_figure,
-    show_again,
-    show_tab,
-)
+from tests.browser.harness.explorer import SMALL, finding, seen_figure, show_again, show_tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

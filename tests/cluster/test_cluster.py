@@ -5,15 +5,7 @@ import math
 
 import pytest
 
-from alpa_explore.cluster import (
-    Cluster,
-    Software,
-    Submesh,
-    logical_mesh,
-    logical_meshes,
-    preset_names,
-    submeshes,
-)
+from alpa_explore.cluster import Cluster, Software, Submesh, logical_mesh, logical_meshes, preset_names, submeshes
 from alpa_explore.cluster.group import device_group, straggler_factor
 from alpa_explore.errors import ClusterError
 

@@ -91,13 +91,7 @@ def brute_force(
 
 
 def check(
-    options_of,
-    brute_options,
-    seeds=range(60),
-    changed_at_least=10,
-    *,
-    counts=(1, 4, 30),
-    change=lambda costs: costs,
+    options_of, brute_options, seeds=range(60), changed_at_least=10, *, counts=(1, 4, 30), change=lambda costs: costs
 ):
     """Compares the DP with brute force under options drawn from each case; some must change the plan. `counts` are the
     numbers of microbatches in turn, `change` what the costs become. Returns how many plans have other stages."""

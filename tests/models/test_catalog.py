@@ -36,12 +36,7 @@ def test_every_row_of_the_paper_todays_models_and_the_tiny_ones_are_there():
 def test_an_entry_holds_the_options_of_the_paper():
     gpt = entry("gpt-1.3b")
     assert gpt.config == GPTConfig(hidden=2048, layers=24, heads=32, vocabulary=51200, sequence=1024)
-    assert (gpt.family, gpt.global_batch, gpt.precision, gpt.rematerialization) == (
-        "gpt",
-        1024,
-        "float16",
-        True,
-    )
+    assert (gpt.family, gpt.global_batch, gpt.precision, gpt.rematerialization) == ("gpt", 1024, "float16", True)
     assert (gpt.num_layers, gpt.num_microbatches, gpt.gpus) == (6, 128, 4)
     assert "2201.12023" in gpt.source
     assert entry("wide-resnet-13b").precision == "float32"

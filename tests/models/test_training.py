@@ -147,10 +147,7 @@ def test_fused_gpt_with_the_papers_settings_is_gpt():
     paper, inputs = build("gpt-tiny", 2, device="cpu")
     fused = make_module(dataclasses.replace(config, attention="fused"), "cpu", 0)
     # Its weight holds all queries of a head beside its keys and values, as GPT's does, so the weights can be copied.
-    renamed = {
-        "embedding.tokens.weight": "tokens.weight",
-        "embedding.positions": "positions",
-    }
+    renamed = {"embedding.tokens.weight": "tokens.weight", "embedding.positions": "positions"}
     weights = {renamed.get(n, n.replace(".mlp.", ".")): w for n, w in paper.state_dict().items()}
     fused.load_state_dict(weights)
     assert fused(*inputs).item() == pytest.approx(paper(*inputs).item(), abs=1e-3), "GELU by tanh differs a little"

@@ -48,8 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.parametrize(
-    "lesson",
-    [pytest.param(x, marks=() if x in CHOSEN else pytest.mark.sweep(kept=0), id=x.name) for x in LESSONS],
+    "lesson", [pytest.param(x, marks=() if x in CHOSEN else pytest.mark.sweep(kept=0), id=x.name) for x in LESSONS]
 )
 def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> None:
     notebook = nbformat.read(lesson.path, as_version=4)

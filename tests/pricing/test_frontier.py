@@ -8,13 +8,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.decisions.frontier import (
-    FASTEST,
-    TOO_LARGE,
-    choice_names,
-    frontier_figure,
-    frontier_table,
-)
+from alpa_explore.figures.decisions.frontier import FASTEST, TOO_LARGE, choice_names, frontier_figure, frontier_table
 from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve

@@ -235,11 +235,7 @@ def decoders(blocks):
 def scores(kind):
     return lambda samples: (
         Scores(kind),
-        {
-            "x": torch.randn(samples, 6, 16),
-            "labels": torch.randint(0, 8, (samples, 6)),
-            "weight": torch.rand(8) + 0.5,
-        },
+        {"x": torch.randn(samples, 6, 16), "labels": torch.randint(0, 8, (samples, 6)), "weight": torch.rand(8) + 0.5},
     )
 
 

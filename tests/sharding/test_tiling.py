@@ -57,13 +57,7 @@ def test_every_pair_of_divisions_of_four_devices_is_judged_as_real_tensors_are()
     assert sum(a == b for (a, _), (b, _) in pairs) > len(of_four), "some divisions have several names"
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (("·", (1, 4)), ("·", (2, 2))),
-        (("S0R", (2, 1)), ("S0R", (1, 2))),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [(("·", (1, 4)), ("·", (2, 2))), (("S0R", (2, 1)), ("S0R", (1, 2)))])
 def test_one_division_with_two_names(one, other) -> None:
     assert tiling(*one) == tiling(*other)
 

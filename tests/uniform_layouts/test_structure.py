@@ -77,12 +77,7 @@ QWEN3_MOE = {
     "intermediate_size": 6144,
     "vocab_size": 151936,
 }
-MIXTRAL = LLAMA | {
-    "model_type": "mixtral",
-    "vocab_size": 32000,
-    "num_local_experts": 8,
-    "num_experts_per_tok": 2,
-}
+MIXTRAL = LLAMA | {"model_type": "mixtral", "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}
 DEEPSEEK = {
     "model_type": "deepseek_v3",
     "hidden_size": 7168,

@@ -85,10 +85,7 @@ def test_a_pick_that_failed_is_said() -> None:
 
 
 def test_layouts_with_other_batches_are_compared_by_token() -> None:
-    runs = [
-        prediction(2.0, 2.0, tensor=1, global_batch=512),
-        prediction(1.5, 1.5, tensor=2, global_batch=256),
-    ]
+    runs = [prediction(2.0, 2.0, tensor=1, global_batch=512), prediction(1.5, 1.5, tensor=2, global_batch=256)]
     (layouts,) = score_group("runs", "all", runs).sets
     assert layouts.kendall_tau == 1.0
     assert layouts.picked_line == layouts.best_line

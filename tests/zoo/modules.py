@@ -314,10 +314,7 @@ kind(
 
 # ---- norms and pointwise operators
 
-for _name, _norm in {
-    "rms norm": lambda: nn.RMSNorm(WIDTH),
-    "group norm": lambda: nn.GroupNorm(3, WIDTH),
-}.items():
+for _name, _norm in {"rms norm": lambda: nn.RMSNorm(WIDTH), "group norm": lambda: nn.GroupNorm(3, WIDTH)}.items():
     kind(_name, lambda m, x: m.b(m.norm(m.a(x))), a=linear(), norm=_norm, b=linear())
 kind(
     "instance norm",
@@ -571,8 +568,5 @@ kind(
 )
 kind("log of a sum", lambda m, x: torch.logsumexp(m.a(x), -1).mean() - math.log(WIDTH), a=linear())
 
-REFUSED: dict[str, str] = {
-    "experts by boolean indices": "mask",
-    "branch on data": "branches",
-}
+REFUSED: dict[str, str] = {"experts by boolean indices": "mask", "branch on data": "branches"}
 """Kind -> a word of the error that refuses it."""

@@ -122,15 +122,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """The column on the right, where panels are added as they are made."""
         lead = W.Box([self.summary.widget, self.selected.widget])
         lead.add_class("alpa-lead")
-        right = W.VBox(
-            [
-                self.toolbar.widget,
-                self.messages.widget,
-                lead,
-                self.tabs,
-                self.lesson.widget,
-            ]
-        )
+        right = W.VBox([self.toolbar.widget, self.messages.widget, lead, self.tabs, self.lesson.widget])
         right.add_class("alpa-main")
         return right
 
@@ -442,9 +434,7 @@ def explore(
     given_model = None if isinstance(model, str) else user_model(model, example_inputs, options)
     if isinstance(model, str) and options:
         raise OptionError(
-            "Unknown option of explore",
-            found=", ".join(options),
-            remedy=nearest_names(min(options), _SETTING_OPTIONS),
+            "Unknown option of explore", found=", ".join(options), remedy=nearest_names(min(options), _SETTING_OPTIONS)
         )
     found = entry(model, setting_options.get("sequence")) if isinstance(model, str) else None
     config = found if found is not None and found.family == CONFIG_FAMILY else None

@@ -83,9 +83,7 @@ def attention(clock: Clock, dtype: str) -> list[AttentionTime]:
             gradient = torch.ones_like(out)
 
             def backward(
-                out: torch.Tensor = out,
-                gradient: torch.Tensor = gradient,
-                inputs: tuple[torch.Tensor, ...] = (q, k, v),
+                out: torch.Tensor = out, gradient: torch.Tensor = gradient, inputs: tuple[torch.Tensor, ...] = (q, k, v)
             ) -> object:
                 return torch.autograd.grad(out, inputs, gradient, retain_graph=True)
 

@@ -139,13 +139,7 @@ _KERNELS: Mapping[str, tuple[Range, str]] = {
 def _of_kernels() -> Iterator[Figure]:
     for field, ((start, low, high), meaning) in _KERNELS.items():
         yield Figure(
-            name=f"{SHARED}.{field}",
-            place=Place.KERNELS,
-            field=field,
-            start=start,
-            low=low,
-            high=high,
-            meaning=meaning,
+            name=f"{SHARED}.{field}", place=Place.KERNELS, field=field, start=start, low=low, high=high, meaning=meaning
         )
     yield Figure(
         name=f"{SHARED}.launch_seconds",

@@ -107,12 +107,7 @@ class _Problem:
     """Residuals of runs and figures, and their derivatives by the logarithms of figures."""
 
     def __init__(
-        self,
-        runs: PredictedRuns,
-        logarithms: Floats,
-        spreads: Floats,
-        start: Values,
-        moves: Callable[[Figure], bool],
+        self, runs: PredictedRuns, logarithms: Floats, spreads: Floats, start: Values, moves: Callable[[Figure], bool]
     ) -> None:
         self._runs, self._logarithms, self._spreads, self._start = runs, logarithms, spreads, start
         self._figures = [f for f in runs.figures if moves(f) and runs.concerned(f)]

@@ -56,12 +56,7 @@ def check_from_layout(
 
 
 def with_layout(
-    found: Plan | None,
-    options: argparse.Namespace,
-    model: str,
-    cluster: Cluster,
-    line: ProgressLine,
-    **asked: Any,
+    found: Plan | None, options: argparse.Namespace, model: str, cluster: Cluster, line: ProgressLine, **asked: Any
 ) -> Plan | None:
     """The faster of a plan and of that of the layout; `found` without the option, None where neither fits. `asked` are
     the arguments of `ax.plan`. CancelledError with `found`."""

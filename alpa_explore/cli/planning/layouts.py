@@ -71,12 +71,7 @@ def run(options: argparse.Namespace) -> int:
         )
     from alpa_explore.uniform_layouts.measured import measured_beside
     from alpa_explore.uniform_layouts.of_plan import plan_beside
-    from alpa_explore.uniform_layouts.report import (
-        layouts_sentence,
-        layouts_table,
-        measured_sentence,
-        measured_table,
-    )
+    from alpa_explore.uniform_layouts.report import layouts_sentence, layouts_table, measured_sentence, measured_table
 
     beside = None if plan is None else plan_beside(found, plan)
     measured = measured_beside(found)

@@ -194,12 +194,7 @@ def _add_beyond_the_paper(group: Any) -> None:
         metavar="X",
         help="mixture of experts: rows that each expert computes over the mean, padded or dropped (default: none)",
     )
-    beyond(
-        "--gradient-overlap",
-        type=float,
-        metavar="X",
-        help="the same for gradient sums and the backward pass",
-    )
+    beyond("--gradient-overlap", type=float, metavar="X", help="the same for gradient sums and the backward pass")
     beyond(
         "--pin",
         action="append",

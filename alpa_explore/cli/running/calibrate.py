@@ -83,11 +83,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_target(options.output, "The device file")
         if not options.output.lower().endswith(".json"):
-            raise OptionError(
-                "The device file is JSON",
-                found=options.output,
-                remedy=f"Name it {options.output}.json.",
-            )
+            raise OptionError("The device file is JSON", found=options.output, remedy=f"Name it {options.output}.json.")
     checked_name(options.name, "--name cannot be the name of a device")
     given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
     if options.from_run and given:

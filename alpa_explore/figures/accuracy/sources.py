@@ -76,12 +76,7 @@ def sources_figure(record: Record, theme: str = "light") -> go.Figure:
             ticktext=[_label(source, own, theme) for source, own in rows],
         )
     return dress(
-        figure,
-        sources_sentence(record),
-        theme=theme,
-        height=height,
-        barmode="overlay",
-        margin={"r": TOOL_PIXELS + 12},
+        figure, sources_sentence(record), theme=theme, height=height, barmode="overlay", margin={"r": TOOL_PIXELS + 12}
     )
 
 

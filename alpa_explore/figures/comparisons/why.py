@@ -54,12 +54,7 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
         [above, below],
         [0.42, 0.58],
         spacing=(0.2, _GAP / height),
-        titles=(
-            "the whole iteration",
-            "all but computing",
-            "T would be shorter without",
-            "less time a sample with",
-        ),
+        titles=("the whole iteration", "all but computing", "T would be shorter without", "less time a sample with"),
     )
     _times(figure, plan, explanation.times, theme)
     _limits(figure, shown, theme)

@@ -38,13 +38,7 @@ _NARROW, _CHARACTER = 480, 7.0
 
 def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
     """FLOPs of each operator as bars in its stage's colour, above the bytes that would cross a cut behind it."""
-    figure = make_subplots(
-        rows=3,
-        cols=1,
-        shared_xaxes=True,
-        row_heights=[0.13, 0.52, 0.35],
-        vertical_spacing=0.05,
-    )
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=[0.13, 0.52, 0.35], vertical_spacing=0.05)
     _strip(figure, plan, theme)
     _flops(figure, plan, theme)
     _cuts(figure, plan, theme)

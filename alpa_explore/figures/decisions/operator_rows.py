@@ -109,11 +109,7 @@ def tensor_text(row: OperatorRow, place: int | None, sizes: Sequence[int]) -> st
         shape = o.input_shapes[place] if place < len(o.input_shapes) else None
     first, *others = spec_lines(spec, shape, sizes)
     return lines(
-        heading,
-        f"tensor {short(name, 60)}" if name else "",
-        f"<b>{safe(spec)}</b>: {first}",
-        *others,
-        _named(row),
+        heading, f"tensor {short(name, 60)}" if name else "", f"<b>{safe(spec)}</b>: {first}", *others, _named(row)
     )
 
 

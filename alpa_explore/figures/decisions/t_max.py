@@ -14,18 +14,7 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import link
-from alpa_explore.figures.style import (
-    HOVER_TEXT,
-    OKABE_ITO,
-    empty,
-    faint,
-    halo,
-    ink,
-    layout_of,
-    lines,
-    safe,
-    unchecked,
-)
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, halo, ink, layout_of, lines, safe, unchecked
 from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import iteration_with_band

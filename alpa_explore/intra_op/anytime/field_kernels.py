@@ -79,14 +79,7 @@ def cost_of(graph: Graph, choices: Ints, ceiling: float) -> tuple[float, bool]:
 
 @compiled()
 def put(
-    graph: Graph,
-    usage: Usage,
-    profile: Profile,
-    field: Floats,
-    choices: Ints,
-    v: int,
-    new: int,
-    limited: bool,
+    graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: Ints, v: int, new: int, limited: bool
 ) -> None:
     """Let node v take strategy `new`; the profile is kept up where the limit counts."""
     nodes, _, incident, other, _, to_other, rows = graph
@@ -104,14 +97,7 @@ def put(
 
 @compiled()
 def give_way(
-    graph: Graph,
-    usage: Usage,
-    profile: Profile,
-    field: Floats,
-    choices: Ints,
-    fixed: int,
-    samples: int,
-    state: Any,
+    graph: Graph, usage: Usage, profile: Profile, field: Floats, choices: Ints, fixed: int, samples: int, state: Any
 ) -> tuple[int, int, float]:
     """Of `samples` random nodes alive at the fullest time the one that frees most bytes there for its cost.
 

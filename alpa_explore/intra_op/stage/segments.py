@@ -256,11 +256,7 @@ def _worth_it(graph: TrainingGraph, storage: Sequence[int], places: _Places) -> 
 
 
 def _saves(
-    graph: TrainingGraph,
-    storage: Sequence[int],
-    places: _Places,
-    readers: Mapping[int, set[int]],
-    segment: set[int],
+    graph: TrainingGraph, storage: Sequence[int], places: _Places, readers: Mapping[int, set[int]], segment: set[int]
 ) -> bool:
     """Whether the tensors that need not be held take more memory than those that must be held instead."""
     backward = Phase.BACKWARD

@@ -37,11 +37,7 @@ def causal_attention(
 
 
 def _spelled_out(
-    q_BHSD: torch.Tensor,
-    k_BKSD: torch.Tensor,
-    v_BKSD: torch.Tensor,
-    window: int | None,
-    sinks_H: torch.Tensor | None,
+    q_BHSD: torch.Tensor, k_BKSD: torch.Tensor, v_BKSD: torch.Tensor, window: int | None, sinks_H: torch.Tensor | None
 ) -> torch.Tensor:
     """With all scores. A capture puts one operator in its place (`tracing.joint_graph.calls.attention`)."""
     k_BHSD, v_BHSD = (t.repeat_interleave(q_BHSD.shape[1] // t.shape[1], dim=1) for t in (k_BKSD, v_BKSD))

@@ -75,11 +75,7 @@ def _after_llama(config: LlamaConfig | DecoderConfig, key_heads: int) -> dict[st
 
 
 def _llama(config: LlamaConfig) -> Arguments:
-    return {
-        **_after_llama(config, config.key_heads),
-        "ffn-hidden-size": str(config.ffn),
-        "disable-bias-linear": "",
-    }
+    return {**_after_llama(config, config.key_heads), "ffn-hidden-size": str(config.ffn), "disable-bias-linear": ""}
 
 
 def _decoder(config: DecoderConfig) -> tuple[Arguments, tuple[Limit, ...]]:

@@ -37,12 +37,7 @@ the products, heads and positions change places around it, outside the operator 
 _NORMS = ("norm",)
 _MOST = 0.95
 """Where a use has a smaller share of the FLOPs, the share is said."""
-_ZERO = {
-    0: "data parallel",
-    1: "data parallel (ZeRO-1)",
-    2: "data parallel (ZeRO-2)",
-    3: "FSDP (ZeRO-3)",
-}
+_ZERO = {0: "data parallel", 1: "data parallel (ZeRO-1)", 2: "data parallel (ZeRO-2)", 3: "FSDP (ZeRO-3)"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

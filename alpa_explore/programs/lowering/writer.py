@@ -9,16 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from alpa_explore.graph import Argument, Operator, Ref, TrainingGraph
-from alpa_explore.programs.instruction import (
-    Box,
-    Collective,
-    Compute,
-    Count,
-    Instruction,
-    Receive,
-    Send,
-    Slice,
-)
+from alpa_explore.programs.instruction import Box, Collective, Compute, Count, Instruction, Receive, Send, Slice
 from alpa_explore.programs.lowering.boxes import arriving_spec, box_of, coordinates, inside, intersection
 from alpa_explore.programs.lowering.decision import StageDecision
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action

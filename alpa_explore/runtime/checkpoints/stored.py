@@ -10,13 +10,7 @@ import torch
 
 from alpa_explore.errors import CheckpointError
 from alpa_explore.programs.instruction import Box
-from alpa_explore.runtime.checkpoints.description import (
-    OPTIMIZER_STATE,
-    Chunk,
-    StoredTensor,
-    read_index,
-    torch_dtype,
-)
+from alpa_explore.runtime.checkpoints.description import OPTIMIZER_STATE, Chunk, StoredTensor, read_index, torch_dtype
 
 Tensors = Mapping[str, tuple[tuple[int, ...], str]]
 """Name -> (shape, dtype)."""

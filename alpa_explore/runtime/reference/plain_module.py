@@ -20,12 +20,7 @@ from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.execution.optimizer_step import OPTIMIZERS
-from alpa_explore.runtime.reference.one_process import (
-    Difference,
-    OneProcess,
-    compared,
-    largest_difference,
-)
+from alpa_explore.runtime.reference.one_process import Difference, OneProcess, compared, largest_difference
 from alpa_explore.runtime.training import OwnModel
 from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.inputs.example import flatten_example

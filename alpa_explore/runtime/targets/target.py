@@ -58,12 +58,7 @@ TARGETS = ("local", "torchrun", "slurm", "kubernetes", "dask")
 
 
 def find_target(
-    name: str,
-    scheduler: Any = None,
-    *,
-    ports: str | None = None,
-    image: str | None = None,
-    claim: str | None = None,
+    name: str, scheduler: Any = None, *, ports: str | None = None, image: str | None = None, claim: str | None = None
 ) -> Target:
     """The target of that name.
 

@@ -15,10 +15,7 @@ from alpa_explore.search.eager.known_within_memory import KnownWithinMemory
 from alpa_explore.search.eager.task_runner import Job, TaskRunner, entry_name
 from alpa_explore.search.stages.stage_problems import StageProblems
 
-COMPOSITION = {
-    Search.BOUNDED_WITHIN_MEMORY: bound_within_memory,
-    Search.COMPOSED_WITHIN_MEMORY: compose_within_memory,
-}
+COMPOSITION = {Search.BOUNDED_WITHIN_MEMORY: bound_within_memory, Search.COMPOSED_WITHIN_MEMORY: compose_within_memory}
 """The searches, and what a task of each runs."""
 
 

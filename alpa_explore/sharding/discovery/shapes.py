@@ -11,12 +11,7 @@ import torch
 
 from alpa_explore.graph import Tensor
 from alpa_explore.sharding.discovery import tuning
-from alpa_explore.sharding.discovery.operator_call import (
-    OperatorCall,
-    Placements,
-    UnsupportedOperatorError,
-    short,
-)
+from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.tracing.aten import run_operator
 from alpa_explore.tracing.symbols import overload

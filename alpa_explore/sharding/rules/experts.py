@@ -86,8 +86,5 @@ def _exchanging(inputs: tuple[Tensor, ...], own: _Matrices, read: tuple[int, ...
     return Split("exchange", own.experts, read, made, (exchange, exchange), shares_dims_with=("tokens", "experts"))
 
 
-RULES = {
-    "alpa_explore.experts.default": experts,
-    "alpa_explore.experts_backward.default": experts_backward,
-}
+RULES = {"alpa_explore.experts.default": experts, "alpa_explore.experts_backward.default": experts_backward}
 HEAVY = frozenset(RULES)

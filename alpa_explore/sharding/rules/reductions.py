@@ -137,10 +137,7 @@ RULES = {
         ),
         whole_dims,
     ),
-    **dict.fromkeys(
-        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"),
-        softmax,
-    ),
+    **dict.fromkeys(("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"), softmax),
     "aten.cumsum.default": scan,
     **dict.fromkeys(
         ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"), softmax_backward

@@ -28,12 +28,7 @@ SAME_IF_SAME_SHAPE = frozenset(
 )
 """Kinds that return their input when the shape does not change."""
 _ALWAYS_SAME = frozenset(
-    {
-        "aten.detach.default",
-        "aten.alias.default",
-        "aten.lift_fresh.default",
-        "aten.lift_fresh_copy.default",
-    }
+    {"aten.detach.default", "aten.alias.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"}
 )
 """Kinds that always return their input."""
 _VIEW, _PERMUTE = "aten.view.default", "aten.permute.default"

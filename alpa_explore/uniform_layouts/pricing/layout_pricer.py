@@ -110,11 +110,7 @@ def _work(model: CapturedModel, run: RunRequest) -> DecoderWork:
         own = max(positions * run.expert_tensor // (context * tensor), 1)
         work = own_work(model.graph(samples, positions), cluster, (1, context, tensor), blocks, counted=Counted.OTHERS)
         inside = own_work(
-            model.graph(samples * expert, own),
-            cluster,
-            (expert, 1, run.expert_tensor),
-            blocks,
-            counted=Counted.EXPERTS,
+            model.graph(samples * expert, own), cluster, (expert, 1, run.expert_tensor), blocks, counted=Counted.EXPERTS
         )
         both = zip(work.blocks, inside.blocks, strict=True)
         work = replace(work, blocks=tuple(in_sequence(outside, experts) for outside, experts in both))

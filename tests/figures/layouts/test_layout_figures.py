@@ -8,12 +8,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.figures.keys import read_key
-from alpa_explore.figures.layouts.heat_map import (
-    best_of_cells,
-    heat_map_figure,
-    heat_map_sentence,
-    heat_map_table,
-)
+from alpa_explore.figures.layouts.heat_map import best_of_cells, heat_map_figure, heat_map_sentence, heat_map_table
 from alpa_explore.figures.layouts.scaling_curve import log_ticks, scaling_curve_figure, scaling_curve_table
 from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout

@@ -272,8 +272,7 @@ def test_interleaved_stages_that_are_not_those_of_the_plan_are_refused(
 
 class TestSaving:
     @pytest.mark.parametrize(
-        ("place", "message"),
-        [("missing/a", "there is no folder"), ("", "is a folder"), ("/dev/full", "No space left")],
+        ("place", "message"), [("missing/a", "there is no folder"), ("", "is a folder"), ("/dev/full", "No space left")]
     )
     def test_where_nothing_can_be_written_is_said(self, place: str, message: str, plan: Plan, tmp_path: Path) -> None:
         with pytest.raises(PlanFileError, match=message):

@@ -70,9 +70,7 @@ class Workbench(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             self.names[v] if self.names else (f"node {v}", *map(str, range(len(self.problem.node_costs[v]))))
         )
         widget = ipywidgets.Dropdown(
-            options=[(name, k) for k, name in enumerate(strategies)],
-            description=title,
-            layout={"width": "190px"},
+            options=[(name, k) for k, name in enumerate(strategies)], description=title, layout={"width": "190px"}
         )
         widget.observe(lambda change: self._listed(v, change["new"]), "value")
         return widget

@@ -75,11 +75,7 @@ def timeline_card(plan: Plan) -> Card:
     return Card(tab="Timeline", line=text, drawing=drawing.html(f"Tasks over time: {text}"))
 
 
-_ACTIONS = (
-    (Action.FORWARD,),
-    (Action.BACKWARD, Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT),
-    (Action.UPDATE,),
-)
+_ACTIONS = ((Action.FORWARD,), (Action.BACKWARD, Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT), (Action.UPDATE,))
 
 
 def _x(part: Part, seconds: float, parts: tuple[Part, ...], length: float) -> float:

@@ -221,22 +221,10 @@ def _device_controls() -> dict[str, Control]:
             1e6,
         ),
         "inside_bandwidth": device_figure(
-            "Link",
-            "GB/s",
-            "Bandwidth between two devices of a node, in one direction.",
-            INSIDE_STOPS,
-            GIGA,
-            0.001,
-            1e5,
+            "Link", "GB/s", "Bandwidth between two devices of a node, in one direction.", INSIDE_STOPS, GIGA, 0.001, 1e5
         ),
         "between_bandwidth": device_figure(
-            "Network",
-            "GB/s",
-            "Network bandwidth of one node, shared by its devices.",
-            BETWEEN_STOPS,
-            GIGA,
-            0.001,
-            1e5,
+            "Network", "GB/s", "Network bandwidth of one node, shared by its devices.", BETWEEN_STOPS, GIGA, 0.001, 1e5
         ),
     }
 

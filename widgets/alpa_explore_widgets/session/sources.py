@@ -263,10 +263,7 @@ def with_overrides(cluster: Cluster, settings: Settings) -> Cluster:
     if settings.peak_flops is not None:
         factor = settings.peak_flops / cluster.device.peak(HALF)
         changes["peak_flops"] = {dtype: rate * factor for dtype, rate in cluster.device.peak_flops.items()}
-    for field, bandwidth in (
-        ("inside_node", settings.inside_bandwidth),
-        ("between_nodes", settings.between_bandwidth),
-    ):
+    for field, bandwidth in (("inside_node", settings.inside_bandwidth), ("between_nodes", settings.between_bandwidth)):
         link: Link = getattr(cluster, field)
         if bandwidth is not None:
             changes[field] = replace(link, bandwidth=bandwidth)

@@ -132,9 +132,7 @@ class RunPanel(FigurePanel):
             "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
         )
         self.go_on = self.button(
-            "Resume",
-            "Go on from the last checkpoint of this run, under the plan on screen",
-            self._go_on,
+            "Resume", "Go on from the last checkpoint of this run, under the plan on screen", self._go_on
         )
         self.dry = self.button(
             "Dry run",

@@ -139,10 +139,7 @@ EXERCISES = (
             "steps does not matter, so the same holds for an all-gather."
         ),
         mistakes=lambda ring, truth: [
-            Mistake(
-                answer=truth / ring.devices,
-                reason="That is the size of a chunk. The tensor has p of them.",
-            ),
+            Mistake(answer=truth / ring.devices, reason="That is the size of a chunk. The tensor has p of them."),
             Mistake(
                 answer=2 * (ring.devices - 1) * ring.alpha / ring.beta,
                 reason="The number of steps multiplies both parts, and cancels.",
@@ -177,10 +174,7 @@ EXERCISES = (
             f"{units.seconds(truth)}."
         ),
         mistakes=lambda ring, truth: [
-            Mistake(
-                answer=truth * _MANY / (_MANY - 1),
-                reason="The bucket has messages as well: 2 (p − 1) of them.",
-            ),
+            Mistake(answer=truth * _MANY / (_MANY - 1), reason="The bucket has messages as well: 2 (p − 1) of them."),
             Mistake(
                 answer=(_MANY - 1) * ring.alpha,
                 reason="An all-reduce is not one message: it has 2 (p − 1) steps, and each waits.",

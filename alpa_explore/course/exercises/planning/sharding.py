@@ -209,8 +209,7 @@ EXERCISES = (
         mistakes=lambda cycle, _: [
             Mistake(answer=0, reason="That would be so on a chain, or on a cycle with an even number of nodes."),
             Mistake(
-                answer=cycle.nodes * cycle.cost,
-                reason="That is paid if all choose alike. All but one pair can differ.",
+                answer=cycle.nodes * cycle.cost, reason="That is paid if all choose alike. All but one pair can differ."
             ),
         ],
         hints=lambda _: (

@@ -45,10 +45,7 @@ class Place(NamedTuple):
 
 def _degrees(random: Random) -> Degrees:
     return Degrees(
-        model=random.choice(_MODELS),
-        dp=random.choice((2, 4, 8)),
-        tp=random.choice((2, 4, 8)),
-        pp=random.choice((2, 4)),
+        model=random.choice(_MODELS), dp=random.choice((2, 4, 8)), tp=random.choice((2, 4, 8)), pp=random.choice((2, 4))
     )
 
 

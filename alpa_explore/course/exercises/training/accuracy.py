@@ -168,7 +168,7 @@ EXERCISES = (
                 reason="That is the slowest over the fastest: the worst choice that there is.",
             )
             if max(m for _, m in n.seconds) / min(m for _, m in n.seconds) - 1 > truth + 0.05
-            else Mistake(answer=truth + 1, reason="That is the ratio; subtract 1."),
+            else Mistake(answer=truth + 1, reason="That is the ratio; subtract 1.")
         ],
         hints=lambda _: (
             "Which layout has the least predicted time? Now look at its measured time.",

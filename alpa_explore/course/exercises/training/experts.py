@@ -130,7 +130,7 @@ EXERCISES = (
             "(`--expert-imbalance`)."
         ),
         mistakes=lambda load, truth: [
-            Mistake(answer=max(load.rows) / min(load.rows), reason="That is busiest over idlest; ask for the mean."),
+            Mistake(answer=max(load.rows) / min(load.rows), reason="That is busiest over idlest; ask for the mean.")
         ],
         hints=lambda _: ("Who finishes last?", "The most rows over the mean of the rows."),
         code=lambda load: dedent(f"""\

@@ -105,7 +105,7 @@ EXERCISES = (
                 answer=(p.devices - 1) / p.microbatches,
                 reason="That is idle time over *busy* time. The share of all time has the idle slots below the line, "
                 "too.",
-            ),
+            )
         ],
         hints=lambda _: (
             "Choose 1f1b in the figure, with few devices, and count the empty slots of one of them.",

@@ -71,11 +71,7 @@ def workbench_menu_figure(
     named = names or _default_names(problem)
     every = list(product(*(range(len(costs)) for costs in problem.node_costs)))
     assert len(every) <= MOST_CHOICES, "a menu of so many choices cannot be read"
-    methods = (
-        ("greedy", greedy(problem)),
-        ("LP relaxation", relax(problem)),
-        ("optimum", solve(problem).choices),
-    )
+    methods = (("greedy", greedy(problem)), ("LP relaxation", relax(problem)), ("optimum", solve(problem).choices))
     states = [_state(problem, c, named, seconds, theme, _label(c, named)) for c in every]
     special = [_state(problem, choices, named, seconds, theme, name) for name, choices in methods]
     start = every.index(dearest(problem))

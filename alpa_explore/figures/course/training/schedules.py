@@ -68,10 +68,7 @@ def schedule_facts(
     timeline = simulate(schedule, [times] * schedule.num_stages)
     held = max(float(memory_curve(timeline, place).activation_bytes.max()) for place in range(devices))
     return ScheduleFacts(
-        timeline=timeline,
-        makespan=timeline.makespan_seconds,
-        bubble_fraction=timeline.bubble_fraction,
-        held=held,
+        timeline=timeline, makespan=timeline.makespan_seconds, bubble_fraction=timeline.bubble_fraction, held=held
     )
 
 

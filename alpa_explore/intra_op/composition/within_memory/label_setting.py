@@ -85,11 +85,7 @@ class Labels(NamedTuple):
 
 
 def combine_block_choices(
-    composer: Composer,
-    layers: Range,
-    requests: Sequence[Request],
-    limit: float,
-    tables: BlockTables | None = None,
+    composer: Composer, layers: Range, requests: Sequence[Request], limit: float, tables: BlockTables | None = None
 ) -> Iterator[ComposedChoice]:
     """For each request a choice that fits in `limit` bytes and is better than the best known one, where one is found.
 

@@ -20,10 +20,7 @@ CALL, BUILTIN = functional.rms_norm, torch.rms_norm
 
 
 def rms_norm(
-    input: torch.Tensor,
-    normalized_shape: Sequence[int],
-    weight: torch.Tensor | None = None,
-    eps: float | None = None,
+    input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
     """What torch's function returns, by one operator where that computes it."""
     normalised = tuple(normalized_shape)

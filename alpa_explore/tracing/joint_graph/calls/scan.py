@@ -114,10 +114,7 @@ def _alike(given: _Tensors, made: _Tensors) -> bool:
 
 
 def _backward(
-    step: Callable[..., list[torch.Tensor]],
-    inputs: _Tensors,
-    counted: tuple[int, int, int],
-    results: _Tensors,
+    step: Callable[..., list[torch.Tensor]], inputs: _Tensors, counted: tuple[int, int, int], results: _Tensors
 ) -> LoopBody | None:
     """(gradients of what is carried on; what was carried, stacked inputs, gradients of the outputs; shared inputs) ->
     gradients of the inputs that have any."""

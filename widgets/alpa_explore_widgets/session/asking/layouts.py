@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import CancelledError
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.answers.layouts import (
-    LayoutQuestion,
-    LayoutsAnswer,
-    ScalingAnswer,
-    ScalingQuestion,
-)
+from alpa_explore_widgets.session.answers.layouts import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
 from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of

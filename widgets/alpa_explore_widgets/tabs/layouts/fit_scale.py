@@ -52,9 +52,7 @@ class FitScalePanel(FigurePanel):
     def controls(self) -> list[W.Widget]:
         """What to compare, and the buttons."""
         self.devices = TextField(
-            label="Devices",
-            hint=f"Names of devices, with commas: {', '.join(_own_names())}",
-            example="h100, b200",
+            label="Devices", hint=f"Names of devices, with commas: {', '.join(_own_names())}", example="h100, b200"
         )
         self.nodes = TextField(label="Nodes", hint="Numbers of nodes, with commas", value=_NODES, example=_NODES)
         for field in (self.devices, self.nodes):
