@@ -114,12 +114,11 @@ class PlanPanel(FigurePanel):
 
 def note_figure(text: str, theme: str) -> go.Figure:
     """An empty figure with a title: what to do to get a figure."""
-    import plotly.graph_objects as go  # late: plotly takes seconds to import
+    from alpa_explore.figures.style import finished
 
-    from alpa_explore.figures.style import dress
-
-    empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-    return dress(empty, text, theme=theme, height=300, uirevision="nothing")  # a zoom of its axes need not be kept
+    axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
+    # A zoom of its axes need not be kept.
+    return finished([], text, theme=theme, height=300, uirevision="nothing", **axes)
 
 
 def lift_title(figure: go.Figure) -> str:

@@ -107,7 +107,7 @@ class ShardingPanel(StagePanel):
             flow = stage_dataflow(plan, stage.index)
             self._graph_inputs, self._graph_sentence = inputs, sentence_of(flow)
             label = f"{self.title} of {plan.model.name} on {plan.cluster} as a graph. {self._graph_sentence}"
-            self.graph.draw(dataflow_document(flow, theme), label)
+            self.graph.draw(dataflow_document(flow), label)
         self.finding.value = f'<p class="alpa-finding">{escape(self._graph_sentence, quote=False)}</p>'
 
     def depends_on(self, state: State) -> tuple[object, ...]:

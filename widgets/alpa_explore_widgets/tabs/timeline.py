@@ -108,7 +108,7 @@ class TimelinePanel(PlanPanel):
         super().update(state, theme, as_table=as_table)
         if not as_table:
             plan = self.plan_of(state)
-            self.player.load(playback_document(plan, self.schedules(), theme, window=self._shown_window()))
+            self.player.load(playback_document(plan, self.schedules(), window=self._shown_window()))
 
     def rows(self, state: State) -> Sequence[Row]:
         """The table of the module `name`."""
