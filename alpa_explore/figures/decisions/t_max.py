@@ -107,9 +107,8 @@ def t_max_sentence(plan: Plan) -> str:
         f"{units.seconds(p.t_max_seconds)}{_once_text(plan)}"
     )
     return (
-        f"T is least, {iteration_with_band(plan)}, where no stage takes longer than "
-        f"{units.seconds(p.t_max_seconds)}: {sums}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be "
-        "evaluated."
+        f"T is least, {iteration_with_band(plan)}, where no stage takes longer than {units.seconds(p.t_max_seconds)}: "
+        f"{sums}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be evaluated."
     )
 
 

@@ -11,5 +11,5 @@ chart      where one timeline is drawn: its axes, and the place of a moment on t
 parts      which parts of an iteration are shown: warm-up, some steady microbatches, drain
 sampling   many tasks reduced to a fixed number of intervals
 
-Imports keys, style and tuning of the package above; not the other rooms, nor the page.
+Imports keys, marks, style and tuning of the package above; not the other rooms, nor the page.
 """

@@ -136,10 +136,6 @@ def time_axis(chart: TimelineChart, unit: str) -> Trace:
     return plain_axis(span=span, bare=True, anchor=chart.memory_axis) | _TICK_MARKS | _ticks(chart, unit)
 
 
-def _tick_marks(chart: TimelineChart) -> dict[str, Any]:
-    return {"ticks": "outside", "ticklen": 4, "tickcolor": faint, "tickangle": 0}
-
-
 def _row_axis(chart: TimelineChart, domain: Sequence[float]) -> Trace:
     count = chart.timeline.schedule.num_submeshes
     labelled = range(0, count, -(-count // tuning.TIMELINE_LABELLED_ROWS))

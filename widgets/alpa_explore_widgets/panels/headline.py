@@ -67,9 +67,8 @@ def stages_html(plan: Plan, theme: str) -> str:
     items = []
     for s in plan.stages:
         what = (
-            f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), "
-            f"{time_with_band(plan, s.latency_seconds)} per microbatch, "
-            f"{bytes_with_band(plan, s.peak_bytes)} per device"
+            f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), {time_with_band(plan, s.latency_seconds)} per "
+            f"microbatch, {bytes_with_band(plan, s.peak_bytes)} per device"
         )
         swatch = f'<i style="background:{stage_swatch(s.index)}"></i>'
         items.append(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore.questions.what_if import Regret
-    from alpa_explore_widgets.session.answers.layouts import LayoutsAnswer, ScalingAnswer
+    from alpa_explore_widgets.session.answers import LayoutsAnswer, ScalingAnswer
     from alpa_explore_widgets.session.fault import Fault, Offers
     from alpa_explore_widgets.session.settings import Settings
     from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
