@@ -231,7 +231,7 @@ def finished(
     if around is not None:
         margin = whole["margin"] | around
         height += margin["t"] + margin["b"]
-        whole |= {"margin": margin, "height": height, "title": whole["title"] | {"y": 1 - 14 / height}}
+        whole |= {"margin": margin, "height": height, "title": whole["title"] | {"y": 1 - 20 / height}}
     known: dict[Any, Any] = {}
     whole = themed(whole, theme, known) | {"template": template(theme).to_plotly_json()}
     drawn = [themed(trace, theme, known) for trace in traces]

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.elements.documents import DataflowGraph
     from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.session.answers import LayoutsAnswer, ScalingAnswer
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import LayoutsAnswer, ScalingAnswer, State
 
 TITLE_LINE_PIXELS = 20
 """Height of one line of a figure's title (`figures.style.dress`)."""

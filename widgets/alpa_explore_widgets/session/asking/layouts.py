@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import CancelledError
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.answers import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
 from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
+from alpa_explore_widgets.session.state import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

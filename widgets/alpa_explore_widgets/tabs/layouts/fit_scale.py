@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.answers import ScalingAnswer
     from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import ScalingAnswer, State
 
 _NODES = "1, 2, 4, 8"
 _OWN_SHARE = 4

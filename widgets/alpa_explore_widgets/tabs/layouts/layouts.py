@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from alpa_explore.plans.report.tables import Row
     from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
-    from alpa_explore_widgets.session.answers import LayoutsAnswer
     from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import LayoutsAnswer, State
 
 _ANY = ""
 _FILTERS: tuple[Axis, ...] = ("context", "expert", "microbatch", "zero_stage", "recompute", "chunks")
