@@ -14,9 +14,9 @@ from pathlib import Path
 from chain_of_blocks import chain_of_blocks
 
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import SOLVERS, solve
+from alpa_explore.iopddl.files import read_problem
 
 PROBLEMS = Path(__file__).parent.parent / "tests" / "problems"
 ALPA = "alpa-cbc"

@@ -82,17 +82,11 @@ def solve(
     it.
 
     Raises OptionError for an unknown solver or a time limit that is not positive, SolverError for a damaged problem or
-    when no choice at all was found. An infeasible problem is not an error: its answer has Status.INFEASIBLE, and
-    `conflicting_nodes` computes which nodes cannot agree.
+    when no choice at all was found. An infeasible problem is not an error: its answer has Status.INFEASIBLE.
     """
     started = time.perf_counter()
-    check_solver(solver)
-    if time_limit_seconds is not None and not time_limit_seconds > 0:
-        raise OptionError(
-            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
-        )
+    deadline = deadline_of(solver, time_limit_seconds, started)
     _check(problem)
-    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
     try:
         if any(not costs.size for costs in problem.node_costs):
             raise Contradiction(0)
@@ -108,6 +102,18 @@ def check_solver(solver: str) -> None:
         raise OptionError("Unknown solver", found=repr(solver), remedy=nearest_names(str(solver), SOLVERS))
 
 
+def deadline_of(solver: str, time_limit_seconds: float | None, started: float) -> float:
+    """On the clock of time.perf_counter; raises OptionError for an unknown solver or a limit that is not positive."""
+    check_solver(solver)
+    if time_limit_seconds is None:
+        return math.inf
+    if not time_limit_seconds > 0:
+        raise OptionError(
+            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
+        )
+    return started + time_limit_seconds
+
+
 def _auto(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
     return _reduced(problem, eliminating=True, ilp=solve_highs_direct, deadline=deadline, gap=gap)
 
@@ -121,7 +127,7 @@ def _ilp(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
 
 
 def _plain(ilp: _Ilp) -> Callable[[ShardingProblem, float, float], _Answer]:
-    return lambda problem, deadline, gap: _answer_of(ilp(problem, time_limit_seconds=_remaining(deadline)))
+    return lambda problem, deadline, gap: _answer_of(ilp(problem, time_limit_seconds=remaining_seconds(deadline)))
 
 
 _RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
@@ -146,7 +152,7 @@ def _reduced(
     for component in parts.components:
         if not eliminating:
             assert ilp is not None
-            answer = _answer_of(ilp(component, time_limit_seconds=_remaining(deadline)))
+            answer = _answer_of(ilp(component, time_limit_seconds=remaining_seconds(deadline)))
         elif (order := cheap_order_of(component)) is not None:
             answer = _eliminated(component, order)
         else:
@@ -175,7 +181,7 @@ def _wide(
     parts = decompose(restricted(problem, pruned.kept), dominance=True)
     answers = []
     for component in parts.components:
-        order, remaining = order_of(component), _remaining(deadline)
+        order, remaining = order_of(component), remaining_seconds(deadline)
         if Limits().within(remaining).allow(order):
             answer = _eliminated(component, order)
         elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
@@ -235,7 +241,8 @@ def _answer_of(solution: ShardingSolution) -> _Answer:
     )
 
 
-def _remaining(deadline: float) -> float | None:
+def remaining_seconds(deadline: float) -> float | None:
+    """What is left, as the time limit of an ILP; None for no deadline."""
     return None if deadline == math.inf else max(ilp_tuning.MIN_TIME_LIMIT_SECONDS, deadline - time.perf_counter())
 
 

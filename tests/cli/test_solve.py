@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.cli import main
-from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+from alpa_explore.iopddl.evaluator import evaluate_file
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 
@@ -66,7 +66,7 @@ def test_whole_numbers_are_added_up_exactly(tmp_path, capsys):
 
 
 def test_a_time_limit_in_which_the_file_cannot_be_read_is_refused_at_once(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("alpa_explore.intra_op.iopddl.tuning.READ_BYTES_A_SECOND", 1.0)
+    monkeypatch.setattr("alpa_explore.iopddl.tuning.READ_BYTES_A_SECOND", 1.0)
     write(tmp_path / "good.json", 10)
     assert main(["solve", str(tmp_path / "good.json"), "--time-limit", "20"]) == 2
     assert "too short to read the file" in capsys.readouterr().err

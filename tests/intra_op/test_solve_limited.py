@@ -16,11 +16,11 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op import solve_limited as solving
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.ilp.highs_direct import least_limit
-from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.memory import price_search as searching
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.iopddl.files import read_problem
 from tests.intra_op.problems import drawn, whole_numbers
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
@@ -154,7 +154,6 @@ def test_the_problems_of_the_contest(name, optimum):
 def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
     # Every problem counts as too large for an ILP.
     monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", -1)
-    monkeypatch.setattr("alpa_explore.intra_op.anytime.tuning.ILP_VARIABLES", -1)
     rng = np.random.default_rng(13)
     proven = unproven = missed = 0
     for _ in range(60):

@@ -13,10 +13,10 @@ from alpa_explore.errors import OptionError, SolverError
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
-from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.solve import SOLVERS, solve
+from alpa_explore.iopddl.files import read_problem
 from tests.intra_op.problems import drawn
 
 PROBLEMS = Path(__file__).parent.parent / "problems"

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, lines
-from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow, solvers_table
+from alpa_explore.formulations.comparison import Comparison, SolverRow, solvers_table
 
 __all__ = ["solvers_figure", "solvers_html", "solvers_sentence", "solvers_table"]
 

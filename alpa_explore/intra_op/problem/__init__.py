@@ -6,6 +6,6 @@
     restriction        problems derived from a problem: fewer strategies per node, or legality without costs
     tuning             the tolerance of the memory limit
 
-A problem knows nothing of tensors, meshes or stages; `stage` builds problems, `iopddl` reads them from files. This room
-imports `numerics` only.
+A problem knows nothing of tensors, meshes or stages; `stage` builds problems, the package `iopddl` reads them
+from files. This room imports `numerics` only.
 """

@@ -12,6 +12,8 @@
     stage_totals    figures that add up over a choice, and the seconds and bytes that they make
     liveness        when the tensors of a stage are alive: its workspace
     overlap         the part of a collective that is hidden behind computation
+    axis_options    a strategy seen as one option per mesh axis, and the nearest strategy to given options
+    batch_share     how much of a stage is pure data parallelism
     tuning          limits of stages
 
 A `StageProblem` holds every kind of cost separately; `StageProblem.at` combines them into a `ShardingProblem` for a

@@ -12,7 +12,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.states import State, menu_figure
 from alpa_explore.figures.style import OKABE_ITO, hatching, ink
-from alpa_explore.intra_op.formulations.comparison import Comparison
+from alpa_explore.formulations.comparison import Comparison
 
 _PANELS = (
     ("variables; hatched: constraints", "x", (0.0, 0.29)),
