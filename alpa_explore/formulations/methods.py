@@ -14,8 +14,7 @@ from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
-from alpa_explore.intra_op.stage.axis_options import nearest_strategies, node_options
-from alpa_explore.intra_op.stage.batch_share import batch_share, chosen_options
+from alpa_explore.intra_op.stage.axis_options import batch_share, chosen_options, nearest_strategies, node_options
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 
 

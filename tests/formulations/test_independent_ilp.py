@@ -9,8 +9,13 @@ from alpa_explore.formulations.joint_repair import keep_one_axis, polish, repair
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.axis_options import nearest_strategies, node_options
-from alpa_explore.intra_op.stage.batch_share import batch_options, batch_share, chosen_options
+from alpa_explore.intra_op.stage.axis_options import (
+    batch_options,
+    batch_share,
+    chosen_options,
+    nearest_strategies,
+    node_options,
+)
 from tests.intra_op.stages import block_of, chain, on_mesh, whole
 
 
