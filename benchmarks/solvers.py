@@ -26,7 +26,6 @@ SLOW = {
     ALPA: SLOW_FOR_CBC,
     "cbc": SLOW_FOR_CBC,
     "highs": ("llama2_8x8", "r1000x12", "24 blocks"),
-    "highs-direct": ("llama2_8x8", "r1000x12", "24 blocks"),
     "ilp": ("r1000x12", "24 blocks"),
 }
 """Solver -> problems that it is run on only with --slow."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pulp
 
 from alpa_explore.formulations import tuning
-from alpa_explore.intra_op.ilp.quiet_highs import PulpHighs
+from alpa_explore.intra_op.ilp.enumerated_ilp import PulpHighs
 
 Expression: TypeAlias = pulp.LpAffineExpression
 

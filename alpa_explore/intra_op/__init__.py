@@ -7,7 +7,7 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     reduction                                       exact simplification
     elimination                                     min-plus variable elimination
     bounds                                          dual bounds by message passing, pruning, coordinate descent
-    ilp                                             Eq. 1 as an ILP: PuLP, HiGHS, toulbar2
+    ilp                                             Eq. 1 as an ILP in PuLP
     memory, composition                             time against memory; all layer ranges of a mesh together
     solve                                           `solve`: the steps of each solver
     solve_limited, regrets                          under a memory limit; costs of alternatives

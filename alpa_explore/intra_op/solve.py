@@ -3,9 +3,8 @@
     auto           simplify exactly, then solve each component as below (default)
     elimination    the same without HiGHS; an error where the problem is too wide for elimination
     ilp            simplify, then PuLP with HiGHS on each component
-    enumerated     the plain ILP of the paper (Eq. 1) in PuLP with HiGHS; also called highs. cbc: with CBC
-    highs-direct   the same ILP passed to HiGHS as a matrix
-    toulbar2       branch and bound with soft arc consistency (needs the extra `toulbar2`)
+    highs          the plain ILP of the paper (Eq. 1) in PuLP with HiGHS
+    cbc            the same with CBC
 
 `auto` tries the cheapest step first; every step is exact:
 
@@ -13,10 +12,8 @@
    the rest is split into connected components.
 2. A component with an obvious and cheap elimination order is eliminated.
 3. Otherwise message passing raises a dual bound and suggests choices (`prune_by_bound`); where the two meet, the
-   optimum is proven.
-4. Where they do not meet, `close_gap` solves the region on which bound and choice disagree, and grows it. Strategies
-   that the bound and their slack exclude are pruned.
-5. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
+   optimum is proven. Strategies that the bound and their slack exclude are pruned.
+4. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
    are bounded once more, and HiGHS solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
    `bounds.tuning`), or on which it is not done after WIDE_ILP_SECONDS, is left at the best choice and the best lower
    bound so far, with Status.UNPROVEN.
@@ -31,37 +28,25 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.disagreement import close_gap
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
 from alpa_explore.intra_op.elimination.eliminate import Limits, cheap_order_of, eliminate, order_of
 from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder
 from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
-from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
 from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.reduction.components import Decomposition, decompose
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 
-SOLVERS = ("auto", "elimination", "ilp", "enumerated", "highs", "cbc", "highs-direct", "toulbar2")
-
-
-class _Ilp(Protocol):
-    """A solver of Eq. 1."""
-
-    def __call__(
-        self, problem: ShardingProblem, *, time_limit_seconds: float | None, gap: float = 0.0
-    ) -> ShardingSolution: ...
+SOLVERS = ("auto", "elimination", "ilp", "highs", "cbc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,69 +99,46 @@ def deadline_of(solver: str, time_limit_seconds: float | None, started: float) -
     return started + time_limit_seconds
 
 
-def _auto(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
-    return _reduced(problem, eliminating=True, ilp=solve_highs_direct, deadline=deadline, gap=gap)
-
-
-def _elimination(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
-    return _reduced(problem, eliminating=True, ilp=None, deadline=deadline)
-
-
-def _ilp(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
-    return _reduced(problem, eliminating=False, ilp=solve_enumerated, deadline=deadline)
-
-
-def _plain(ilp: _Ilp) -> Callable[[ShardingProblem, float, float], _Answer]:
-    return lambda problem, deadline, gap: _answer_of(ilp(problem, time_limit_seconds=remaining_seconds(deadline)))
-
-
-_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
-    "auto": _auto,
-    "elimination": _elimination,
-    "ilp": _ilp,
-    "enumerated": _plain(partial(solve_enumerated, backend="highs")),
-    "highs": _plain(partial(solve_enumerated, backend="highs")),
-    "cbc": _plain(partial(solve_enumerated, backend="cbc")),
-    "highs-direct": _plain(solve_highs_direct),
-    "toulbar2": _plain(solve_toulbar2),
-}
-
-
 def _reduced(
-    problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, deadline: float, gap: float = 0.0
+    problem: ShardingProblem, deadline: float, gap: float, *, eliminating: bool = True, ilp: bool = True
 ) -> _Answer:
-    """Decompose the problem and solve each component."""
+    """Decompose the problem and solve each component, by elimination where `eliminating`, and by Eq. 1 where `ilp`."""
     # Dominance costs more than it saves where the plain reductions already leave a narrow core.
     parts = decompose(problem, dominance=not eliminating)
     answers = []
     for component in parts.components:
         if not eliminating:
-            assert ilp is not None
-            answer = _answer_of(ilp(component, time_limit_seconds=remaining_seconds(deadline)))
+            answer = _solved_as_ilp(component, deadline)
         elif (order := cheap_order_of(component)) is not None:
             answer = _eliminated(component, order)
         else:
-            answer = _wide(component, ilp, deadline, gap)
+            answer = _wide(component, deadline, gap, ilp=ilp)
         answers.append(answer)
     return _combined(parts, answers)
 
 
+_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
+    "auto": _reduced,
+    "elimination": partial(_reduced, ilp=False),
+    "ilp": partial(_reduced, eliminating=False),
+    "highs": lambda problem, deadline, _gap: _solved_as_ilp(problem, deadline),
+    "cbc": lambda problem, deadline, _gap: _solved_as_ilp(problem, deadline, backend="cbc"),
+}
+
+
 def _wide(
-    problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = tuning.BOUND_ROUNDS
+    problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool, rounds: int = tuning.BOUND_ROUNDS
 ) -> _Answer:
     """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP.
 
     Pruning makes the next bound tighter, so a component that shrank is bounded again, `rounds` times in all.
     """
-    too_large = problem.variables > bounds_tuning.LARGEST_ILP_VARIABLES
     pruned = prune_by_bound(problem, gap)
-    if not pruned.closed and not too_large:
-        pruned = close_gap(problem, pruned, gap)
     if pruned.best is not None and pruned.closed:
         proven = gap == 0.0
         bound = problem.evaluate(pruned.best) if proven else pruned.bound
         return _Answer(choices=pruned.best, bound=bound, finished=proven)
-    if too_large and pruned.best is not None:
+    if problem.variables > bounds_tuning.LARGEST_ILP_VARIABLES and pruned.best is not None:
         return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
     parts = decompose(restricted(problem, pruned.kept), dominance=True)
     answers = []
@@ -185,10 +147,10 @@ def _wide(
         if Limits().within(remaining).allow(order):
             answer = _eliminated(component, order)
         elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
-            answer = _wide(component, ilp, deadline, gap, rounds - 1)
-        elif ilp is not None:
-            limit = tuning.WIDE_ILP_SECONDS if remaining is None else remaining
-            answer = _answer_of(ilp(component, time_limit_seconds=limit, gap=gap))
+            answer = _wide(component, deadline, gap, ilp=ilp, rounds=rounds - 1)
+        elif ilp:
+            until = time.perf_counter() + tuning.WIDE_ILP_SECONDS if deadline == math.inf else deadline
+            answer = _solved_as_ilp(component, until, gap=gap)
         else:
             raise SolverError(
                 "The problem is too wide for elimination",
@@ -229,7 +191,9 @@ def _eliminated(problem: ShardingProblem, order: EliminationOrder) -> _Answer:
     return _Answer(choices=choices, bound=problem.evaluate(choices), finished=True)
 
 
-def _answer_of(solution: ShardingSolution) -> _Answer:
+def _solved_as_ilp(problem: ShardingProblem, deadline: float, backend: str = "highs", gap: float = 0.0) -> _Answer:
+    limit = remaining_seconds(deadline)
+    solution = solve_enumerated(problem, backend=backend, time_limit_seconds=limit, gap=gap)
     if solution.status is Status.INFEASIBLE:
         raise Contradiction(0)
     return _Answer(

@@ -5,7 +5,7 @@
    legal partner, until none remains.
 3. Eliminate nodes whose memory is the same for every strategy, where the elimination is narrow (`simplify`).
 4. Prices of memory (`memory.price_search`) give a choice that fits and a lower bound; often the two meet.
-5. Otherwise HiGHS solves Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the
+5. Otherwise HiGHS solves Eq. 1 with a running sum of the memory (`ilp.enumerated_ilp`), without the strategies that the
    bounds of the price search exclude, unless the problem is too large for HiGHS.
 
 With a time limit the answer is the best choice that is found by then, with the lower bound that was proven.
@@ -26,9 +26,7 @@ from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
-from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
@@ -74,11 +72,8 @@ def solve_limited(
 
 
 _WHOLE_PROBLEM_SOLVERS: dict[str, Callable[..., ShardingSolution]] = {
-    "enumerated": solve_enumerated,
     "highs": solve_enumerated,
     "cbc": partial(solve_enumerated, backend="cbc"),
-    "highs-direct": solve_highs_direct,
-    "toulbar2": solve_toulbar2,
 }
 
 
@@ -158,7 +153,7 @@ def _solve_core(
         return _CoreAnswer(choices=best, bound=bound)
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
     try:
-        ilp = solve_highs_direct(
+        ilp = solve_enumerated(
             smaller, memory=limit, start=start, gap=target_gap, time_limit_seconds=remaining_seconds(deadline)
         )
     except SolverError:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from alpa_explore.intra_op.ilp.highs_direct import least_limit
+from alpa_explore.intra_op.ilp.enumerated_ilp import least_limit
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
 from alpa_explore.intra_op.problem.restriction import legality
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem

@@ -24,7 +24,7 @@ import numpy as np
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.bounds.descend import is_legal, simple_bound
 from alpa_explore.intra_op.bounds.tuning import LARGEST_ILP_VARIABLES
-from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
@@ -253,7 +253,7 @@ def _proof(
     share = tuning.EASY_PROOF_SHARE if smaller.variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
     seconds = share * (deadline - time.perf_counter())
     try:
-        ilp = solve_highs_direct(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
+        ilp = solve_enumerated(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
     except SolverError:
         return  # no choice in time
     if ilp.status is Status.INFEASIBLE:

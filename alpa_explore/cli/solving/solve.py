@@ -37,10 +37,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="a .json or .json.gz file")
     parser.add_argument(
-        "--solver",
-        default="auto",
-        metavar="NAME",
-        help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
+        "--solver", default="auto", metavar="NAME", help="auto (default), elimination, ilp, highs or cbc"
     )
     parser.add_argument(
         "--time-limit",

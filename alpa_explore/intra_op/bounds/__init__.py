@@ -4,7 +4,6 @@
     message_kernels   the compiled inner loops of descent and message passing, and the flat arrays that they read
     messages          Messages: message passing, its lower bound, and the slack of every strategy
     message_bound     `prune_by_bound`: messages until they stop improving, then pruning by slack
-    disagreement      `close_gap`: solve exactly the region where choice and bound disagree, and grow it
     tuning            rounds, gaps and sizes at which a method stops
 
 A bound here holds for the whole problem at any moment, so every loop may stop early. Imports `problem`, `reduction`,

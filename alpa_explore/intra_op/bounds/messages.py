@@ -27,10 +27,9 @@ class Messages:
     """
 
     def __init__(self, problem: ShardingProblem, ceiling: float) -> None:
-        self.edges = problem.edges
         self.flat = flatten(problem, ceiling)
-        self.nodes, self.tables, self.rows, self.columns = (self.flat[k] for k in (0, 2, 4, 5))
-        self.into_a, self.into_b = np.zeros(self.rows[-1]), np.zeros(self.columns[-1])
+        self.nodes = self.flat[0]
+        self.into_a, self.into_b = np.zeros(self.flat[4][-1]), np.zeros(self.flat[5][-1])
         later, earlier = np.zeros(len(self.nodes) - 1), np.zeros(len(self.nodes) - 1)
         for a, b in problem.edges:
             later[min(a, b)] += 1
@@ -52,21 +51,6 @@ class Messages:
     def bound(self) -> float:
         """Lower bound on the least cost."""
         return self.slacks()[0]
-
-    def reparameterized(self) -> ShardingProblem:
-        """The problem with the costs ĉ and Ê: the same total for every choice without an entry above the ceiling."""
-        costs = [c.copy() for c in np.split(self.flat[1], self.nodes[1:-1])]
-        matrices = []
-        for e, (a, b) in enumerate(self.edges):
-            to_a = self.into_a[self.rows[e] : self.rows[e + 1]]
-            to_b = self.into_b[self.columns[e] : self.columns[e + 1]]
-            costs[a] += to_a
-            costs[b] += to_b
-            matrix = self.flat[3][self.tables[e] : self.tables[e + 1]].reshape(len(to_a), len(to_b))
-            matrices.append(matrix - to_a[:, None] - to_b[None, :])
-        return ShardingProblem(
-            name="reparameterized", node_costs=tuple(costs), edges=self.edges, edge_costs=tuple(matrices)
-        )
 
 
 def flatten(problem: ShardingProblem, ceiling: float) -> Flat:
