@@ -5,7 +5,7 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     problem                                         the values: problem, solution, memory limit
     stage                                           where problems come from: stages of a graph
     reduction                                       exact simplification
-    elimination                                     min-plus variable elimination
+    elimination                                     orders of min-plus variable elimination
     bounds                                          dual bounds by message passing, pruning, coordinate descent
     ilp                                             Eq. 1 as an ILP in PuLP
     memory, composition                             time against memory; all layer ranges of a mesh together

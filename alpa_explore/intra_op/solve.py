@@ -10,7 +10,7 @@
 
 1. `decompose`: strategies without a legal partner are dropped, nodes with at most two neighbours are eliminated, and
    the rest is split into connected components.
-2. A component with an obvious and cheap elimination order is eliminated.
+2. A component with an obvious and cheap elimination order is contracted (`composition.contraction`).
 3. Otherwise message passing raises a dual bound and suggests choices (`prune_by_bound`); where the two meet, the
    optimum is proven. Strategies that the bound and their slack exclude are pruned.
 4. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
@@ -34,9 +34,9 @@ from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
+from alpa_explore.intra_op.composition.contraction.contract import optimum
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
-from alpa_explore.intra_op.elimination.eliminate import Limits, cheap_order_of, eliminate, order_of
-from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder
+from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order, is_cheap
 from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
@@ -109,8 +109,8 @@ def _reduced(
     for component in parts.components:
         if not eliminating:
             answer = _solved_as_ilp(component, deadline)
-        elif (order := cheap_order_of(component)) is not None:
-            answer = _eliminated(component, order)
+        elif is_cheap(component) and (choices := optimum(component, Limits())) is not None:
+            answer = _proven(component, choices)
         else:
             answer = _wide(component, deadline, gap, ilp=ilp)
         answers.append(answer)
@@ -143,9 +143,8 @@ def _wide(
     parts = decompose(restricted(problem, pruned.kept), dominance=True)
     answers = []
     for component in parts.components:
-        order, remaining = order_of(component), remaining_seconds(deadline)
-        if Limits().within(remaining).allow(order):
-            answer = _eliminated(component, order)
+        if (optimal := optimum(component, Limits().within(remaining_seconds(deadline)))) is not None:
+            answer = _proven(component, optimal)
         elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
             answer = _wide(component, deadline, gap, ilp=ilp, rounds=rounds - 1)
         elif ilp:
@@ -154,7 +153,7 @@ def _wide(
         else:
             raise SolverError(
                 "The problem is too wide for elimination",
-                found=_width(order) + f" on the {len(component.node_costs)} nodes that are left after simplification",
+                found=_width(component) + f" on the {len(component.node_costs)} nodes that simplification leaves",
                 remedy="Use solver='auto', which gives such a part to an ILP.",
             )
         answers.append(answer)
@@ -180,14 +179,14 @@ def _combined(parts: Decomposition, answers: Sequence[_Answer]) -> _Answer:
     )
 
 
-def _width(order: EliminationOrder) -> str:
+def _width(problem: ShardingProblem) -> str:
+    order = elimination_order([len(costs) for costs in problem.node_costs], problem.edges)
     if not order.nodes:
         return f"more than {elimination_tuning.HOPELESS_JOINS:.0e} entries to join"
     return f"a table of {order.largest_table:.1e} entries, {order.joined_entries:.1e} to join"
 
 
-def _eliminated(problem: ShardingProblem, order: EliminationOrder) -> _Answer:
-    choices = eliminate(problem, order)
+def _proven(problem: ShardingProblem, choices: Choices) -> _Answer:
     return _Answer(choices=choices, bound=problem.evaluate(choices), finished=True)
 
 

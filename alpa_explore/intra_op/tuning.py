@@ -26,10 +26,3 @@ hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by
 BOUND_ROUNDS = 2
 """How often a component is bounded at most. Set by hand; halved or doubled it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
-
-REGRET_JOINED_ENTRIES = 2e9
-"""`regrets` uses one elimination up to this many joined entries (about 4 s on one core), else a solve per strategy."""
-REGRET_TABLE_ENTRIES = 5e6
-"""The same for the largest table: the tables of all steps are kept."""
-REGRET_TOTAL_ENTRIES = 5e7
-"""The same for all tables together."""

@@ -132,7 +132,7 @@ def test_the_steps_for_wide_problems_equal_brute_force_too(solver: str, monkeypa
 @pytest.mark.slow
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.eliminate.Limits.allow", lambda self, order: False)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.Limits.allow", lambda self, order: False)
     problem = clique(nodes=9, strategies=6)
     assert solve(problem).variables > 0, "a clique is too much for the dual bound"
     for seed in range(150):
