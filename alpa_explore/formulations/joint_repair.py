@@ -17,9 +17,8 @@ import numpy as np
 
 from alpa_explore.errors import SolverError
 from alpa_explore.formulations import tuning
-from alpa_explore.intra_op.bounds.descend import descend, is_legal
-from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.bounds.messages import descend, is_legal
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.axis_options import NodeOptions, nearest_strategies

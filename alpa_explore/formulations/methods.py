@@ -10,7 +10,7 @@ from alpa_explore.formulations.comparison import SolverRow, StageInstance
 from alpa_explore.formulations.factor_ilp import solve_factors
 from alpa_explore.formulations.independent_ilp import labels_of, solve_independent
 from alpa_explore.formulations.joint_repair import polish, repair
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status

@@ -12,7 +12,7 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     solve                                           `solve`: the steps of each solver
     solve_limited, regrets                          under a memory limit; costs of alternatives
 
-`tuning` holds the constants of `solve`, `solve_limited` and `regrets`; every room has a `tuning` of its own. It imports
+`tuning` holds the constants of `solve` and `solve_limited`; every room has a `tuning` of its own. It imports
 nothing.
 
 Read `problem.sharding_problem`, `stage.stage_problem` and `solve` first. Above `sharding` and `cost`; pricing, search

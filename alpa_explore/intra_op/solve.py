@@ -13,8 +13,8 @@
 2. A component with an obvious and cheap elimination order is contracted (`composition.contraction`).
 3. Otherwise message passing raises a dual bound and suggests choices (`prune_by_bound`); where the two meet, the
    optimum is proven. Strategies that the bound and their slack exclude are pruned.
-4. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
-   are bounded once more, and HiGHS solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
+4. The pruned component is decomposed again. Parts that have become narrow are contracted, and HiGHS
+   solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
    `bounds.tuning`), or on which it is not done after WIDE_ILP_SECONDS, is left at the best choice and the best lower
    bound so far, with Status.UNPROVEN.
 
@@ -32,16 +32,15 @@ from functools import partial
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.composition.contraction.contract import optimum
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
 from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order, is_cheap
 from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
-from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.reduction.components import Decomposition, decompose
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
@@ -126,13 +125,8 @@ _RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
 }
 
 
-def _wide(
-    problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool, rounds: int = tuning.BOUND_ROUNDS
-) -> _Answer:
-    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP.
-
-    Pruning makes the next bound tighter, so a component that shrank is bounded again, `rounds` times in all.
-    """
+def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -> _Answer:
+    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP."""
     pruned = prune_by_bound(problem, gap)
     if pruned.best is not None and pruned.closed:
         proven = gap == 0.0
@@ -145,8 +139,6 @@ def _wide(
     for component in parts.components:
         if (optimal := optimum(component, Limits().within(remaining_seconds(deadline)))) is not None:
             answer = _proven(component, optimal)
-        elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
-            answer = _wide(component, deadline, gap, ilp=ilp, rounds=rounds - 1)
         elif ilp:
             until = time.perf_counter() + tuning.WIDE_ILP_SECONDS if deadline == math.inf else deadline
             answer = _solved_as_ilp(component, until, gap=gap)

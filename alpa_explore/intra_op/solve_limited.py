@@ -24,16 +24,15 @@ import numpy as np
 from alpa_explore.errors import OptionError, SolverError
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.intra_op.reduction.possible import possible_strategies
 from alpa_explore.intra_op.reduction.simplify import simplify
 from alpa_explore.intra_op.solve import deadline_of, remaining_seconds, solve
 
@@ -86,7 +85,7 @@ def _auto(
     known_bound: float | None,
 ) -> ShardingSolution:
     unlimited_bound = -math.inf if known_bound is None else known_bound
-    if known_bound is None and problem.variables <= tuning.UNLIMITED_FIRST_VARIABLES:
+    if known_bound is None:
         unlimited = _solve_unlimited(problem)
         if unlimited is not None:
             fits = unlimited.status is Status.OPTIMAL and memory.allows(unlimited.choices)

@@ -1,8 +1,4 @@
-"""Tuning constants of `solve_limited` and `regrets`; those of the methods they call are in the rooms of these."""
-
-UNLIMITED_FIRST_VARIABLES = 10**6
-"""Variables of Eq. 1 up to which `solve_limited` first computes the optimum without the memory limit. Set by hand;
-halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Tuning constants of `solve` and `solve_limited`; those of the methods they call are in the rooms of these."""
 
 PRICE_SEARCH_SECONDS = 20.0
 """Time limit of the price search where an ILP can still prove the answer. Set by hand; halved or doubled it changes the
@@ -19,10 +15,3 @@ where it proves nothing by then (SimCLR on 2 × 4 devices: 174 nodes, 23,000 var
 and the better of its choice and that of descent is the answer, with the better bound."""
 PROVEN_GAP = 1e-9
 """Relative gap that is rounding."""
-
-SHRUNK_SHARE = 0.7
-"""`solve` bounds a component again when it has fewer than this share of the variables it had before pruning. Set by
-hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
-BOUND_ROUNDS = 2
-"""How often a component is bounded at most. Set by hand; halved or doubled it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""

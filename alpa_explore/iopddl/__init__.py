@@ -10,9 +10,8 @@ In the order of imports, lowest first:
     anneal_kernels, tree_kernels  moves of single nodes and chains; of trees by dynamic programming; compiled
     walk                          `Walk`: a choice that moves; edges and memory as the kernels read them
     anneal                        annealing under prices of memory, in one thread or two
-    search                        `solve_within`: all of it, with a bound in a second thread
+    search                        `solve_within`: all of it, with a bound in a second thread; its kernels, ahead
     reasons                       `why_infeasible`: nodes in conflict, or the least memory limit
-    warm_up                       the kernels of the search, compiled ahead
 
 `tuning` holds the constants. The evaluator shares no code with the solvers, so that it can check them. Read `search`
 first. For `alpa-explore solve`: the planner does not import this package. Above `intra_op`.

@@ -25,8 +25,7 @@ import numpy as np
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
 from alpa_explore.intra_op.reduction.dominance import undominated
-from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.intra_op.reduction.tables import without_forbidden
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction, without_forbidden
 from alpa_explore.iopddl import tuning
 from alpa_explore.numerics.arrays import Floats, Ints
 

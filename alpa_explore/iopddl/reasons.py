@@ -10,11 +10,10 @@ from typing import Any
 
 from alpa_explore.intra_op.ilp.enumerated_ilp import least_limit
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.restriction import legality
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem, legality
 from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.intra_op.reduction.possible import possible_strategies
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.iopddl import tuning
 from alpa_explore.iopddl.anneal import Annealed, anneal_within

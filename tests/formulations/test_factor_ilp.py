@@ -5,7 +5,7 @@ import pytest
 from alpa_explore.formulations.factor_ilp import solve_factors
 from alpa_explore.formulations.joint_repair import polish
 from alpa_explore.formulations.tuning import FACTOR_GAP
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.axis_options import node_options
 from alpa_explore.sharding.splits import splits_for

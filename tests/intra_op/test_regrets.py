@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.elimination.elimination_order import Limits
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.regrets import pinned, regrets

@@ -14,7 +14,7 @@ import pytest
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op import solve_limited as solving
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import least_limit
 from alpa_explore.intra_op.memory import price_search as searching
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.errors import SolverError
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.bounds import tuning
-from alpa_explore.intra_op.bounds.descend import descend, is_legal
-from alpa_explore.intra_op.bounds.messages import Messages, flatten
+from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Ints
 

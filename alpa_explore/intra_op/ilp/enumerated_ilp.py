@@ -38,8 +38,7 @@ from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.restriction import legality
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem, legality
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.numerics.arrays import Floats
 

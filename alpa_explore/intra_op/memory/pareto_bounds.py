@@ -22,8 +22,7 @@ import numpy as np
 
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Eliminated, back_substitute
-from alpa_explore.intra_op.reduction.tables import Scope, Table, sum_tables
+from alpa_explore.intra_op.reduction.factor_graph import Eliminated, Scope, Table, back_substitute, sum_tables
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.numerics.lower_envelope import search_between
 

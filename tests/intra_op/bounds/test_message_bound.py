@@ -6,11 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
-from alpa_explore.intra_op.bounds.messages import Messages
-from alpa_explore.intra_op.problem.restriction import restricted
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
+from alpa_explore.intra_op.bounds.messages import Messages, is_legal
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, restricted
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from tests.intra_op.bounds.reference_messages import ReferenceMessages

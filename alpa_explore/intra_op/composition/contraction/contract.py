@@ -16,8 +16,7 @@ import numpy as np
 from alpa_explore.execution.available_memory import require_memory
 from alpa_explore.intra_op.composition.contraction import kernels, tuning
 from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
-from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
-from alpa_explore.intra_op.composition.contraction.problem_form import PRICED, RESULT
+from alpa_explore.intra_op.composition.contraction.priced_problem import PRICED, RESULT, PricedProblem
 from alpa_explore.intra_op.composition.contraction.program import Program, compile_program, contraction_order
 from alpa_explore.intra_op.composition.contraction.steps import POINTS
 from alpa_explore.intra_op.elimination.elimination_order import Limits
