@@ -18,8 +18,8 @@ from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster, LogicalMesh
+    from alpa_explore.formulations.comparison import Comparison, SolverRow
     from alpa_explore.graph import TrainingGraph
-    from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
     from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 MOST_DEVICES = 1024
@@ -86,7 +86,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
     # Check the input before torch is imported.
-    from alpa_explore.intra_op.formulations.compare import FORMULATIONS, check_formulations
+    from alpa_explore.formulations.compare import FORMULATIONS, check_formulations
     from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target
 
@@ -106,8 +106,8 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         check_target(options.html, "The page")
 
-    from alpa_explore.intra_op.formulations.compare import compare_solvers
-    from alpa_explore.intra_op.formulations.comparison import StageInstance
+    from alpa_explore.formulations.compare import compare_solvers
+    from alpa_explore.formulations.comparison import StageInstance
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     with ProgressLine(sys.stderr) as line:
@@ -204,7 +204,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int]
 
 
 def _json(comparison: Comparison) -> dict[str, Any]:
-    from alpa_explore.intra_op.formulations.comparison import solvers_table
+    from alpa_explore.formulations.comparison import solvers_table
 
     return {
         "mesh": list(comparison.mesh.shape),
@@ -222,7 +222,7 @@ def _json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _report(name: str, b: int, cluster: Cluster, mesh: LogicalMesh, count: int, comparison: Comparison) -> str:
-    from alpa_explore.intra_op.formulations.comparison import solvers_table
+    from alpa_explore.formulations.comparison import solvers_table
 
     rows = [
         {

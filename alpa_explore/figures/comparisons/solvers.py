@@ -7,7 +7,7 @@ import math
 from alpa_explore import units
 from alpa_explore.figures.marks import Plots, bars, legend_below, note
 from alpa_explore.figures.style import OKABE_ITO, Figure, lines
-from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow, solvers_table
+from alpa_explore.formulations.comparison import Comparison, SolverRow, solvers_table
 
 __all__ = ["solvers_figure", "solvers_sentence", "solvers_table"]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
     from alpa_explore.cluster import Cluster
     from alpa_explore.execution.progress import ProgressCallback
+    from alpa_explore.formulations.comparison import Comparison
     from alpa_explore.graph import TrainingGraph
-    from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.planner.fitting import FittingCluster
     from alpa_explore.planner.request import PlanRequest
     from alpa_explore.plans.plan import Plan
@@ -146,8 +146,8 @@ def _baseline(*arguments: Any, **options: Any) -> Plan:
 def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
     """Solve the first layer of a stage by every formulation."""
     from alpa_explore.cluster import Submesh, logical_mesh
-    from alpa_explore.intra_op.formulations.compare import compare_solvers
-    from alpa_explore.intra_op.formulations.comparison import StageInstance
+    from alpa_explore.formulations.compare import compare_solvers
+    from alpa_explore.formulations.comparison import StageInstance
 
     plan_stage = plan.stages[stage]
     if plan.details is None:

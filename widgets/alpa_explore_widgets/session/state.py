@@ -11,7 +11,7 @@ from alpa_explore_widgets.session.history import History
 
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
-    from alpa_explore.intra_op.formulations.comparison import Comparison
+    from alpa_explore.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore.questions.what_if import Regret

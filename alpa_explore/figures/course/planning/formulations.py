@@ -10,7 +10,7 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.course.states import State, menu_figure
 from alpa_explore.figures.marks import axis, bars_across, labels
 from alpa_explore.figures.style import OKABE_ITO, Figure, Trace
-from alpa_explore.intra_op.formulations.comparison import Comparison
+from alpa_explore.formulations.comparison import Comparison
 
 _ROOM = 0.75
 """Decades to the right of the longest bar of a logarithmic axis: the values stand there."""
