@@ -40,7 +40,7 @@ from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes
 from alpa_explore.cli.solving import compare_solvers, coverage, solve
 from alpa_explore.cli.teaching import course
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 INTERRUPTED = 130
 FAULT = 70

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan

@@ -13,7 +13,7 @@ In the order to read them:
     topology     Cluster, and `Cluster.parse("2x8:a100")`; unlike nodes, "1x8:h100+1x8:a100"
     group        devices that communicate: the nodes they span, and what part of the network is theirs
     mesh         Submesh and LogicalMesh
-    tiling       sizes of pieces that fill a node, whichever of them are chosen; its bound is in `tuning`
+    tiling       sizes of pieces that fill a node, whichever of them are chosen
     candidates   the submeshes and logical meshes that the planner tries
     placement    which devices of the cluster the submeshes of a plan get
 

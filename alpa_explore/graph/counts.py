@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from alpa_explore.graph.loops.body import SCAN, body_of, steps_of
+from alpa_explore.graph.loops import SCAN, body_of, steps_of
 from alpa_explore.graph.operator import Argument, Ref
 from alpa_explore.graph.tensor import Tensor
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from alpa_explore.graph import counts
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
-from alpa_explore.graph.loops.body import dump_argument, load_argument
+from alpa_explore.graph.loops import dump_argument, load_argument
 from alpa_explore.graph.operator import Operator, Phase
 from alpa_explore.graph.tensor import Tensor, TensorKind
 

@@ -27,9 +27,9 @@ from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.layering.balance import flops_limit
+from alpa_explore.layering.blocks import repeated_modules
 from alpa_explore.layering.crossing import crossings_of
 from alpa_explore.layering.layers import make_layers
-from alpa_explore.layering.repeated import repeated_modules
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.planner import tuning
 from alpa_explore.store.cache import Store

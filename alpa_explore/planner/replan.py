@@ -15,10 +15,9 @@ from alpa_explore.inter_op.options import AUTO, PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
 from alpa_explore.numerics.collection import no_collection
-from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import planned
-from alpa_explore.planner.microbatches.tried import best_count, microbatches_from_costs
+from alpa_explore.planner.microbatches import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import (
     Count,
@@ -28,6 +27,7 @@ from alpa_explore.planner.request import (
     microbatch_count,
     pipeline_options,
 )
+from alpa_explore.planner.resources import Clock
 from alpa_explore.plans.assemble import assemble, choose_stages, fastest_schedule
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild

@@ -20,6 +20,13 @@ natural order.
 `first` are the positions of the first sample, query head and query of a shard among all: a causal mask needs the last
 of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
 in 0 … 1), so that forward and backward pass agree however each is divided.
+
+A sink is a logit of each query head that joins in the softmax of its queries and has no value (GPT-OSS):
+
+    logsumexp' = log(exp(logsumexp) + exp(sink))      output' = output · exp(logsumexp − logsumexp')
+    dsink = − Σ exp(sink − logsumexp') · Σ dy ∘ output'      over samples and queries
+
+The share of the sink in the softmax of a query is exp(sink − logsumexp'), its product with dy is 0.
 """
 
 from __future__ import annotations
@@ -29,8 +36,33 @@ from typing import Any
 
 import torch
 
-from alpa_explore.tracing.attention_sinks import sink_gradient, with_sink
 from alpa_explore.tracing.zigzag import zigzag, zigzag_places
+
+
+def with_sink(output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output [b, hq, sq, dv] and logsumexp [b, hq, sq] without a sink, as they are with `sink` [hq]."""
+    total = torch.logaddexp(logsumexp, sink.to(logsumexp.dtype)[:, None])
+    return output * torch.exp(logsumexp - total).unsqueeze(-1), total
+
+
+@torch.library.custom_op(
+    "alpa_explore::sink_gradient",
+    mutates_args=(),
+    schema="(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
+)
+def sink_gradient(
+    gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor
+) -> torch.Tensor:
+    """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
+    dtype = logsumexp.dtype
+    shares = torch.exp(sink.to(dtype)[:, None] - logsumexp)
+    return -(shares * (gradient.to(dtype) * output.to(dtype)).sum(-1)).sum((0, 2)).to(sink.dtype)
+
+
+@sink_gradient.register_fake
+def _shape(gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(sink)
+
 
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
 """Head sizes of torch's flash kernel: multiples of the first, up to the second."""

@@ -11,8 +11,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.errors import ExecutorError, OptionError, RunError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.attempts.attempt import check_again, ended_for_good
-from alpa_explore.runtime.attempts.replan import check_replanned, cluster_left, plan_again, words
+from alpa_explore.runtime.attempts import check_again, check_replanned, cluster_left, ended_for_good, plan_again, words
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.logs import LogReader

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from alpa_explore.cli.output import print_json
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import cell, render_table
+from alpa_explore.units import printable
 
 _NOTE = """± is the mean error, the mean of |predicted / measured − 1|, over the runs that count: those that ran, whose
 source does not doubt their figures, and that have a prediction. 'not fitted': over those that no figure of the cost

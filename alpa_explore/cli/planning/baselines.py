@@ -14,10 +14,10 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster
 from alpa_explore.execution.progress import Progress
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
 from alpa_explore.plans.report.tables import comparison_table
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.baselines.kinds import Degrees

@@ -10,8 +10,8 @@ from alpa_explore.cli.model_option import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster, refuse_microbatches
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _COLUMNS = ("rank", "layout", "iteration_seconds", "times_best", "tokens_per_second", "mfu_fraction", "peak_bytes")
 _EPILOG = """A layout has one degree of each kind of parallelism for the whole model: TP × PP × DP × CP × EP × ZeRO

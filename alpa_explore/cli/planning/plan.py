@@ -22,11 +22,11 @@ from alpa_explore.cli.question_option import add_question
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster

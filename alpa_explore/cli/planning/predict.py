@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.validation.runs.rows import Rows

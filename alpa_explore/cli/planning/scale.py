@@ -12,8 +12,8 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.cli.question_option import add_question, refuse_microbatches
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
 

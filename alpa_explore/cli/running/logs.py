@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 _POLL_SECONDS = 0.3
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.output import print_json
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _COLUMNS = (
     "stage",

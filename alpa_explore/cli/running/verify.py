@@ -11,8 +11,8 @@ from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine, duration
 from alpa_explore.cli.running.launch import requested_schedule, run_arguments
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.random_plans.campaign import Campaign

@@ -181,7 +181,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int]
     from alpa_explore.intra_op.stage.layered_graph import assign_layers
     from alpa_explore.intra_op.stage.stage_graph import slice_stages
     from alpa_explore.layering import cluster_operators, manual_layers
-    from alpa_explore.layering.repeated import repeated_modules
+    from alpa_explore.layering.blocks import repeated_modules
     from alpa_explore.planner.default_layering import default_layering
 
     blocks = repeated_modules(graph)

@@ -9,8 +9,8 @@ from typing import Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 
 def add(commands: Any) -> None:

@@ -12,7 +12,7 @@ from alpa_explore import units
 from alpa_explore.figures.placing import bar_texts, limit_label
 from alpa_explore.figures.plots import Plots
 from alpa_explore.figures.style import OKABE_ITO, hatching, ink, layout_of, lines
-from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
+from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.text import fullest

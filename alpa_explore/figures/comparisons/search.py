@@ -15,11 +15,11 @@ from alpa_explore.figures.placing import AxisRange, fitted, label_positions, lim
 from alpa_explore.figures.plots import Plots
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, halo, ink, layout_of, lines, safe
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.report.tried import NoPlan
+from alpa_explore.units import printable
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 

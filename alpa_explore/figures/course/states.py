@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore.figures.style import empty, faint, ink, layout_of
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 SLIDER_PIXELS = 92
 """Height of a slider with the labels of its steps, below the axis."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.plans.export.degrees import TOLERANCE, Limit, PlanDegrees, PricedAgain
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.text import sentence
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 _WIDTH = 116
 

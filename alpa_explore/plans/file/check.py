@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 from alpa_explore.plans.file.schema import schema_fault
-from alpa_explore.plans.printable import printable
 from alpa_explore.schedules.catalog import V_SHAPES, submeshes_in_turn
 from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of, read_constraints
+from alpa_explore.units import printable
 
 
 def first_fault(document: Any) -> str | None:

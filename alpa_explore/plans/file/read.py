@@ -14,9 +14,9 @@ from alpa_explore.plans.file import tuning
 from alpa_explore.plans.file.check import first_fault
 from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, rename_older_keys
 from alpa_explore.plans.file.schema import unknown_keys
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.store.read import open_regular, parse_json
+from alpa_explore.units import printable
 
 _P = TypeVar("_P", bound=PlanValue)
 _AGAIN = "Write it again with `alpa-explore plan … -o FILE`, or ask for another copy."

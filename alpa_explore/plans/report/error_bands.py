@@ -16,9 +16,9 @@ from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error
 from alpa_explore.accuracy.headroom import is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.cluster import Cluster
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.parallelism import axis_uses
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 UNKNOWN = "± ?"
 """Where there is little room, for an error that is not known."""

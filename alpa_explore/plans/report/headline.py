@@ -10,11 +10,11 @@ from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
 from alpa_explore.plans.report.iteration import iteration_sum, sends_meaning, sends_share
 from alpa_explore.plans.report.text import fullest, peak_words
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 _PREDICTED: Mapping[str, Quantity] = {
     "iteration": "seconds",

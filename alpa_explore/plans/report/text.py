@@ -12,11 +12,11 @@ from alpa_explore.cluster import Device
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import band_of, iteration_with_band, tight
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED
+from alpa_explore.units import printable
 
 _HEADINGS = {
     "num_microbatches": "B",

@@ -18,6 +18,16 @@ import numpy as np
 from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
 
 
+def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
+    """The schedule for one stage on each submesh."""
+    backward = [(Action.BACKWARD, np.arange(num_microbatches))]
+    orders = [
+        order_of(stage, warm_up=num_microbatches, rounds=backward, num_microbatches=num_microbatches)
+        for stage in range(num_stages)
+    ]
+    return schedule_of("gpipe", orders, num_microbatches)
+
+
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """The schedule for one stage on each submesh."""
     return _alternating("1f1b", [num_stages - s for s in range(num_stages)], num_microbatches)

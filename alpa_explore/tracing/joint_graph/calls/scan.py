@@ -22,7 +22,7 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from alpa_explore.graph.loops.body import LoopBody, dump_body, without_unread
+from alpa_explore.graph.loops import LoopBody, dump_body, without_unread
 from alpa_explore.tracing.fused import scan as whole
 from alpa_explore.tracing.joint_graph.calls.scan_body import traced_body
 from alpa_explore.tracing.joint_graph.calls.scan_surroundings import Around, stand_in, stand_in_carried

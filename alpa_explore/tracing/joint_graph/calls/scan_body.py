@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from alpa_explore.graph import Argument, Operator, Phase, Ref, Tensor, counts, tensor_refs
-from alpa_explore.graph.loops.body import LoopBody, body_tensor
+from alpa_explore.graph.loops import LoopBody, body_tensor
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
 from alpa_explore.tracing.symbols import to_symbol
 from alpa_explore.units import DTYPE_BYTES

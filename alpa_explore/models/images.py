@@ -1,8 +1,10 @@
-"""The diffusion transformer.
+"""Transformers of images: ViT (arXiv 2010.11929), patches -> class, and DiT (arXiv 2212.09748), noised latents, step
+and class -> noise and variance.
 
-Its loss is the mean squared error against given noise and variance; the variational bound, by which the paper trains
-the variance, is not computed. Unlike there, modulations do not begin at zero: otherwise no gradient reached the blocks
-in the first step. Shape suffixes: B microbatch, S patches, M model (hidden).
+The loss of DiT is the mean squared error against given noise and variance; the variational bound, by which the paper
+trains the variance, is not computed. Unlike there, modulations do not begin at zero: otherwise no gradient reached the
+blocks in the first step. Shape suffixes: B microbatch, S patches (and class token), M model (hidden), H heads, D head
+dim.
 """
 
 from __future__ import annotations
@@ -13,12 +15,83 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from alpa_explore.models.configs import DiTConfig
+from alpa_explore.models.configs import DiTConfig, ViTConfig
 from alpa_explore.models.configs.images import FREQUENCIES
-from alpa_explore.models.images.blocks import ImageAttention, init_image_weights
-from alpa_explore.models.transformer import FeedForward
+from alpa_explore.models.transformer import INITIAL_STD, FeedForward, init_weights
+
+
+class ImageAttention(nn.Module):
+    """Attention of all patches to all, as one operator; with biases."""
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.head = hidden // heads
+        self.q = nn.Linear(hidden, hidden)
+        self.k = nn.Linear(hidden, hidden)
+        self.v = nn.Linear(hidden, hidden)
+        self.projection = nn.Linear(hidden, hidden)
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        q_BHSD, k_BHSD, v_BHSD = (
+            product(x_BSM).unflatten(2, (-1, self.head)).transpose(1, 2) for product in (self.q, self.k, self.v)
+        )
+        mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BHSD, v_BHSD)
+        y_BSM: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
+        return y_BSM
+
+
+def init_image_weights(module: nn.Module) -> None:
+    """As `init_weights`; convolutions like linear layers. For `Module.apply`."""
+    init_weights(module)
+    if isinstance(module, nn.Conv2d):
+        nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+        assert module.bias is not None
+        nn.init.zeros_(module.bias)
+
 
 MLP_RATIO = 4
+
+
+class ViTBlock(nn.Module):
+    """x + attention(norm(x)), then x + MLP(norm(x))."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.hidden)
+        self.attention = ImageAttention(config.hidden, config.heads)
+        self.mlp_norm = nn.LayerNorm(config.hidden)
+        self.mlp = FeedForward(config.hidden, MLP_RATIO)
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM))
+        y_BSM: torch.Tensor = x_BSM + self.mlp(self.mlp_norm(x_BSM))
+        return y_BSM
+
+
+class ViT(nn.Module):
+    """The model with its loss: `forward(images, labels)` is the mean cross-entropy."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, config.hidden, config.patch, stride=config.patch)
+        self.class_token = nn.Parameter(torch.empty(1, 1, config.hidden).normal_(std=INITIAL_STD))
+        self.positions = nn.Parameter(torch.empty(config.tokens, config.hidden).normal_(std=INITIAL_STD))
+        self.h = nn.ModuleList(ViTBlock(config) for _ in range(config.layers))
+        self.final_norm = nn.LayerNorm(config.hidden)
+        self.head = nn.Linear(config.hidden, config.classes)
+        self.apply(init_image_weights)
+
+    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """(B, 3, height, width) and (B,) -> scalar loss in float32."""
+        x_BSM = self.patches(images).flatten(2).transpose(1, 2)
+        x_BSM = torch.cat((self.class_token.expand(x_BSM.shape[0], -1, -1), x_BSM), dim=1) + self.positions
+        for block in self.h:
+            x_BSM = block(x_BSM)
+        return F.cross_entropy(self.head(self.final_norm(x_BSM[:, 0])).float(), labels)
+
+
 LONGEST_PERIOD = 10_000.0
 """Of the sines that encode steps and positions."""
 
