@@ -9,8 +9,6 @@ Where fewer than `tuning.LEAST_RUNS` have it, less is asked of them, and the ban
     5. none: no run like this was measured
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

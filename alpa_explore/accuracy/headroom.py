@@ -1,7 +1,5 @@
 """Whether a prediction that fits in memory is safe to fit: what a device really offers, and the error of the size."""
 
-from __future__ import annotations
-
 from alpa_explore.accuracy import tuning
 from alpa_explore.accuracy.error_band import Band
 

@@ -5,8 +5,6 @@ measured, as a link may be slow or closed in one direction only. A host takes pa
 disjoint pairs, first one direction, then the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """The cluster of equal hosts, with measured links and free memory; or why the planner cannot plan for them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

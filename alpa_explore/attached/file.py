@@ -1,7 +1,5 @@
 """Attached hosts as a file: a cluster file, which `--cluster FILE` reads, whose section `measured` holds the hosts."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict

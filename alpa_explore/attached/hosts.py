@@ -1,7 +1,5 @@
 """A host: its devices, memory and versions; and in what several hosts differ."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Hosts and links as rows of tables, for the command line and the explorer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

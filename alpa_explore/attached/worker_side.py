@@ -5,8 +5,6 @@ slot of the worker is taken. Results are plain values. A listener takes one conn
 that the launcher has made for it, and is gone after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import os

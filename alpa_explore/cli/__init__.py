@@ -18,8 +18,6 @@ been checked.
 The rooms do not import each other. Nothing imports this package.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import errno

@@ -1,7 +1,5 @@
 """The submeshes that a stage may have, and the logical meshes that are tried for each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from alpa_explore.cluster.group import fills_units

@@ -10,8 +10,6 @@ Whether sizes tile is decided exactly. Where e is a multiple of d and both are s
 one of e; so only collections have to be looked at that hold fewer than e/d pieces of d, and these are finite in number.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -13,7 +13,6 @@ Everything after the tracer works on this graph and never on torch objects. In t
     verify      the invariants of every graph
     spelled_out attention in products and a softmax, routed experts as a sort and grouped products: what that costs
     loops       loops over positions: the body of a scan, and loops of Python of which every turn is captured
-    text        a graph as text, for golden files
     document    a graph as plain lists, for plan files and the cache
 
 It imports `errors` and `units` only; never torch.

@@ -8,8 +8,6 @@ none. Bytes are what a kernel of this operator alone would read
 and write; a view moves nothing, a gather reads only the rows that it returns.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

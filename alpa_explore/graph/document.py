@@ -1,7 +1,5 @@
 """A graph as plain lists for files, without pickle: `load_graph(dump_graph(g)) == g`, and reading runs no code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any

@@ -7,8 +7,6 @@ A Python loop over positions cannot be recognised from what it calls: capture se
 found by their lines, each of which a module runs many times. Blocks of a model are modules of their own, and no loop.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -7,8 +7,6 @@ Routed experts captured as one operator (`tracing.experts`) can be divided by to
 grouped products, neither can: every device of a stage sorts all tokens and holds their rows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -11,7 +11,6 @@ In the order to read them:
 - `recurrence`, `kernels`: Eq. 3 for one t_max, over arrays; its inner loops compiled.
 - `t_max_sweep`: the search over t_max; bounds rule out most candidates without an evaluation.
 - `result`: the stages, the figures of Eq. 2, and what became of every t_max candidate.
-- `reference`: the paper's pseudocode, straight and slow, for tests to compare with.
 
 `pipeline_dp` knows nothing of models, options or memory: all of that is in its table. Two inputs generalise the paper
 and keep the search exact: a schedule whose bubble is of another size, and seconds that a stage adds once an iteration.

@@ -30,8 +30,6 @@ microbatches. The two are taken to be alike, so a stage fits where twice its wei
 and a submesh pays twice what a stage pays once an iteration (`Device.mirror`). Its r follows from simulation, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

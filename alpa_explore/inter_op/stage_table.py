@@ -32,8 +32,6 @@ state (with at most D of it left) never carries into the next digit. Numbers wit
 devices than there are; they are `outside`, and have no partition. States are about (2·D_0 + 1)·(D_1 + 1) for two kinds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

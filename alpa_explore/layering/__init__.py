@@ -7,7 +7,6 @@ A layer is a run of forward operators; stages are runs of layers. In the order t
     balance     the FLOP limit that follows from delta, and the smallest feasible delta
     limbs       exact sums of squared FLOPs, for the tie-break
     dp          `cluster_operators`: the dynamic program of Eq. 6
-    reference   the same from its definition, slow; the tests compare `dp` with it
     manual      boundaries given by positions, names or modules
     blocks      the repeated blocks of a model, where layers naturally begin; the block of every forward operator
 

@@ -7,8 +7,6 @@ no family has two such, members with that many products are enough (a hybrid wit
 families the outermost is taken: a block, not its experts.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 from alpa_explore.graph import TrainingGraph

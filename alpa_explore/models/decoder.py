@@ -6,8 +6,6 @@ Experts have no capacity: a gate chooses for each token, and no token is dropped
 chosen experts of a token (in attention H heads, K heads of keys and values, D head dim).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -1,7 +1,5 @@
 """Config -> module and example inputs, on the meta device or with real values."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import torch

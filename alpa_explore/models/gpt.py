@@ -4,8 +4,6 @@ embedding. And with attention as one operator: Megatron-LM's and NeMo's (Nemotro
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, K heads of keys and values, G = H / K, D head dim.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

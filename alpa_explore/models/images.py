@@ -7,8 +7,6 @@ blocks in the first step. Shape suffixes: B microbatch, S patches (and class tok
 dim.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

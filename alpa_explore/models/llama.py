@@ -3,8 +3,6 @@
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, K heads of keys and values, D head dim.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

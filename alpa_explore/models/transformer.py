@@ -6,8 +6,6 @@ Rotary positions (RoFormer, arXiv 2104.09864): pairs of channels of queries and 
 Channels i and i + D/2 are a pair, as Hugging Face and NeMo lay them out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

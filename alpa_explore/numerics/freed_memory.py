@@ -1,7 +1,5 @@
 """`freed_memory_kept`: memory of arrays that were freed serves the next ones."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

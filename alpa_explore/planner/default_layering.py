@@ -17,8 +17,6 @@ Except in the paper's runs, a layer has at least `LEAST_SHARE` of the mean FLOPs
 embedding, masks and position tables belong to the layer of the first block.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from hashlib import sha256

@@ -7,8 +7,6 @@ has smaller microbatches: the planner runs for each B, and the plan keeps the re
 one with the highest throughput; with the same global batch that is the least T.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The Alpa planner on one screen, for one B: model → graph → layers → stage costs → pipeline → plan."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A plan from the results of the passes: graph, layers, stage costs and pipeline."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The sharding problems behind the stages of a plan, and the choices made in them; a plan file does not hold them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any

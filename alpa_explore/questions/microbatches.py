@@ -1,7 +1,5 @@
 """What would another number of microbatches do? The answer as rows, as a sentence, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units

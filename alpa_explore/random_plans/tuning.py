@@ -1,7 +1,5 @@
 """How large random plans are, and how hard a failing one is shrunk. Set by hand unless said otherwise."""
 
-from __future__ import annotations
-
 TOLERANCE = 1e-5
 """Largest relative error of a plan in float32 (`runtime.reference`), as for `verify`."""
 MOST_ROUNDING = 1e-4

@@ -4,8 +4,6 @@ The first attempt is in the folder of the run itself, each later one in a folder
 still runs on a host that is cut off cannot write into it. `attempts.json` says why they ended.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

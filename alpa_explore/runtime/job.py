@@ -20,8 +20,6 @@ job/ is removed when the run is over. A job is pickled because it may contain a 
 written and read by one user in one run; the file to share is the plan.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

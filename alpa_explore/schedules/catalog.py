@@ -1,7 +1,5 @@
 """Schedules by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError, nearest_names

@@ -1,7 +1,5 @@
 """A digest of the code that computes stored results, so that entries written by other code are never read."""
 
-from __future__ import annotations
-
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version

@@ -29,8 +29,6 @@ A sink is a logit of each query head that joins in the softmax of its queries an
 The share of the sink in the softmax of a query is exp(sink − logsumexp'), its product with dy is 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -11,8 +11,6 @@ A model is captured in its current mode: in training mode with dropout, in eval 
 that the forward pass writes (running statistics of batch norm) are part of the graph (`graph.written`).
 """
 
-from __future__ import annotations
-
 import os
 import random
 import threading

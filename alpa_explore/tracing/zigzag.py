@@ -5,8 +5,6 @@ of a model are brought into this order, and all else but attention treats positi
 sequence need not change it again.
 """
 
-from __future__ import annotations
-
 import torch
 
 

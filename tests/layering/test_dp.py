@@ -14,7 +14,7 @@ from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.layering import Crossing, cluster_operators
 from alpa_explore.layering.balance import smallest_delta
 from alpa_explore.layering.dp import solve
-from alpa_explore.layering.reference import cost, solve_reference
+from tests.layering.reference import cost, solve_reference
 
 
 def fast(flops, crossings, num_layers, delta, received, least=0.0):

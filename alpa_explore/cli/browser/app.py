@@ -1,7 +1,5 @@
 """`alpa-explore app`: open the explorer in a browser tab, without a notebook, by voila."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """`alpa-explore lab`: open JupyterLab on the tour, for this machine only and without requests to other hosts."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """`alpa-explore clusters`: list the device presets, with all figures and their sources."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

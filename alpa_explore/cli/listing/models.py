@@ -1,7 +1,5 @@
 """`alpa-explore models`: list the catalogue."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

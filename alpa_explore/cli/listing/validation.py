@@ -1,7 +1,5 @@
 """`alpa-explore validation`: how good the predictions are, from the measured runs that are stored with this version."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """`alpa-explore export PLAN --to TARGET`: a plan in the form of another tool; what that lacks goes to stderr."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

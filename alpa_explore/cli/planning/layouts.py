@@ -1,7 +1,5 @@
 """`alpa-explore layouts MODEL --cluster NxM:DEVICE`: every uniform layout, priced; the fastest that fit first."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

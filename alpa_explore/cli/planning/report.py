@@ -1,7 +1,5 @@
 """`alpa-explore report PLAN…`: several plan files as one HTML page: a table to sort, figures, comparisons."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """`alpa-explore scale MODEL --devices h100,b200 --nodes 1,2,4`: where a model fits, how fast it is, what it costs."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

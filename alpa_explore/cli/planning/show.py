@@ -1,7 +1,5 @@
 """`alpa-explore show FILE`: print a plan file as text or JSON, or write a page with all figures."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

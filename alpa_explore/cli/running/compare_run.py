@@ -1,7 +1,5 @@
 """`alpa-explore compare-run RUN`: compare the measured and predicted times of a run, task by task."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import asdict

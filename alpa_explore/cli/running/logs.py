@@ -1,7 +1,5 @@
 """`alpa-explore logs RUN`: what the ranks of a run print, in one view."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """`alpa-explore program PLAN`: lower a plan to instructions for every rank and check them; nothing is run."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any

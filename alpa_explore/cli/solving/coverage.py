@@ -1,7 +1,5 @@
 """`alpa-explore coverage MODEL`: show which operators of a model can be sharded, and how that is known."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any

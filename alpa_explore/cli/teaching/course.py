@@ -1,7 +1,5 @@
 """`alpa-explore course`: the lessons as a list, or as a website that needs no kernel and no network."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

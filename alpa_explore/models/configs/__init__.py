@@ -9,8 +9,6 @@
 A config with `periods` and `with_periods` consists of equal parts in sequence; one with `sequence` can have another.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from alpa_explore.models.configs.decoder import DecoderConfig, ExpertsConfig, LatentConfig, LlamaConfig

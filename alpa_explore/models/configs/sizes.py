@@ -1,7 +1,5 @@
 """What the configs share: heads that divide, the width of projections."""
 
-from __future__ import annotations
-
 from alpa_explore.errors import OptionError
 
 

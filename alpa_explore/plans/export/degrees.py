@@ -7,8 +7,6 @@ where devices repeat the same work.
 `PlanDegrees.limits` has one entry for each such place; a target adds what it cannot express itself.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """A file for another tool, and the comment at its top: what it is made from, and what it does not express."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ linear layer, rows dim 1. The layers of one parent (q, k, v and projection of at
 columns and then rows, so that what is between them stays divided; else the parent stays whole.
 """
 
-from __future__ import annotations
-
 import pprint
 from dataclasses import dataclass, replace
 from importlib.resources import files

@@ -3,8 +3,6 @@
 Names are those of `megatron/training/arguments.py` of megatron-core 0.19.2 (tests/plans/export/names/megatron.json).
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 

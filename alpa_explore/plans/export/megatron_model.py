@@ -1,7 +1,5 @@
 """The arguments of Megatron-LM that describe a model of the catalogue; of other models they are left to the user."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from alpa_explore.errors import AlpaExploreError

@@ -6,8 +6,6 @@ So the placement of axis a is `Shard(dim)` where dim is divided over a, `Partial
 the spec with its meaning beside them.
 """
 
-from __future__ import annotations
-
 import pprint
 import textwrap
 

@@ -4,8 +4,6 @@ Layers must follow each other without a gap, stages must cover all devices and s
 the stage's mesh, and indices must be in range.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping

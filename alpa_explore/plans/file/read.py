@@ -1,7 +1,5 @@
 """Reading a plan file: safe to do with one from a stranger (no pickle, checked, limited in size)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ Wherever people read a predicted time or size, the band stands beside it: '26.2 
 run like the plan was measured. What the bands are: `alpa_explore.accuracy.error_band`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The figures at the top of every report: value, origin, and change against another plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

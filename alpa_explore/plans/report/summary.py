@@ -12,8 +12,6 @@ microbatch and bytes of a device:
 A plan below one is a fault of the prices, so the report says it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from alpa_explore import units

@@ -1,7 +1,5 @@
 """Plans and tables as plain text. Names in a plan may come from a stranger, so they are made printable first."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """Plans that were tried, beside each other: the settings in which they differ, and what each of them gives;
 and what was tried and has no plan, with the reason in a few words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

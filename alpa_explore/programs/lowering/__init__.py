@@ -7,7 +7,6 @@ Read in this order:
     boxes        which box of a tensor a device holds, and how boxes of two meshes intersect
     writer       writes the instructions of one stage for all of its ranks
     lower        the forward, backward and update tasks of all stages; values are freed after their last use
-    transforms   classic kinds of parallelism (data, ZeRO, tensor) as decisions for a stage
 
 Nothing is decided here. A node of the sharding problem becomes the `LocalCall` of `sharding.local` for the rank's place
 in the mesh, which is also what the proofs of the sharding rules run; an edge becomes the priced sequence of

@@ -3,8 +3,6 @@
 They follow from the sharding problem of the stage and the choice for every node of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Who waits says for whom. The names of hosts are in `hosts.json` of the folder of the run, where the launcher wrote it.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -11,8 +11,6 @@ asks for what the sender's next task sends as soon as the rank has taken what th
 bounds the memory.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

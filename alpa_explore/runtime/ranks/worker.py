@@ -4,8 +4,6 @@
 environment; the agent calls `run_rank` in the processes that it forks.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -7,8 +7,6 @@ errors only. An updated weight is compared with an optimizer step on the gradien
 ±learning rate even where a gradient is nearly zero and rounding decides its sign.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -19,8 +19,6 @@ spread of entries; and the gradient as a whole, along its own direction, by `SLA
 the errors of its entries cancel: of a matrix a wrong scale of 1 % is seen, which no entry shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt

@@ -1,7 +1,5 @@
 """Agents on this machine, forked from one template, which imports torch once for all runs of this process."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json

@@ -3,8 +3,6 @@
 Functions run on workers by `Client.run`, which takes no slot of a worker, so one that computes answers as well.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import secrets

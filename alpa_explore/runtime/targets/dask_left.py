@@ -4,8 +4,6 @@ The scheduler may list a worker for minutes after its link was cut, so all are a
 get less time. A worker with GPUs has those that it sees; a host without is taken for one node of the plan.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The launch targets: this machine, a script or a manifest that the user starts, or the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ its second, …; backward passes in the opposite order of stages. Submesh p warm
 forwards (Narayanan et al. 2021, arXiv 2104.04473, section 2.2). Groups must be full: P divides B.
 """
 
-from __future__ import annotations
-
 from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.task import Action, Schedule, schedule_of
 

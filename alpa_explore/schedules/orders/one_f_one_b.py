@@ -11,8 +11,6 @@ Stage s of P warms up with w(s) − 1 forwards and then always has w(s) microbat
 Eager 1F1B holds up to twice as many; in return a send in either direction has one task of slack.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of

@@ -15,8 +15,6 @@ The pattern gives the order of F and I. The W follow from running it, each task 
 orders are made for F, I and W of equal length; where these differ, V-Half and V-Min wait in every microbatch.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

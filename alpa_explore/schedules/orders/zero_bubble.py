@@ -6,8 +6,6 @@ any later time. Stage s runs W of a microbatch s backward passes after its I, so
 of the iteration. No stage holds more than P microbatches, the number of the first stage in 1F1B.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of

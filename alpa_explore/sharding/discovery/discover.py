@@ -16,8 +16,6 @@ replicated, with the reason. Values are computed in a child process (`child`): g
 other, some kernels write out of bounds.
 """
 
-from __future__ import annotations
-
 import itertools
 import string
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """The operator under test, and the error for one that cannot be tested."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Candidate splits, filtered by the output shapes that the operator produces at full size on meta tensors."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ The operator's arguments end with: mask?, (in the backward pass output, logsumex
 positions of the first sample, head and query.
 """
 
-from __future__ import annotations
-
 from alpa_explore.graph import Argument, Ref, Symbol
 from alpa_explore.sharding.local.context import context_attention, context_attention_backward
 from alpa_explore.sharding.local.shard import Shard

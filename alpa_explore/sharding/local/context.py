@@ -13,8 +13,6 @@
 Blocks are merged exactly (`tracing.attention_blocks`); a block that the mask or a window hides is not computed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

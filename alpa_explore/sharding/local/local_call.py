@@ -7,8 +7,6 @@ statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softm
 (`losses`) are combined over devices in the middle of the operator.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import cast

@@ -12,8 +12,6 @@ cross-entropy runs over a divided vocabulary (Shoeybi et al. 2019, arXiv 1909.08
 where the strategy leaves the dim whole: the operator then runs unchanged.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

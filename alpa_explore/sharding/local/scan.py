@@ -1,7 +1,5 @@
 """A scan on a shard: the same scan, whose body runs on the shard, operator by operator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ twice may need two different shards of it. The results of the steps follow. Ever
 and runs the same collectives in the same order; the calls between them may differ (the row offset into a table).
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ While they are registered, a region of autocast on the CPU casts as one on a GPU
 are back. As in torch, the cast of a weight is made once in an outermost region and then read again.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -5,8 +5,6 @@ what is carried, reads what was carried before each step (the forward pass keeps
 again. `torch.ops.alpa_explore.scan` exists once this module is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

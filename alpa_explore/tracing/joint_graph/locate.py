@@ -10,8 +10,6 @@ products, rewrites the products as `aten.matmul` of the unmerged forms, and leav
 elimination.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys

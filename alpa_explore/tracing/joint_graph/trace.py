@@ -13,8 +13,6 @@ are spelled out, and their plans say so. In both, blocks that the mask leaves ou
 too high.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Drafts and phases -> a TrainingGraph: numbered tensors and operators, and an update operator for each parameter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

@@ -7,8 +7,6 @@ the backward of an own function) shows in its backward pass. (With 2 and 4 a mod
 product is not determined: in the backward pass its last block reads another tensor.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -17,8 +17,6 @@ The result equals a capture at n unless:
 In all but the last case BatchError names the case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -11,8 +11,6 @@ is a choice between `value` and x; torch's own backward pass of it counts the pl
 of whole numbers is kept as rows, the selected entries first, for `ctc_calls` alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -6,8 +6,6 @@ divided, by the rules of the operators that stay. The looked-up rows are a tenso
 does not store: time and memory of bags with many entries are estimated too high.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch

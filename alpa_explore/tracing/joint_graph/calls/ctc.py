@@ -4,8 +4,6 @@ Targets in one row have no shape before they are selected by a mask, as Hugging 
 them as rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

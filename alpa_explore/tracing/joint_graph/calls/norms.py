@@ -4,8 +4,6 @@ torch decomposes it on fake tensors into a power, a mean, a reciprocal root and 
 is made for; a GPU runs one kernel that stores none of the tensors between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """A function of a step, traced: its calls as the operators of a body."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast

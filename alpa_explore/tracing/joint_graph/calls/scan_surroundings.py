@@ -1,7 +1,5 @@
 """What the function of a step reads from around it, found by running it on stand-ins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ It comes in two forms. One takes (latency, weight bytes, activation bytes) of ev
 paper does. The other takes latency[k, i, shape, s − 1] with the memory limit already applied, as the planner does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ The exact solver chooses what the kinds leave open (which dim of a weight, where
 several stages; kinds are combined by giving each its own mesh axis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 

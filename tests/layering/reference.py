@@ -4,8 +4,6 @@ A direct transcription of Eq. 6 of Alpa (§5.2) over prefixes, in Python integer
 recurrence over (sum of squares, cuts). It shares no code with dp.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 
