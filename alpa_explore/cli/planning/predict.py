@@ -29,18 +29,15 @@ example:
   alpa-explore predict nanotron.csv --split held-out --json"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "predict",
         help="predict measured training runs, and score the predictions",
         description="Predict the time and memory of every training run in CSV files with the planner's cost model, and "
         "compare with what was measured.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("files", nargs="+", metavar="ROWS.csv", help="files of runs, one run a line")
     argument("--device", metavar="NAME", help="a device or device file, instead of what each row says")
     argument("--software", metavar="NAME", help="a software profile, instead of what each row says")
@@ -52,7 +49,6 @@ def add(commands: Any) -> None:
         help="only the configurations to which figures may be fitted, or only the others (default: all)",
     )
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

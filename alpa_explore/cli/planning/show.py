@@ -21,19 +21,14 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
-        "show", help="show a plan file", description="Show the contents of a plan file.", allow_abbrev=False
-    )
-    parser.add_argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
-    parser.add_argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
-    parser.add_argument(
-        "--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches"
-    )
-    parser.add_argument("--html", metavar="FILE", help="write one self-contained page with all figures")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    argument = command("show", help="show a plan file", description="Show the contents of a plan file.").add_argument
+    argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
+    argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
+    argument("--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches")
+    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

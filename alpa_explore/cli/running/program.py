@@ -23,17 +23,15 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "program",
         help="lower a plan to instructions for every rank",
-        allow_abbrev=False,
         description="Lower a plan file to instructions for every rank and check them: sends are received, ranks do not"
         " deadlock, no value is read after it is freed. Peak bytes are those of all values, without the optimizer"
         " state. Nothing is run.",
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument(
         "--schedule",
@@ -48,7 +46,6 @@ def add(commands: Any) -> None:
         help="allow a recipe package.module:function in the plan file, which runs that code",
     )
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,28 +10,24 @@ from urllib.parse import quote
 
 from alpa_explore.errors import MissingPackageError, OptionError
 
-PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "lab",
         help="open JupyterLab on the tour",
-        allow_abbrev=False,
         description="Open JupyterLab on 127.0.0.1, on the tour or a notebook of yours.",
-    )
-    parser.add_argument(
+    ).add_argument
+    argument(
         "notebook",
         nargs="?",
         metavar="NOTEBOOK",
         help="notebook or folder to open (default: the tour; the current folder where the tour is not installed)",
     )
-    parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    parser.add_argument(
-        "--port", type=int, metavar="N", help="port of the server (default: the first free one from 8888)"
-    )
-    parser.set_defaults(run=run)
+    argument("--no-browser", action="store_true", help="print the address instead of opening it")
+    argument("--port", type=int, metavar="N", help="port of the server (default: the first free one from 8888)")
 
 
 def run(options: argparse.Namespace) -> int:

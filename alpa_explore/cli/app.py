@@ -7,29 +7,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.browser.lab import check_port, explorer_file
+from alpa_explore.cli.lab import check_port, explorer_file
 from alpa_explore.errors import MissingPackageError
 
 EXTENSIONS = ("@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget")
 """The JupyterLab extensions that the explorer needs. Others may need parts of JupyterLab that voila lacks."""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "app",
         help="open the explorer without a notebook (needs voila)",
-        allow_abbrev=False,
         description="Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.",
-    )
-    parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    parser.add_argument(
-        "--port", type=int, metavar="N", help="port of the server (default: the first free one from 8866)"
-    )
-    parser.add_argument(
+    ).add_argument
+    argument("--no-browser", action="store_true", help="print the address instead of opening it")
+    argument("--port", type=int, metavar="N", help="port of the server (default: the first free one from 8866)")
+    argument(
         "--theme", type=str.lower, choices=("light", "dark"), default="light", help="colour theme (default: light)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,16 +8,14 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "models",
         help="list the models of the catalogue",
-        allow_abbrev=False,
         description="List the models of the catalogue: the rows of the paper's tables, today's, and tiny ones.",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    ).add_argument
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

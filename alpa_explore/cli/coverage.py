@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.options import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 
@@ -13,17 +13,15 @@ rule: a sharding rule exists, which the tests verify. discovered: no rule exists
 inputs, whole and in pieces, showed how it can be sharded. replicated: every device runs the whole operator."""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "coverage",
         help="show which operators of a model can be sharded",
-        allow_abbrev=False,
         description="Show for each kind of operator of a model whether and how it can be sharded over devices.",
-    )
-    add_model(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    ).add_argument
+    add_model(argument)
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.options import add_model, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
@@ -50,18 +50,15 @@ share of operators that every mesh axis shards along the batch.
 exit codes: 0 done, 2 bad input"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "compare-solvers",
         help="solve one stage by each formulation of the sharding problem",
-        allow_abbrev=False,
         description="Solve one stage of a model by each formulation, and compare them under the same exact costs.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    argument = parser.add_argument
-    add_model(parser)
+    ).add_argument
+    add_model(argument)
     argument("--mesh", required=True, metavar="AxB", help="logical mesh, as in 16x8 or 8x4x4")
     argument("--device", default="v100", metavar="NAME", help="device of the cluster, with 8 per node (default: v100)")
     argument("--layers", metavar="A-B", help="layers of the stage, as in 3-5 (default: the middle one)")
@@ -80,7 +77,6 @@ def add(commands: Any) -> None:
     argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each solve (default: 60)")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,36 +33,34 @@ REASON_VARIABLES = 300_000
 minutes."""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "solve",
         help="solve a sharding problem from a file",
-        allow_abbrev=False,
         description="Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit"
         " if it has one. The solution is evaluated again from the file alone before it is printed.",
-    )
-    parser.add_argument("file", metavar="FILE", help="a .json or .json.gz file")
-    parser.add_argument(
+    ).add_argument
+    argument("file", metavar="FILE", help="a .json or .json.gz file")
+    argument(
         "--solver",
         default="auto",
         metavar="NAME",
         help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
     )
-    parser.add_argument(
+    argument(
         "--time-limit",
         type=float,
         metavar="SECONDS",
         help="stop after so many seconds, with the start and the reading of the file, with the best solution so far"
         " (with a memory limit, problems of more than three million costs stop after a minute where none is given)",
     )
-    parser.add_argument(
+    argument(
         "--best-so-far",
         action="store_true",
         help="with a memory limit: Ctrl-C or SIGTERM prints the best solution found so far",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
-    parser.set_defaults(run=run)
+    argument("--json", action="store_true", help="print JSON, with the choice of every node")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,24 +11,20 @@ from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "course",
         help="the course: list its lessons, or build it as a website",
         description="list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a "
         "website with live figures and quizzes, which needs no kernel, no network and no server. sync: write "
         "nbgrader's metadata and the table of the index again, after a lesson or an exercise was changed.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("action", type=str.lower, choices=("list", "build", "sync"))
-    parser.add_argument("--notebooks", metavar="FOLDER", help="the folder of the lessons (default: that of the source)")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="build: where the website goes")
-    parser.add_argument(
-        "--lesson", metavar="NUMBER", action="append", default=[], help="build: only this lesson; may be repeated"
-    )
-    parser.add_argument("--json", action="store_true", help="list: print JSON")
-    parser.set_defaults(run=run)
+    ).add_argument
+    argument("action", type=str.lower, choices=("list", "build", "sync"))
+    argument("--notebooks", metavar="FOLDER", help="the folder of the lessons (default: that of the source)")
+    argument("-o", "--output", metavar="FOLDER", help="build: where the website goes")
+    argument("--lesson", metavar="NUMBER", action="append", default=[], help="build: only this lesson; may be repeated")
+    argument("--json", action="store_true", help="list: print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,16 +14,14 @@ of one device inside a node and of a whole node between nodes; then latency.
 Sources"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "clusters",
         help="list the devices that a cluster can have",
-        allow_abbrev=False,
         description="List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    ).add_argument
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

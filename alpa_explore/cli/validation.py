@@ -31,19 +31,17 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "validation",
         help="how good the predictions are: predicted against measured runs",
         description="Show how far predictions are from training runs that people measured and published: by source, "
         "for the choice of layouts, and where the cost model is wrong.",
         epilog="Runs of your own are predicted and scored by `alpa-explore predict ROWS.csv`.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--html", metavar="FILE", help="write one self-contained page with every run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    ).add_argument
+    argument("--html", metavar="FILE", help="write one self-contained page with every run")
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
