@@ -18,7 +18,7 @@ from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
-from alpa_explore.numerics.freed_memory import freed_memory_kept
+from alpa_explore.numerics.memory import freed_memory_kept
 from alpa_explore.planner.microbatches import best_count_plan
 from alpa_explore.planner.plan import captured, plan_request
 from alpa_explore.planner.request import Count, PlanRequest, pipeline_options

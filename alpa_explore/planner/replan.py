@@ -14,7 +14,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import AUTO, PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
-from alpa_explore.numerics.collection import no_collection
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import planned
 from alpa_explore.planner.microbatches import best_count, microbatches_from_costs

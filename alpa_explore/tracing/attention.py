@@ -27,6 +27,11 @@ A sink is a logit of each query head that joins in the softmax of its queries an
     dsink = − Σ exp(sink − logsumexp') · Σ dy ∘ output'      over samples and queries
 
 The share of the sink in the softmax of a query is exp(sink − logsumexp'), its product with dy is 0.
+
+In zig-zag order of a sequence, of 2 n equal chunks the i-th of n parts has i and 2 n − 1 − i. With a causal mask each
+part then has as much to do as any other (Llama 3, arXiv 2407.21783, §3.3.2). Where the inputs of a model are brought
+into this order, and all else but attention treats positions alike, devices that divide the sequence need not change it
+again.
 """
 
 from collections.abc import Sequence
@@ -34,7 +39,25 @@ from typing import Any
 
 import torch
 
-from alpa_explore.tracing.zigzag import zigzag, zigzag_places
+
+def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """[length]: for each place in zig-zag order of so many chunks (an even number) its place in natural order."""
+    number = torch.arange(chunks, device=device)
+    order = torch.where(number % 2 == 0, number // 2, chunks - 1 - number // 2)
+    return torch.arange(length, device=device).view(chunks, -1)[order].flatten()
+
+
+@torch.library.custom_op(
+    "alpa_explore::zigzag", mutates_args=(), schema="(Tensor natural, int dim, int chunks) -> Tensor"
+)
+def zigzag(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+    """A tensor with the entries of `dim` in zig-zag order."""
+    return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
+
+
+@zigzag.register_fake
+def _zigzag_shape(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+    return natural.new_empty(natural.shape)
 
 
 def with_sink(output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,8 +17,8 @@ from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.logs import LogReader
 from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets import dask_host
+from alpa_explore.runtime.targets.dask_cluster import usable
 from alpa_explore.runtime.targets.dask_host import HostFacts
-from alpa_explore.runtime.targets.dask_left import usable
 from alpa_explore.runtime.targets.local import environment
 from tests.runtime.clock import Clock, run_on
 from tests.runtime.plans import small_plan, two_machines

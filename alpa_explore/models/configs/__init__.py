@@ -4,7 +4,6 @@
     decoder   Llama 2 and 3; Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one config with options
     images    the vision transformer and the diffusion transformer
     huggingface   a config.json of Hugging Face, as text; its parameters are counted by building it
-    sizes     what they share
 
 A config with `periods` and `with_periods` consists of equal parts in sequence; one with `sequence` can have another.
 """

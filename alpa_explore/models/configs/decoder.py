@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from alpa_explore.errors import OptionError
-from alpa_explore.models.configs.sizes import check_divides, check_heads, qkv_width
+from alpa_explore.models.configs.paper import check_divides, check_heads, qkv_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band
-from alpa_explore.accuracy.headroom import is_tight
+from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.report.parallelism import axis_uses

@@ -2,7 +2,6 @@
 
 Read in this order:
 
-    rendezvous   the ranks find each other
     transport    collectives, sends and receives by torch.distributed; messages are received ahead of their use
     times        what tasks, messages and collectives take, reported while the rank trains
     checkpoint   save the trained weights, one box per rank

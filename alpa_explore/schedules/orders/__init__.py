@@ -1,8 +1,6 @@
 """The schedules, a file for each family: (number of stages, B) -> the order of tasks on every submesh.
 
-    one_f_one_b    GPipe, 1F1B and eager 1F1B
-    interleaved    interleaved 1F1B: several stages on each submesh
-    zero_bubble    ZB-H1: the backward pass in two halves
+    one_f_one_b    GPipe, 1F1B, eager and interleaved 1F1B, ZB-H1
     v_shape        ZB-V, V-Half, V-Min: two stages on each submesh, down and back up; their weight halves, compiled
     dual_pipe      DualPipeV, and DualPipe with two copies of the model
 

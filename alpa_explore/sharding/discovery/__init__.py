@@ -3,8 +3,7 @@
 Used only for operator kinds that `sharding.rules` does not list. In the order to read them:
 
     discoveries     the recorded results of discovery in this process, without torch
-    operator_call   the operator under test, and the error that says why it cannot be tested
-    shapes          candidate splits, filtered by output shapes at full size on meta tensors
+    shapes          the operator under test; candidate splits, filtered by output shapes at full size on meta tensors
     small_sizes     smaller extents and size arguments that keep equality, order and divisibility
     trials          the operator on random numbers of several styles at small sizes, whole and in shards, joined
     tuning          limits of the search

@@ -28,8 +28,15 @@ from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
 from alpa_explore.sharding.discovery.discoveries import DiscoveredSplits, record_discoveries, recorded_discovery
-from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
-from alpa_explore.sharding.discovery.shapes import Candidate, ShapeRun, candidates
+from alpa_explore.sharding.discovery.shapes import (
+    Candidate,
+    OperatorCall,
+    Placements,
+    ShapeRun,
+    UnsupportedOperatorError,
+    candidates,
+    short,
+)
 from alpa_explore.sharding.discovery.trials import Trial, make_trials
 from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE

@@ -10,7 +10,7 @@ import torch
 
 from alpa_explore.graph import Argument, Operator, Symbol, Tensor
 from alpa_explore.sharding.discovery import tuning
-from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
+from alpa_explore.sharding.discovery.shapes import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.discovery.small_sizes import reduced_operator, reduced_sizes, reduced_tensor, related_sizes
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.tracing.aten import run_operator

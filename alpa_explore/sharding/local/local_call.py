@@ -13,8 +13,8 @@ from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
 from alpa_explore.graph.loops import SCAN
-from alpa_explore.sharding.local.attentions import attention, attention_backward
 from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
+from alpa_explore.sharding.local.context import attention, attention_backward
 from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over, softmax, softmax_backward
 from alpa_explore.sharding.local.routed import experts, experts_backward
 from alpa_explore.sharding.local.scan import scan

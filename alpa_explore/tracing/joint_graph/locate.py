@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph import input_checks
-from alpa_explore.tracing.joint_graph.calls import attention, bags, ctc, norms, recurrence
+from alpa_explore.tracing.joint_graph.calls import attention, functions, recurrence
 from alpa_explore.tracing.joint_graph.known_values import KnownValues
 
 aten = torch.ops.aten
@@ -188,7 +188,7 @@ class AnnotateCalls(TorchFunctionMode):
         places = self._known.places(function, args)
         if places is not None:
             return args[0][tuple(torch.tensor(place) for place in places)]
-        if function is not ctc.CALL:
+        if function is not functions.CTC:
             self._selected.refuse(args)
         passed = input_checks.outcome(function, args, calling_frame)
         if passed is not None:
@@ -209,13 +209,9 @@ def _whole(function: Any) -> Any:
     """The function that makes one operator of a call, in place of torch's own; other functions are returned."""
     if function is attention.CALL:
         return attention.as_one_operator
-    if function is bags.CALL:
-        return bags.embedding_bag
-    if function is ctc.CALL:
-        return ctc.ctc_loss
     if function in recurrence.CALLS:
         return recurrence.CALLS[function]
-    return norms.rms_norm if function in (norms.CALL, norms.BUILTIN) else function
+    return functions.CALLS.get(function, function)
 
 
 def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,9 +1,9 @@
 """The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
 
 The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
-Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.norms`), and so
-do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`). Two
-groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
+Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.functions`), and
+so do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`).
+Two groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
 compute, into products and a softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that
 heads can be sharded.
 
@@ -35,10 +35,9 @@ from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
-from alpa_explore.tracing.joint_graph.calls.bags import summed_bags
 from alpa_explore.tracing.joint_graph.calls.experts import whole_experts
+from alpa_explore.tracing.joint_graph.calls.functions import in_torchs_modules
 from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
-from alpa_explore.tracing.joint_graph.calls.norms import whole_norms
 from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
 from alpa_explore.tracing.joint_graph.input_checks import VALUE_ERRORS, passed_checks
 from alpa_explore.tracing.joint_graph.locate import unmerge_batches
@@ -174,8 +173,7 @@ def as_traced() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(autocast_as_written())
         stack.enter_context(whole_attention())
-        stack.enter_context(whole_norms())
-        stack.enter_context(summed_bags())
+        stack.enter_context(in_torchs_modules())
         stack.enter_context(whole_experts())
         stack.enter_context(whole_linear_scans())
         stack.enter_context(plain_flex_attention())

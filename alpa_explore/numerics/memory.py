@@ -1,11 +1,30 @@
-"""`freed_memory_kept`: memory of arrays that were freed serves the next ones."""
+"""`freed_memory_kept`: memory of arrays that were freed serves the next ones. `no_collection`: no garbage
+collection."""
 
 import ctypes
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Suspend garbage collection while the block runs.
+
+    For work of seconds that makes hundreds of thousands of long-lived objects: the collector would traverse all of them
+    again and again, which takes a fifth of the run time or more.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 """Parameters of mallopt (malloc.h of glibc)."""
