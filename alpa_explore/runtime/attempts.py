@@ -19,7 +19,7 @@ from alpa_explore.planner.plan import plan_request
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import open_resources
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.rebuild import capture_again
+from alpa_explore.plans.rebuild import graph_of
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import replace_text
 from alpa_explore.runtime.targets.target import Ranks
@@ -31,9 +31,8 @@ Replan = Callable[[Plan, Cluster], Plan]
 def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, allow_import: bool) -> Plan:
     """The planner's plan for `cluster`, with the settings of `plan`, apart from demands on stages and their submeshes,
     which were made for another cluster. `graph` is needed for a model without a recipe. Raises as `ax.plan` does."""
-    if plan.details is not None:
-        graph = plan.details.graph
-    graph = capture_again(plan.model, allow_import=allow_import) if graph is None else graph
+    if graph is None or plan.details is not None:
+        graph = graph_of(plan, allow_import=allow_import)
     before = plan.options.pipeline
     pipeline = PipelineOptions(
         paper=before.paper,
