@@ -16,31 +16,5 @@ It imports `errors` only, and torch.
 """
 
 from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_size, names
-from alpa_explore.models.configs import (
-    DecoderConfig,
-    DiTConfig,
-    GPTConfig,
-    LlamaConfig,
-    MLPConfig,
-    ModelConfig,
-    MoEConfig,
-    ViTConfig,
-    WideResNetConfig,
-)
 
-__all__ = [
-    "CatalogEntry",
-    "DecoderConfig",
-    "DiTConfig",
-    "GPTConfig",
-    "LlamaConfig",
-    "MLPConfig",
-    "MoEConfig",
-    "ModelConfig",
-    "ViTConfig",
-    "WideResNetConfig",
-    "build",
-    "entry",
-    "microbatch_size",
-    "names",
-]
+__all__ = ["CatalogEntry", "build", "entry", "microbatch_size", "names"]

@@ -16,9 +16,6 @@ MOST_MICROBATCHES = 6
 """More than the deepest pipeline, so that every schedule has a steady phase."""
 RECOMPUTED_LAYERS, RECOMPUTED_BLOCKS = 0.2, 0.3
 """Shares of the plans that recompute some of their layers, and parts of their blocks."""
-MOST_STRATEGIES = 600
-"""Largest product of mesh axes' choices of an operator: a mesh of three axes is drawn only for models whose operators
-have fewer strategies than that, because the matrices of an edge grow with its square."""
 ATTEMPTS = 20
 """Draws until a draft has a legal choice for every node; one is nearly always enough."""
 SHRINKING_SECONDS = 120.0

@@ -1,7 +1,5 @@
 """Tensors that cross a cut: the definition on graphs, and the row changes of C against its definition."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Eq. 6: the vectorised clustering against the reference, and both against an enumeration of all clusterings."""
 
-from __future__ import annotations
-
 import random
 import re
 import time

@@ -1,7 +1,5 @@
 """B with the microbatch fixed and with the global batch fixed, and the best of each."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from alpa_explore.cli.output import print_json, write_plan
+from alpa_explore.cli.output import print_json, write_page
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.plans.plan import load_plan
 
     plan = load_plan(options.file)
-    write_plan(plan, output=None, html=options.html)
+    write_page(plan, options.html)
     if options.stage is not None:
         rows = sharding_table(plan, options.stage)
         if options.json:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.cli.output import print_json, write_plan
+from alpa_explore.cli.output import print_json, write_page
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.trace, json.dumps(chrome_trace(shown, names), allow_nan=False), "The trace")
     if options.csv:
         write_text(options.csv, write_csv(shown.schedule), "The schedule")
-    write_plan(plan, output=None, html=options.html)
+    write_page(plan, options.html)
     if options.json:
         print_json([timeline_summary(plan, t) for t in timelines] if several else timeline_summary(plan, shown))
     elif several:

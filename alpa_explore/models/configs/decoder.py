@@ -206,21 +206,9 @@ class DecoderConfig:
         """Embedding + blocks · (attention + feed-forward + 2 norms) + final norm + LM head unless tied."""
         h = self.hidden
         ends = self.vocabulary * h * (1 if self.tied else 2) + h
-        experts = self._expert_blocks
+        experts = sum(map(self.has_experts, range(self.layers)))
         dense = (self.layers - experts) * 3 * h * self.ffn
         return ends + self.layers * (self._attention + 2 * h) + dense + experts * self._experts
-
-    @property
-    def _expert_blocks(self) -> int:
-        return sum(map(self.has_experts, range(self.layers)))
-
-    @property
-    def active_parameter_count(self) -> int:
-        """Of them, what one token is multiplied with: those of the experts that it does not choose are left out."""
-        if self.experts is None:
-            return self.parameter_count
-        idle = (self.experts.count - self.experts.chosen) * self._expert
-        return self.parameter_count - self._expert_blocks * idle
 
     @property
     def _attention_matrices(self) -> int:

@@ -193,10 +193,6 @@ def recomputed_words(stage: PlanStage) -> str:
     return f"layer{'' if len(layers) == 1 else 's'} {ranges(layers)}" if layers else ""
 
 
-def _is_are(items: Sequence[object]) -> str:
-    return "is" if len(items) == 1 else "are"
-
-
 def tied_sentences(plan: PlanValue) -> Sequence[str]:
     """Which stages sum the gradients of a shared weight, where that is counted."""
     sentences = []

@@ -110,10 +110,6 @@ class StepWriter:
         """Append a gathering of the shards of dim `joined` along a mesh axis."""
         return self._collective(StepKind.ALL_GATHER, value, (axis,), joined=joined)
 
-    def reduce_scatter(self, value: Ref, axis: int, cut: int) -> Ref:
-        """Append a sum over the devices along a mesh axis, each of which keeps its shard of dim `cut`."""
-        return self._collective(StepKind.REDUCE_SCATTER, value, (axis,), cut=cut)
-
     def all_to_all(self, value: Ref, axis: int, *, cut: int, joined: int) -> Ref:
         """Append an exchange along a mesh axis: from shards of dim `joined` to shards of dim `cut`."""
         return self._collective(StepKind.ALL_TO_ALL, value, (axis,), cut=cut, joined=joined)

@@ -13,7 +13,6 @@ from torch.library import Library, fallthrough_kernel
 
 from alpa_explore.tracing.autocast import rules
 
-Cast = Callable[[torch.Tensor, torch.dtype], torch.Tensor]
 _KEY = "AutocastCPU"
 _OUTSIDE = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
