@@ -1,7 +1,7 @@
 """Reading a plan file: safe to do with one from a stranger (no pickle, checked, limited in size).
 
 A schema cannot express that layers follow each other without a gap, stages cover all devices and share none, specs only
-name axes of the stage's mesh, and indices are in range: `check_document` does.
+name axes of the stage's mesh, and indices are in range: `first_fault` does.
 """
 
 import json
