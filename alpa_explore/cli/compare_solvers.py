@@ -114,10 +114,11 @@ def run(options: argparse.Namespace) -> int:
             instance, solvers, time_limit_seconds=options.time_limit, progress=lambda name: line.say(f"solving: {name}")
         )
     if options.html is not None:
-        from alpa_explore.figures.comparisons.solvers import solvers_html
+        from alpa_explore.figures.comparisons.solvers import solvers_figure
+        from alpa_explore.figures.html_page import figure_html
         from alpa_explore.store.write import write_text
 
-        write_text(options.html, solvers_html(comparison), "The page")
+        write_text(options.html, figure_html(solvers_figure(comparison)), "The page")
         print(f"wrote {options.html}", file=sys.stderr)
     if options.json:
         print_json({"model": model.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))

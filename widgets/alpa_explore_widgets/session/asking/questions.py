@@ -21,7 +21,7 @@ from alpa_explore_widgets.session.fault import Offer, Offers, fault_of
 if TYPE_CHECKING:
     from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.library.backend import Backend
+    from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.settings import Settings
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore

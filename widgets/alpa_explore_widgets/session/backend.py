@@ -4,13 +4,12 @@ importing torch takes seconds, and the cell that shows the explorer must return 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.library.known_plans import KnownPlans
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
@@ -37,6 +36,45 @@ def _capture(name: str, microbatch: int, precision: str | None = None) -> Traini
 
     count = entry(name).global_batch // microbatch
     return microbatch_graph(name, count, precision=precision, store=solve_cache())
+
+
+class KnownPlans:
+    """Keeps the last few plans, by all that they depend on: a cell that is run again shows its plan at once.
+
+    The cache on disk has the solves of a known plan, from which the planner needs most of a second to put it together.
+    """
+
+    def __init__(self, most: int) -> None:
+        """`most` plans are kept, the ones that were used last."""
+        self._most = most
+        self._plans: dict[tuple[object, ...], Plan] = {}
+        self._lock = threading.Lock()
+
+    def plan(
+        self,
+        make: Callable[..., Plan],
+        graph: TrainingGraph,
+        cluster: Cluster,
+        *,
+        reports: Mapping[str, Any],
+        **options: Any,
+    ) -> Plan:
+        """The plan that `make(graph, cluster, **options, **reports)` makes, or made before: `reports`, the arguments
+        for progress and cancellation, change no plan. Raises what `make` raises."""
+        key = (graph.content_key, graph.name, cluster, repr(sorted(options.items())))
+        with self._lock:
+            known = self._plans.pop(key, None)
+        plan = make(graph, cluster, **options, **reports) if known is None else _known(known)
+        with self._lock:
+            self._plans[key] = plan
+            for oldest in list(self._plans)[: -self._most]:
+                del self._plans[oldest]
+        return plan
+
+
+def _known(plan: Plan) -> Plan:
+    """The plan with statistics that say that nothing was solved for it."""
+    return replace(plan, statistics=replace(plan.statistics, cached_solves=plan.statistics.distinct_solves))
 
 
 _KNOWN_PLANS = KnownPlans(tuning.KEPT_PLANS)

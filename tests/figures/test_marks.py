@@ -5,7 +5,7 @@ import pytest
 from plotly.subplots import make_subplots
 
 from alpa_explore.figures.comparisons.search import search_figure
-from alpa_explore.figures.plots import Plots
+from alpa_explore.figures.marks import Plots, bars
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.report.tried import NoPlan
 from tests.plans.example import example_plan
@@ -14,7 +14,7 @@ from tests.plans.example import example_plan
 @pytest.mark.parametrize(("rows", "columns"), [([1.0], [1.0]), ([1.0, 2.0, 3.0], [1.0]), ([3.0, 1.0], [0.4, 0.6])])
 def test_plots_and_titles_are_where_plotly_puts_them(rows: list[float], columns: list[float]) -> None:
     names = [f"plot {i}" for i in range(len(rows) * len(columns))]
-    figure = Plots(rows, columns, spacing=(0.1, 0.05), titles=names).dress("A title.", theme="light", height=300)
+    figure = Plots(rows, columns, spacing=(0.1, 0.05), titles=names).figure("A title.", theme="light", height=300)
     expected = make_subplots(
         len(rows),
         len(columns),
@@ -35,9 +35,9 @@ def test_plots_and_titles_are_where_plotly_puts_them(rows: list[float], columns:
 @pytest.mark.slow
 def test_rounding_carries_no_plot_beyond_the_figure() -> None:
     for stages in range(1, 65):
-        for bars in range(3, 9):
-            heights = [24.0 * stages, 32.0 * bars]
-            figure = Plots(heights, [0.42, 0.58], spacing=(0.2, 92 / (sum(heights) + 92))).dress(
+        for rows in range(3, 9):
+            heights = [24.0 * stages, 32.0 * rows]
+            figure = Plots(heights, [0.42, 0.58], spacing=(0.2, 92 / (sum(heights) + 92))).figure(
                 "A title.", theme="light", height=300
             )
             assert all(0.0 <= end <= 1.0 for axis in figure.select_yaxes() for end in axis.domain)
@@ -45,11 +45,11 @@ def test_rounding_carries_no_plot_beyond_the_figure() -> None:
 
 def test_plots_of_a_column_share_their_x_axis_and_traces_are_on_the_axes_of_their_plot() -> None:
     plots = Plots([1.0, 1.0], shared_x=True)
-    plots.add_trace(go.Bar(x=[1], y=[2]), row=1)
-    plots.add_trace({"type": "bar", "x": [1], "y": [2]}, row=2)
-    plots.update_xaxes(title="below", row=2)
-    plots.update_yaxes(range=[0, 1])
-    figure = plots.dress("A title.", theme="dark", height=300)
+    plots.add(bars([1], [2], "#000000"))
+    plots.add(bars([1], [2], "#000000"), row=2)
+    plots.x(2, title="below")
+    plots.y(span=(0, 1))
+    figure = plots.figure("A title.", theme="dark", height=300)
     assert figure.layout.xaxis.matches == "x2"
     assert [trace.yaxis for trace in figure.data] == ["y", "y2"]
     assert (figure.layout.xaxis.title.text, figure.layout.xaxis2.title.text) == (None, "below")

@@ -1,18 +1,16 @@
-"""The graph of a stage on the page: laid out by dagre (`static/dagre.NOTICE`) and drawn as SVG, without the kernel."""
+"""What the page draws from a document, without the kernel: the graph of a stage (laid out by dagre,
+`static/dagre.NOTICE`), and the playback of an iteration."""
 
 from __future__ import annotations
 
-import gzip
-import json
 from typing import Any
 
 import traitlets
 
-from alpa_explore_widgets.elements.page_widget import PageWidget
-from alpa_explore_widgets.elements.static_files import module_with_helpers
+from alpa_explore_widgets.elements.page_widget import DocumentWidget, module_with_helpers
 
 
-class DataflowGraph(PageWidget):
+class DataflowGraph(DocumentWidget):
     """Shows a document of `alpa_explore.figures.dataflow.document`; assign with `draw`.
 
     What is open, the zoom, and the place of the keyboard stay in the page; the selection is shared.
@@ -22,8 +20,6 @@ class DataflowGraph(PageWidget):
         "keys.js", "unpack.js", "dagre.min.js", "dataflow_layout.js", "dataflow_tiles.js", "dataflow_graph.js"
     )
 
-    packed = traitlets.Bytes(b"").tag(sync=True)
-    """The document as JSON, gzipped; nothing is drawn while it is empty."""
     label = traitlets.Unicode("").tag(sync=True)
     """Accessible name: what the graph shows, in words."""
     waiting = traitlets.Unicode("The graph appears with the first plan.").tag(sync=True)
@@ -37,10 +33,14 @@ class DataflowGraph(PageWidget):
         """Show `document`; `label` describes it for screen readers."""
         with self.hold_sync():
             self.label = label
-            # mtime=0: an equal document gives equal bytes, hence no change and no message.
-            self.packed = gzip.compress(json.dumps(document, ensure_ascii=False).encode(), 3, mtime=0)
+            self.load(document)
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """The shown document; empty for none."""
-        return dict(json.loads(gzip.decompress(self.packed))) if self.packed else {}
+
+class TimelinePlayer(DocumentWidget):
+    """Plays an iteration: a cursor over the figure of the timeline, and what each submesh does then.
+
+    Shows a document of `alpa_explore.figures.timelines.playback`; where `load` gives another one, playback stops, and
+    the moment stays if the iteration has it. No frame asks the kernel.
+    """
+
+    _esm = module_with_helpers("unpack.js", "timeline_player.js")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from alpa_explore_widgets.session.library.known_plans import KnownPlans
+from alpa_explore_widgets.session.backend import KnownPlans
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import CancelledError
