@@ -99,7 +99,7 @@ screenshots: install-dev ## Make the README's picture again (needs Chromium)
 	@PYTHONPATH=. $(PYTHON) widgets/screenshots/take.py
 
 bench: install-dev ## One table of work, seconds and other methods in the same run (BENCH=layering: one of the others)
-	@for name in $(BENCH); do echo "== $$name"; $(PYTHON) "benchmarks/$$name.py"; done
+	@for name in $(BENCH); do echo "== $$name"; PYTHONPATH=. $(PYTHON) "benchmarks/$$name.py"; done
 
 clean: ## Remove .venv, caches and build results
 	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

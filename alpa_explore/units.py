@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+
+def printable(text: str) -> str:
+    """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""
+    return "".join(c if c.isprintable() else "�" for c in text.replace("\n", " ").replace("\t", " "))
+
+
 DTYPE_BYTES: dict[str, int] = {
     "float64": 8,
     "float32": 4,

@@ -52,7 +52,7 @@ def measure(name: str, cluster: str, to: Any) -> None:
     """Send the row of one architecture through `to`, after each pass what is known."""
     import alpa_explore as ax
     from alpa_explore.errors import AlpaExploreError
-    from alpa_explore.plans.report.floors import broken_floors
+    from alpa_explore.plans.report.summary import broken_floors
 
     row: Row = {"name": name}
     try:

@@ -1,7 +1,7 @@
 """Seconds and peak memory of operator clustering (Alpa, §5.2, Eq. 6) by `layering.dp`, and its speed-up over
-`layering.reference`, which must give the same layers.
+`tests/layering/reference.py`, which must give the same layers.
 
-    python benchmarks/layering.py [--operators 2000] [--layers 16] [--reference-operators 300] [--repeat 5]
+    PYTHONPATH=. python benchmarks/layering.py [--operators 2000] [--layers 16] [--reference-operators 300] [--repeat 5]
 
 The instance resembles a GPT: blocks of 40 operators, 8 of them with FLOPs, residual connections, views without cost.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from alpa_explore.layering import Crossing
 from alpa_explore.layering.dp import solve
-from alpa_explore.layering.reference import solve_reference
+from tests.layering.reference import solve_reference
 
 
 def instance(operators: int, seed: int = 0) -> tuple[list[int], list[Crossing]]:

@@ -1,6 +1,6 @@
 """One table of what the explorer computes, how long it takes, and how long others take for the same, in one run.
 
-    python benchmarks/summary.py [--only WORD …] [--json FILE]
+    PYTHONPATH=. python benchmarks/summary.py [--only WORD …] [--json FILE]
 
 A row is a piece of work with a checked result: where two methods are compared, the run ends with an error unless they
 agree. Both run in this process one after the other, or as commands of their own where a row says so. The last column
@@ -43,12 +43,12 @@ from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.iopddl.files import read_problem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.layering.dp import solve as layers_of
-from alpa_explore.layering.reference import solve_reference
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.catalogue import unrolled
+from tests.layering.reference import solve_reference
 
 AGREEMENT = 1e-6
 """Relative difference of two objectives: HiGHS ends within this gap."""

@@ -25,7 +25,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.reference.one_process import Difference
@@ -33,6 +32,7 @@ from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import differences
 from alpa_explore.schedules.catalog import INTERLEAVED
 from tests.programs.cases import Case, at_random, random_plan
+from tests.programs.transforms import divided
 
 MODELS = ("gpt-tiny", "moe-tiny", "wide-resnet-tiny", "llama-tiny")
 ONE, TWO, FOUR = (), (2,), (2, 2)

@@ -177,7 +177,7 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
             patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept(catalogue.catalogue_graph))
-        patch.setattr("alpa_explore.planner.microbatches.choose.catalogue_batches", kept(catalogue.catalogue_batches))
+        patch.setattr("alpa_explore.planner.microbatches.catalogue_batches", kept(catalogue.catalogue_batches))
         patch.setattr(layout_pricer, "captured_graph", graph_kept)
         patch.setattr(works, "captured_model", model_kept)
         yield

@@ -6,8 +6,6 @@ best, and how much longer does it take than the one that is best?
 Times are of a sample, so that runs with other global batches can be compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean

@@ -9,8 +9,6 @@ Where fewer than `tuning.LEAST_RUNS` have it, less is asked of them, and the ban
     5. none: no run like this was measured
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -118,3 +116,15 @@ def _listed(names: Iterable[str]) -> str:
     """'A100-80GB, H100'; '3 other devices'."""
     different = list(dict.fromkeys(names))
     return ", ".join(different) if len(different) < 3 else f"{len(different)} other devices"
+
+
+def usable_bytes(memory_bytes: float) -> float:
+    """What a framework may use of a device with so much memory: without what the driver and the context take."""
+    return tuning.USABLE_SHARE * memory_bytes
+
+
+def is_tight(peak_bytes: float, memory_bytes: float, band: Band | None) -> bool:
+    """Whether a peak of so many predicted bytes exceeds what is usable if it is larger by its mean error; of a kind
+    that nobody measured, by `tuning.UNKNOWN_ERROR`."""
+    error = tuning.UNKNOWN_ERROR if band is None else band.fraction
+    return peak_bytes * (1 + error) > usable_bytes(memory_bytes)

@@ -1,7 +1,5 @@
 """A training run that somebody measured, and what the cost model predicts for it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 TIMED = ("ok",)

@@ -4,8 +4,6 @@
 the fields of `MeasuredRun` that `columns` names. The figures of the runs are public; `data/README.md` has the licences.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping

@@ -6,8 +6,6 @@
 Runs that count: for time `MeasuredRun.timed`, for memory and what fits `ran` (and `failed`), with a prediction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -5,8 +5,6 @@ A kind is one value of one feature of the layout, the model or the machine. Of a
 to the error of their source: runs × (error − error of the source).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

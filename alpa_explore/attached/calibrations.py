@@ -4,8 +4,6 @@ A file's name is the model of the devices and their number on a host. The folder
 $ALPA_EXPLORE_CALIBRATIONS.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,15 +1,12 @@
 """The cluster of equal hosts, with measured links and free memory; or why the planner cannot plan for them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
 from alpa_explore import units
 from alpa_explore.attached import tuning
 from alpa_explore.attached.calibrations import kept_calibration, nearest_preset
-from alpa_explore.attached.hosts import Host, differences, largest_equal
-from alpa_explore.attached.links import MeasuredLink, reachable, slowest
+from alpa_explore.attached.hosts import Host, MeasuredLink, differences, largest_equal, reachable, slowest
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.files import Parts
 from alpa_explore.cluster.presets import load_preset

@@ -5,8 +5,6 @@ Internet could have needs a word from the user; this machine and private network
 both sides show certificates.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import logging

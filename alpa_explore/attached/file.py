@@ -1,7 +1,5 @@
 """Attached hosts as a file: a cluster file, which `--cluster FILE` reads, whose section `measured` holds the hosts."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict
@@ -11,8 +9,7 @@ from typing import Any
 import fastjsonschema
 
 from alpa_explore.attached.attach import Attached
-from alpa_explore.attached.hosts import Gpu, Host, Versions
-from alpa_explore.attached.links import MeasuredLink
+from alpa_explore.attached.hosts import Gpu, Host, MeasuredLink, Versions
 from alpa_explore.cluster.files import MOST_BYTES
 from alpa_explore.errors import ClusterError
 from alpa_explore.store.read import read_json

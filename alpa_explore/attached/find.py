@@ -1,7 +1,5 @@
 """The hosts of a scheduler: its workers, grouped by the address at which they are known, described by one of them."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

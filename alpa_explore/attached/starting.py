@@ -5,8 +5,6 @@
 with the `with` block. Anything else is the address of a scheduler that runs already.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import logging

@@ -1,14 +1,11 @@
 """Hosts and links as rows of tables, for the command line and the explorer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.attached.hosts import Host, memory_text
-from alpa_explore.attached.links import MeasuredLink
+from alpa_explore.attached.hosts import Host, MeasuredLink, memory_text
 
 Row = dict[str, Any]
 

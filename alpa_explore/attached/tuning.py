@@ -1,7 +1,5 @@
 """Sizes and time limits of attaching. Set by hand unless a reason is given."""
 
-from __future__ import annotations
-
 CONNECT_SECONDS = 5.0
 """Time limit for connecting to a scheduler, and for a first worker."""
 DESCRIBE_SECONDS = 60.0

@@ -5,8 +5,6 @@ slot of the worker is taken. Results are plain values. A listener takes one conn
 that the launcher has made for it, and is gone after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import os
@@ -15,7 +13,6 @@ import socket
 import struct
 import threading
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -58,12 +55,12 @@ def describe() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """The versions of this process."""
-    from alpa_explore.store.code_version import code_version
+    from alpa_explore.store.code_version import code_version, installed_version
 
     return {
         "python": platform.python_version(),
-        "torch": _version("torch"),
-        "alpa_explore": f"{_version('alpa-explore')} {code_version(('.',))[:8]}",
+        "torch": installed_version("torch"),
+        "alpa_explore": f"{installed_version('alpa-explore')} {code_version(('.',))[:8]}",
     }
 
 
@@ -168,13 +165,6 @@ def _gpus() -> list[dict[str, Any]]:
         uuid = str(getattr(properties, "uuid", "")) or f"{number}"
         found.append({"name": properties.name, "uuid": uuid, "memory_bytes": total, "free_bytes": free})
     return found
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:  # its sources are used as they are, or it is missing
-        return "not installed"
 
 
 def _cores() -> int:

@@ -1,24 +1,21 @@
 """The command line: `alpa-explore COMMAND …`, one file per command.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 no plan fits, 2 bad input, 130 stopped by
-Ctrl-C. Every command has `add(commands)`, which adds its arguments to the parser, and `run(options)`, which returns the
-exit code. Heavy packages (torch above all) are imported in `run`, after everything that can be wrong with the input has
-been checked.
+Ctrl-C. Every command has `add(command)`, which calls `command(NAME, …)` for its parser and adds arguments, and
+`run(options)`, which returns the exit code. Heavy packages (torch above all) are imported in `run`, after everything
+that can be wrong with the input has been checked.
 
-    output, progress_line   what all commands print with
-    model_option            the model of a command: MODEL, --hf, --sequence
-    question_option         what every command asks that prices an iteration: cluster, software, global batch, precision
-    listing/                models, clusters, validation
-    planning/               plan, show, simulate, export, report, baselines, layouts, scale, predict
-    solving/                solve, compare_solvers, coverage
-    running/                program, launch, verify, compare_run, logs, calibrate, nodes
-    teaching/               course
-    browser/                lab, app
+    output, progress_line    what all commands print with
+    options                  the model of a command: MODEL, --hf, --sequence; and what all ask that price an iteration
+    models, clusters, validation          what is built in: catalogue, device presets, measured runs
+    planning/                plan, show, simulate, export, report, baselines, layouts, scale, predict
+    solve, compare_solvers, coverage      the sharding problem of a stage
+    running/                 program, launch, verify, compare_run, logs, calibrate, nodes
+    course                   lists the lessons, writes the website
+    lab, app                 open JupyterLab on the tour, or the explorer alone; located by name, never imported
 
 The rooms do not import each other. Nothing imports this package.
 """
-
-from __future__ import annotations
 
 import argparse
 import atexit
@@ -28,19 +25,16 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from alpa_explore import __version__
-from alpa_explore.cli.browser import app, lab
-from alpa_explore.cli.listing import clusters, models, validation
+from alpa_explore.cli import app, clusters, compare_solvers, course, coverage, lab, models, solve, validation
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, export, layouts, plan, predict, report, scale, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, program, verify
-from alpa_explore.cli.solving import compare_solvers, coverage, solve
-from alpa_explore.cli.teaching import course
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 INTERRUPTED = 130
 FAULT = 70
@@ -77,6 +71,11 @@ _COMMANDS = (
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **words: Any) -> None:
+        if words.get("epilog"):
+            words["formatter_class"] = argparse.RawDescriptionHelpFormatter  # examples stay as they are written
+        super().__init__(**words, allow_abbrev=False)
+
     def error(self, message: str) -> NoReturn:
         """Report bad input in one line that refers to --help, instead of the whole usage."""
         complain(f"{message}. See `{self.prog} --help`.")
@@ -90,13 +89,20 @@ def _forget_stdout() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The parser with all commands."""
-    root = _Parser(
-        prog="alpa-explore", description="Plan model-parallel training, and see every decision.", allow_abbrev=False
-    )
+    root = _Parser(prog="alpa-explore", description="Plan model-parallel training, and see every decision.")
     root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
     commands = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
+
+    def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., argparse.ArgumentParser]:
+        def made(name: str, **words: Any) -> argparse.ArgumentParser:
+            one: argparse.ArgumentParser = commands.add_parser(name, **words)
+            one.set_defaults(run=run)
+            return one
+
+        return made
+
     for command in _COMMANDS:
-        command.add(commands)
+        command.add(of(command.run))
     return root
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -27,15 +27,10 @@ def complain(message: str) -> None:
     print(f"alpa-explore: {printable(message)}", file=sys.stderr, flush=True)
 
 
-def write_plan(plan: Plan, *, output: str | None, html: str | None) -> None:
-    """Write the requested files, and print their names to stderr."""
-    if output is not None:
-        from alpa_explore.plans.file.write import save_plan
-
-        save_plan(plan, output)
-        print(f"wrote {printable(output)}", file=sys.stderr)
-    if html is not None:
+def write_page(plan: Plan, path: str | None) -> None:
+    """Write the page with all figures of a plan where it is asked for, and print its name to stderr."""
+    if path is not None:
         from alpa_explore.figures.page import write_html
 
-        write_html(plan, html)
-        print(f"wrote {printable(html)}", file=sys.stderr)
+        write_html(plan, path)
+        print(f"wrote {printable(path)}", file=sys.stderr)

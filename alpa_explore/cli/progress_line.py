@@ -4,8 +4,6 @@ What runs is said within a second, and again at least every five seconds, also w
 beats once a second, and writes where nothing else has.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

@@ -12,17 +12,15 @@ In the order to read them:
     files        devices and clusters from a user's JSON or TOML file
     topology     Cluster, and `Cluster.parse("2x8:a100")`; unlike nodes, "1x8:h100+1x8:a100"
     group        devices that communicate: the nodes they span, and what part of the network is theirs
-    mesh         Submesh and LogicalMesh
-    tiling       sizes of pieces that fill a node, whichever of them are chosen; its bound is in `tuning`
-    candidates   the submeshes and logical meshes that the planner tries
+    mesh         Submesh and LogicalMesh; those that the planner tries
+    tiling       sizes of pieces that fill a node, whichever of them are chosen
     placement    which devices of the cluster the submeshes of a plan get
 
 It imports `errors` only.
 """
 
-from alpa_explore.cluster.candidates import SUBMESH_SPACES, logical_meshes, submeshes
 from alpa_explore.cluster.device import Device, Link, Mirror
-from alpa_explore.cluster.mesh import LogicalMesh, Submesh, logical_mesh
+from alpa_explore.cluster.mesh import SUBMESH_SPACES, LogicalMesh, Submesh, logical_mesh, logical_meshes, submeshes
 from alpa_explore.cluster.placement import place
 from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cluster.software import Software

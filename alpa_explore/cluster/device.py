@@ -1,7 +1,5 @@
 """One device: its peak rates, its memory, and the share of the peak that a kernel of a given size reaches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real

@@ -34,8 +34,6 @@ A level that the link inside the node joins too has `inside = true`: the trays o
 All values are in SI units: bytes, seconds, FLOP/s, bytes per second. Every ClusterError names the file and the key.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Groups of devices that communicate: how many nodes they span, and what part of the network is theirs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """How kernels depend on their local sizes: tiles and waves of a product, heads and keys of attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real

@@ -12,8 +12,6 @@ The levels inside the node have no link of their own: `Cluster.inside_node` join
 others), or none: then it has as much as its units together, divided by the oversubscription.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ On other nodes the submeshes smaller than a node are sorted into groups that fil
 in pods, these blocks and the submeshes smaller than a pod into groups that fill a pod, and so on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore.cluster.mesh import Submesh

@@ -8,8 +8,6 @@ that from earlier steps. (OCP Microscaling Formats 1.0; Transformer Engine, "Usi
 Engine".)
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

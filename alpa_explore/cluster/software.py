@@ -5,8 +5,6 @@ measured runs (`alpa-explore validation`). "alpa" is the paper's idealised setti
 the limit, nothing overlaps, and no memory is kept back.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Real
 

@@ -27,7 +27,7 @@ from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_tabl
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.graph.counts import steps as steps_in_sequence
-from alpa_explore.graph.loops.body import SCAN
+from alpa_explore.graph.loops import SCAN
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.experts import DIVIDE_EXPERTS

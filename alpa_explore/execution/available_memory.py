@@ -1,7 +1,5 @@
 """`require_memory`: an error before the machine swaps, where a problem is larger than its memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from alpa_explore.errors import MachineMemoryError

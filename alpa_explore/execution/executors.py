@@ -230,23 +230,6 @@ class _ClosedError(Exception):
     """The executor was closed while its workers were being started."""
 
 
-def run_tasks(
-    function: Function,
-    tasks: Mapping[K, Any],
-    *,
-    scheduler: Any = None,
-    workers: int | None = None,
-    shared: Any = NOTHING_SHARED,
-    name: str = "tasks",
-    progress: ProgressCallback | None = None,
-    cancel: threading.Event | None = None,
-) -> dict[K, Any]:
-    """All results of one set of tasks, in the order of `tasks`, by an Executor of its own."""
-    with Executor(scheduler, workers=workers) as executor:
-        results = dict(executor.map(function, tasks, shared=shared, name=name, progress=progress, cancel=cancel))
-    return {key: results[key] for key in tasks}
-
-
 def _serial(
     function: Function, tasks: Mapping[K, Any], shared: Any, cancel: threading.Event | None, counter: Counter
 ) -> Results[K]:

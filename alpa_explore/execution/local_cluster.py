@@ -14,8 +14,6 @@ store is in a folder that only the user may enter: dask adds that folder to the 
 
 # Dask has few annotations.
 # mypy: disable-error-code="no-untyped-call"
-from __future__ import annotations
-
 import asyncio
 import json
 import os

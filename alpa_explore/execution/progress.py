@@ -1,7 +1,5 @@
 """The progress of a pass, for progress bars and progress lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

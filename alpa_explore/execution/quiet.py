@@ -1,8 +1,6 @@
 """Silence what dask logs: the lines of a cluster of ours, and the traceback of many screens when a scheduler goes.
 Errors of ours report it in one line."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What all executors share: calling a task, counting finished tasks, cancelling."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

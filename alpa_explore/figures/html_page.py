@@ -18,9 +18,9 @@ from plotly.offline import get_plotlyjs
 
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import CONFIG, Figure
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
+from alpa_explore.units import printable
 
 _WIDE = ("module", "communication", "reason", "inputs", "outputs", "why", "predicted_best", "best", "from")
 """Columns whose cells may take several lines."""

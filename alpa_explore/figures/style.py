@@ -13,7 +13,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,10 +11,8 @@ Everything after the tracer works on this graph and never on torch objects. In t
     low_precision   marks the operators that software computes in a lower precision
     written     what the forward pass writes, and which of it losses depend on
     verify      the invariants of every graph
-    spelled_out attention that a model spells out in products and a softmax, and what it costs
-    unrecognised_experts   routed experts that a model writes as a sort and grouped products, and what that costs
-    loops/      loops over positions: the body of a scan, and loops of Python that are unrolled
-    text        a graph as text, for golden files
+    spelled_out attention in products and a softmax, routed experts as a sort and grouped products: what that costs
+    loops       loops over positions: the body of a scan, and loops of Python of which every turn is captured
     document    a graph as plain lists, for plan files and the cache
 
 It imports `errors` and `units` only; never torch.

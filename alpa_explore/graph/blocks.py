@@ -1,7 +1,5 @@
 """The blocks of a model: modules in a list named h, layers or blocks, by their numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

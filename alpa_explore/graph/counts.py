@@ -8,13 +8,11 @@ none. Bytes are what a kernel of this operator alone would read
 and write; a view moves nothing, a gather reads only the rows that it returns.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from alpa_explore.graph.loops.body import SCAN, body_of, steps_of
+from alpa_explore.graph.loops import SCAN, body_of, steps_of
 from alpa_explore.graph.operator import Argument, Ref
 from alpa_explore.graph.tensor import Tensor
 

@@ -1,14 +1,12 @@
 """A graph as plain lists for files, without pickle: `load_graph(dump_graph(g)) == g`, and reading runs no code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 from alpa_explore.graph import counts
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
-from alpa_explore.graph.loops.body import dump_argument, load_argument
+from alpa_explore.graph.loops import dump_argument, load_argument
 from alpa_explore.graph.operator import Operator, Phase
 from alpa_explore.graph.tensor import Tensor, TensorKind
 

@@ -1,7 +1,5 @@
 """The training graph: forward, backward and update of one microbatch, as plain frozen values."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ logits, predictions. A router is one whose result, before any other product, is 
 Attention and its scores are products without a weight.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 

@@ -7,8 +7,6 @@ and the gradient of its weight, the gradient of its result for the backward pass
 which is not counted.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Its signature has no names: operators of equal signature have equal strategies and costs.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Mapping, Sequence

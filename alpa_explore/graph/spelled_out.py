@@ -2,9 +2,10 @@
 
 Scale, mask, casts and dropout may stand between. Such a model writes and reads tensors of all scores, S × S for each
 head, which a fused kernel keeps on the chip; what that is worth is said in the warnings of a plan.
-"""
 
-from __future__ import annotations
+Routed experts captured as one operator (`tracing.experts`) can be divided by tokens and experts. Written as a sort and
+grouped products, neither can: every device of a stage sorts all tokens and holds their rows.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,35 @@ from alpa_explore import units
 from alpa_explore.graph import counts
 from alpa_explore.graph.graph import TrainingGraph
 from alpa_explore.graph.operator import Operator, Phase
+
+_GROUPED = frozenset(
+    {"aten._grouped_mm", "transformers.grouped_mm_fallback", "transformers.grouped_mm_fallback_backward"}
+)
+_NAMED = 2
+"""Modules that the warning names."""
+
+
+def unrecognised_experts_warnings(graph: TrainingGraph) -> tuple[str, ...]:
+    """One sentence if `graph` has grouped products, else none."""
+    products = [o for o in graph.operators if counts.packet(o.kind) in _GROUPED]
+    if not products:
+        return ()
+    modules = tuple(dict.fromkeys(o.module or "the model itself" for o in products))
+    shown = ", ".join(modules[:_NAMED]) + (", …" if len(modules) > _NAMED else "")
+    share = sum(o.flops for o in products) / max(sum(o.flops for o in graph.operators), 1)
+    rows = units.bytes_(sum(_row_bytes(graph, o) for o in products))
+    return (
+        f"Routed experts are not recognised ({shown}): every device of a stage sorts all tokens and moves all of their "
+        f"rows, {rows} for a microbatch, and their products ({share:.0%} of the FLOPs) can be divided neither by "
+        "tokens nor by experts: call alpa_explore.models.routed_experts.routed_experts.",
+    )
+
+
+def _row_bytes(graph: TrainingGraph, product: Operator) -> int:
+    """Bytes of the rows that a product reads and writes: those of its tensors of two dims."""
+    tensors = [graph.tensors[t] for t in (*product.inputs, *product.outputs)]
+    return sum(t.bytes for t in tensors if len(t.shape) == 2)
+
 
 _SOFTMAX = frozenset({"aten._softmax.default", "aten._safe_softmax.default"})
 _SHOWN = 2

@@ -1,7 +1,5 @@
 """A tensor of the training graph: a name, a shape, a dtype, and its producer."""
 
-from __future__ import annotations
-
 import enum
 import math
 from dataclasses import dataclass

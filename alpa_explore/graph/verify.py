@@ -1,7 +1,5 @@
 """The invariants of every training graph; the tracer and the plan reader check them on each graph they make."""
 
-from __future__ import annotations
-
 from alpa_explore.graph.graph import TrainingGraph
 from alpa_explore.graph.operator import Phase, tensor_refs
 

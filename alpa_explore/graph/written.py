@@ -6,8 +6,6 @@ stage of a pipeline writes and another reads. That changes nothing where no loss
 does, later steps of a run would differ from training the module: those buffers are `carried`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from alpa_explore.graph.counts import packet

@@ -5,15 +5,12 @@ In the order to read them:
 - `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked, and in words.
 - `compared`: the schedules that are compared where none is named.
 - `schedule_terms`: a schedule as the planner models it: its bubble, and the microbatches that a stage holds.
-- `simulated_bubble`: the bubble of equal stages by simulation, for schedules without a formula for all cases.
 - `stage_table`: the public verb, `best_pipeline(costs, …) -> PipelineResult`: it evaluates the stage costs at one B,
   writes the options into the latency table, and runs the DP.
 - `pipeline_dp`: the DP, `pipeline_dp(table, …) -> PipelineResult`: Eq. 2 minimised over all t_max.
-- `device_kinds`: devices of several kinds, counted as one number.
 - `recurrence`, `kernels`: Eq. 3 for one t_max, over arrays; its inner loops compiled.
 - `t_max_sweep`: the search over t_max; bounds rule out most candidates without an evaluation.
 - `result`: the stages, the figures of Eq. 2, and what became of every t_max candidate.
-- `reference`: the paper's pseudocode, straight and slow, for tests to compare with.
 
 `pipeline_dp` knows nothing of models, options or memory: all of that is in its table. Two inputs generalise the paper
 and keep the search exact: a schedule whose bubble is of another size, and seconds that a stage adds once an iteration.

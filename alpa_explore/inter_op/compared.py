@@ -6,8 +6,6 @@ sharding problems than the rest, and is not among them. The paper's setting, and
 have 1F1B alone.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ t_max are skipped before anything is added. Terms are added in the order of the 
 solved by numpy, with the same sums, before numba is imported.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.numerics.arrays import Floats, Ints

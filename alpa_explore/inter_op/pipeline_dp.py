@@ -13,8 +13,6 @@ then with q·(B + r). The paper's case is q = 1, r = 0, once = 0.
 F is in `recurrence`, the search over t_max in `t_max_sweep`, the paper's pseudocode itself in `reference`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -13,8 +13,6 @@ stages then have (memory does not bind), R = F. Floating-point addition is monot
 the first as the pseudocode does, so these relations hold for the rounded values too.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

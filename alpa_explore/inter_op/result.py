@@ -1,7 +1,5 @@
 """The result of the pipeline DP: the stages, the figures of Eq. 2, and the t_max sweep behind them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -25,10 +25,14 @@ Entries are inf for: ranges with a cut inside; ranges with fewer layers than the
 ranges where the schedule does not exist for that number of stages; a first stage at another place than `num_stages`;
 another submesh than that of `stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the
 tolerance.
+
+Devices of several kinds are one number, so that the recurrence counts them as it counts like ones. The devices left of
+kinds 0, 1, … are its digits with bases 2·D_0 + 1, 2·D_1 + 1, …: adding a submesh (of at most D devices of a kind) to a
+state (with at most D of it left) never carries into the next digit. Numbers with a digit above D are states with more
+devices than there are; they are `outside`, and have no partition. States are about (2·D_0 + 1)·(D_1 + 1) for two kinds.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -37,14 +41,26 @@ import numpy as np
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.cost.collectives import collective_seconds, send_seconds
 from alpa_explore.errors import OptionError
-from alpa_explore.inter_op.device_kinds import encoded
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import NEAR, pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.sharding.reshard import StepKind
+
+
+def encoded(devices_of: Sequence[tuple[int, int]], totals: Sequence[int]) -> tuple[Ints, int, Ints]:
+    """(the number of each submesh, that of all devices, the numbers outside) from the (kind, devices) of each submesh
+    and the devices of each kind."""
+    units = [math.prod(2 * total + 1 for total in totals[:kind]) for kind in range(len(totals))]
+    numbers = np.array([units[kind] * devices for kind, devices in devices_of], dtype=np.int64)
+    whole = sum(unit * total for unit, total in zip(units, totals, strict=True))
+    states = np.arange(whole + 1)
+    inside = np.ones(whole + 1, dtype=bool)
+    for unit, total in zip(units, totals, strict=True):
+        inside &= states // unit % (2 * total + 1) <= total
+    return numbers, whole, np.flatnonzero(~inside)
 
 
 def best_pipeline(

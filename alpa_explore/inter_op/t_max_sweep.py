@@ -16,8 +16,6 @@ when (bound, t_max) ≥ (best T, its t_max) in lexicographic order: of equal T t
 pseudocode.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from dataclasses import dataclass, field

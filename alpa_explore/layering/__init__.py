@@ -7,10 +7,8 @@ A layer is a run of forward operators; stages are runs of layers. In the order t
     balance     the FLOP limit that follows from delta, and the smallest feasible delta
     limbs       exact sums of squared FLOPs, for the tie-break
     dp          `cluster_operators`: the dynamic program of Eq. 6
-    reference   the same from its definition, slow; the tests compare `dp` with it
     manual      boundaries given by positions, names or modules
-    repeated    the repeated blocks of a model, where layers naturally begin
-    blocks      the block of every forward operator, of all families of blocks
+    blocks      the repeated blocks of a model, where layers naturally begin; the block of every forward operator
 
 It imports `graph`, `errors` and `numerics`.
 """

@@ -1,7 +1,5 @@
 """The FLOP balance of a layering: the most and the least that a layer may do, the smallest delta that is feasible."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

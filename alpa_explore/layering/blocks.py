@@ -1,18 +1,32 @@
 """The block of every forward operator: the repeated modules of a model, wherever they are.
 
-`repeated` finds one family of blocks, for the number of layers. Here each operator is looked up, so that a model may
-have several families (encoder and decoder, the groups of a ResNet). A family is all of `path.0`, `path.1`, …; its
-members are blocks where at least two of them run the same operators, with at least two matrix products each; where no
-family has two such, members with that many products are enough (a hybrid with one block of each kind). Of nested
+`repeated_modules` finds one family of blocks, for the number of layers. Here each operator is looked up, so that a
+model may have several families (encoder and decoder, the groups of a ResNet). A family is all of `path.0`, `path.1`, …;
+its members are blocks where at least two of them run the same operators, with at least two matrix products each; where
+no family has two such, members with that many products are enough (a hybrid with one block of each kind). Of nested
 families the outermost is taken: a block, not its experts.
 """
-
-from __future__ import annotations
 
 from collections import Counter, defaultdict
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
+
+
+def repeated_modules(graph: TrainingGraph) -> tuple[str, ...]:
+    """Paths of the largest numbered family of modules, in the order of the forward pass; empty where there is none.
+
+    A family is all of `path.0`, `path.1`, …; of two equally large families the outer one is taken.
+    """
+    families: dict[str, dict[str, None]] = {}
+    for operator in graph.forward_operators:
+        parts = operator.module.split(".")
+        for place, part in enumerate(parts):
+            if part.isdecimal():
+                families.setdefault(".".join(parts[:place]), {})[".".join(parts[: place + 1])] = None
+    largest = max(families, key=lambda f: (len(families[f]), -f.count(".")), default=None)
+    return tuple(families[largest]) if largest is not None and len(families[largest]) > 1 else ()
+
 
 OUTSIDE = -1
 """In place of the block of an operator that belongs to none."""

@@ -4,8 +4,6 @@ Forward operators are numbered 0 … K−1 in topological order, so the readers 
 tensors produced by forward operators count: parameters, buffers and the example inputs do not.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ additions (crossing.py), so only one row is kept in memory, and taking the first
 cuts. All arithmetic is on integers; delta is the decimal fraction that it is written as.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

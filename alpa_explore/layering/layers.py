@@ -1,7 +1,5 @@
 """Layers: runs of forward operators. A backward operator belongs to the layer of its forward operator."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -6,8 +6,6 @@ The FLOPs of a large model's layer reach 1e17. Their squares fit neither int64 n
 tie-break of Eq. 6 compares sums of such squares, which must be exact to order near-equal clusterings.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.numerics.arrays import Ints

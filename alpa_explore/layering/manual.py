@@ -1,7 +1,5 @@
 """Layers with boundaries given by the user: positions, operator names, or module paths."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Config -> module and example inputs, on the meta device or with real values."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import torch
@@ -19,12 +17,10 @@ from alpa_explore.models.configs import (
     ViTConfig,
     WideResNetConfig,
 )
-from alpa_explore.models.decoder.decoder import Decoder
-from alpa_explore.models.fused_gpt import FusedGPT
-from alpa_explore.models.gpt import GPT
+from alpa_explore.models.decoder import Decoder
+from alpa_explore.models.gpt import GPT, FusedGPT
 from alpa_explore.models.huggingface import make_huggingface, make_huggingface_inputs
-from alpa_explore.models.images.dit import DiT
-from alpa_explore.models.images.vit import ViT
+from alpa_explore.models.images import DiT, ViT
 from alpa_explore.models.llama import Llama
 from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer

@@ -4,8 +4,6 @@ Nothing is downloaded, and no code but that of the installed package runs. Which
 task of its class: token numbers, images, spectrograms or waves, with labels of the matching shape.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping

@@ -3,15 +3,12 @@
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, K heads of keys and values, D head dim.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from alpa_explore.models.configs import LlamaConfig
-from alpa_explore.models.rotary import rotary_tables, rotated, table_for
-from alpa_explore.models.transformer import heads_of_groups, init_weights, token_loss
+from alpa_explore.models.transformer import heads_of_groups, init_weights, rotary_tables, rotated, table_for, token_loss
 
 NORM_EPSILON = 1e-5
 """Added to the mean square, as in the published configs of Llama 2 and 3."""

@@ -1,7 +1,5 @@
 """A classifier of linear layers: the smallest model with weights that can usefully be sharded."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

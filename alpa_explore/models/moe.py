@@ -5,8 +5,6 @@ Shape suffixes: G groups, S tokens of a group, E experts, C slots of an expert i
 F inner width of an expert. A token both of whose experts are full is carried by the residual connection alone.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

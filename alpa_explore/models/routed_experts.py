@@ -14,8 +14,6 @@ Only with concatenated matrices the inner width cannot be divided over devices. 
 out], else [E, out, in] as in `nn.Linear`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Images are NCHW. Batch norms use batch statistics and keep no running averages, 
 decision of a plan depends on them.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -2,10 +2,8 @@
 
     arrays          type aliases of numpy arrays for annotations: Floats, Ints, Flags
     compiled        `compiled`, numba's njit with an on-disk cache where there is a place for one; Python runs few steps
-    tuning          how many steps are few
     vectors         minima of sums over a few columns, for kernels to call: written in vectors
-    collection      `no_collection`, which suspends Python's garbage collector
-    freed_memory    `freed_memory_kept`: memory of arrays that were freed serves the next ones
+    memory          freed arrays serve the next ones; Python's garbage collector suspended
     lower_envelope  where two lines cross, and the search between two points of a convex frontier
     shortest_paths  of a graph, between all pairs of nodes or from a few
 

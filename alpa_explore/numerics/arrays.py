@@ -1,7 +1,5 @@
 """Type aliases of numpy arrays of any shape, for annotations; docstrings give the shapes."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

@@ -12,7 +12,14 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from alpa_explore.numerics import tuning
+STEPS_BEFORE_IMPORTING = 300_000
+"""Inner steps that Python runs, in all calls of a kernel together, before numba is imported: about 0.3 s. To import it
+and to load the first kernel of a process takes 0.35 to 1 s."""
+STEPS_BEFORE_LOADING = 20_000
+"""The same where numba is imported already, and the machine code only has to be loaded."""
+STEPS_BEFORE_COMPILING = 300_000
+"""The same where it would have to be compiled, which takes 0.3 s and more."""
+
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -74,10 +81,10 @@ class Kernel(Generic[Parameters, Result]):
     def _is_small(self) -> bool:
         """Whether the calls so far are fewer steps than loading the machine code, or compiling, is worth."""
         if "numba" not in sys.modules:
-            return self._interpreted_steps <= tuning.STEPS_BEFORE_IMPORTING
-        if self._interpreted_steps <= tuning.STEPS_BEFORE_LOADING:
+            return self._interpreted_steps <= STEPS_BEFORE_IMPORTING
+        if self._interpreted_steps <= STEPS_BEFORE_LOADING:
             return True
-        return self._interpreted_steps <= tuning.STEPS_BEFORE_COMPILING and not self.on_disk
+        return self._interpreted_steps <= STEPS_BEFORE_COMPILING and not self.on_disk
 
     @property
     def on_disk(self) -> bool:

@@ -6,8 +6,6 @@ the same, either another point is cheaper, or none lies between (Eisner and Seve
 efficient record segmentation in large shared databases", JACM 1976).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

@@ -8,8 +8,6 @@ LLVM splits or joins them for other processors.
 A kernel that calls one of these is compiled anew when its own file changes, not when this one does.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from types import FunctionType
 from typing import Any, cast

@@ -17,8 +17,6 @@ Except in the paper's runs, a layer has at least `LEAST_SHARE` of the mean FLOPs
 embedding, masks and position tables belong to the layer of the first block.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from hashlib import sha256
@@ -27,9 +25,9 @@ from alpa_explore.errors import LayeringError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.layering.balance import flops_limit
+from alpa_explore.layering.blocks import repeated_modules
 from alpa_explore.layering.crossing import crossings_of
 from alpa_explore.layering.layers import make_layers
-from alpa_explore.layering.repeated import repeated_modules
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.planner import tuning
 from alpa_explore.store.cache import Store

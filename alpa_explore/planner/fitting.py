@@ -5,8 +5,6 @@ bounds on the bytes of its stages. Otherwise stages are priced, those of the bes
 another delta (`search.lazy_pricing`), until some pipeline fits: that is a plan, if not the best one.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Tracing a model and compiling a kernel are both Python that holds the interprete
 What a process has compiled lies in numba's cache on disk, from which this process loads it in milliseconds.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The error when nothing fits in memory: the stage that overflows, by how much, and the nearest change that fits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

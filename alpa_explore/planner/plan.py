@@ -1,7 +1,5 @@
 """The Alpa planner on one screen, for one B: model → graph → layers → stage costs → pipeline → plan."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,12 +11,11 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import check_options
 from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.layering import Layering, manual_layers
-from alpa_explore.planner.clock import Clock
 from alpa_explore.planner.default_layering import clustered, default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import Resources, many_problems
+from alpa_explore.planner.resources import Clock, Resources, many_problems
 from alpa_explore.plans.assemble import Found, assemble, fastest_schedule
 from alpa_explore.plans.plan import Plan
 from alpa_explore.search.eager.version_pricing import layered_versions

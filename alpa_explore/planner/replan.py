@@ -14,11 +14,10 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import AUTO, PipelineOptions, check_options
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.recomputation import LAYERS, Recomputation
-from alpa_explore.numerics.collection import no_collection
-from alpa_explore.planner.clock import Clock
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.planner.default_layering import clustered
 from alpa_explore.planner.interface import planned
-from alpa_explore.planner.microbatches.tried import best_count, microbatches_from_costs
+from alpa_explore.planner.microbatches import best_count, microbatches_from_costs
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import (
     Count,
@@ -28,9 +27,10 @@ from alpa_explore.planner.request import (
     microbatch_count,
     pipeline_options,
 )
+from alpa_explore.planner.resources import Clock
 from alpa_explore.plans.assemble import assemble, choose_stages, fastest_schedule
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.rebuild import layered_graphs, rebuild
+from alpa_explore.plans.rebuild import details_of, layered_graphs
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.lazy_pricing import profile_lazily
@@ -172,8 +172,7 @@ def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, anew: _PlanAn
 def _from_the_graph(plan: Plan, options: PlanOptions, anew: _PlanAnew) -> Plan:
     """The whole planner on the graph of `plan`."""
     with cancelled_by(anew.cancel):
-        details = rebuild(plan).details
-    assert details is not None, "a rebuilt plan has its problems"
+        details = details_of(plan)
     return anew(details.graph, plan.cluster, options)
 
 
@@ -191,8 +190,7 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
             found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
         )
     with cancelled_by(anew.cancel):
-        details = rebuild(before).details
-    assert details is not None, "a rebuilt plan has its problems"
+        details = details_of(before)
     basis = before.basis or before
     clock = Clock()
     with clock("layering"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.execution.executors import Executor
-from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.planner import tuning
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.mesh_tasks import warm_up_worker
@@ -19,6 +20,23 @@ from alpa_explore.search.profile_stages import SOLVED_BY, SOLVED_WITH
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
 from alpa_explore.tracing.cancelling import cancelled_by
+
+
+class Clock:
+    """`with clock("layering"): …` adds ("layering", seconds) to `seconds`, and announces the pass."""
+
+    def __init__(self, progress: ProgressCallback | None = None) -> None:
+        self._progress = progress
+        self.seconds: list[tuple[str, float]] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Measure the block as this pass."""
+        if self._progress is not None:
+            self._progress(Progress(pass_name=name, done=0, total=0, elapsed_seconds=0.0))
+        start = time.perf_counter()
+        yield
+        self.seconds.append((name, time.perf_counter() - start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Limits of the planner. None changes a plan, except the number of layers and what a layer does at the least."""
 
-from __future__ import annotations
-
 FEWEST_LAYERS, MOST_LAYERS = 8, 40
 """Of the default layering, set by hand."""
 FEW_BLOCKS = 24

@@ -2,7 +2,7 @@
 
 Modules and rooms, lowest first; each imports only what stands above it in this list:
 
-- `records`: the parts of a plan, one dataclass each; `printable`: text made safe for a terminal; `phrases`: how stages,
+- `records`: the parts of a plan, one dataclass each; `phrases`: how stages,
   submeshes and layers are named.
 - `describe`: a solved stage as records: strategy, specs and collectives of every operator.
 - `stage_details`: the sharding problems and choices behind the stages of a plan that was made in this process.

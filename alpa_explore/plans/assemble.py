@@ -1,7 +1,5 @@
 """A plan from the results of the passes: graph, layers, stage costs and pipeline."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -12,8 +10,7 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.errors import CancelledError, ScheduleError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.graph.spelled_out import spelled_out_warnings
-from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
+from alpa_explore.graph.spelled_out import spelled_out_warnings, unrecognised_experts_warnings
 from alpa_explore.graph.written import written_warnings
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import PipelineResult, Stage, SweepPoint

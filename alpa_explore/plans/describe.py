@@ -1,7 +1,5 @@
 """A solved stage as records: for every operator its strategy, its specs, and the collectives on its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """How layers, submeshes, stages and logical meshes are named wherever people read about them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A stage of a plan, made from the candidate that was chosen for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar, overload

@@ -70,6 +70,18 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     return replace(plan, details=details)
 
 
+def details_of(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: bool = False) -> StageDetails:
+    """The problems behind the stages of `plan`, which is rebuilt where it has none. Raises as `rebuild` does."""
+    details = rebuild(plan, graph, allow_import=allow_import).details
+    assert details is not None, "a rebuilt plan has its problems"
+    return details
+
+
+def graph_of(plan: Plan, *, allow_import: bool = False) -> TrainingGraph:
+    """The graph that `plan` was made from, captured again where it is from a file. RecipeError."""
+    return capture_again(plan.model, allow_import=allow_import) if plan.details is None else plan.details.graph
+
+
 def capture_again(model: ModelSummary, *, allow_import: bool = False) -> TrainingGraph:
     """The graph of a plan's model, captured from its recipe. RecipeError where that is impossible."""
     if model.recipe is not None and is_reference(model.recipe):

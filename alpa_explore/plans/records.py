@@ -1,7 +1,5 @@
 """The parts of a plan as records: options, model, layers, stages, operators, predicted figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

@@ -11,8 +11,6 @@ fit in memory under the schedule; where none fits, the one that needs least memo
 The stage costs of a plan made for DualPipe are those of two copies (`StageCosts.copies`); what a schedule runs is one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import suppress

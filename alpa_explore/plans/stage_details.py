@@ -1,7 +1,5 @@
 """The sharding problems behind the stages of a plan, and the choices made in them; a plan file does not hold them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,25 +38,27 @@ class StageDetails:
             self._problems[key] = self.problem_of(*layers, mesh, *((version,) if version else ()))
         return self._problems[key]
 
+    def solved(self, layers: Range, candidate: StageCandidate) -> tuple[StageProblem, tuple[int, ...]]:
+        """The problem of these layers that `candidate` solves, and its choice of every node."""
+        problem = self.problem(layers, candidate.logical_mesh, candidate.version)
+        return problem, self.choices[candidate.solution_key]
+
     def operators(self, layers: Range, candidate: StageCandidate) -> tuple[PlanOperator, ...]:
         """The operators of these layers under the choice of `candidate`."""
         key = (layers, candidate.solution_key)
         if key not in self._operators:
-            problem = self.problem(layers, candidate.logical_mesh, candidate.version)
-            self._operators[key] = describe_stage(problem, self.choices[candidate.solution_key])
+            self._operators[key] = describe_stage(*self.solved(layers, candidate))
         return self._operators[key]
 
     def operators_of(
         self, layers: Range, candidate: StageCandidate, kinds: Collection[str]
     ) -> tuple[PlanOperator, ...]:
         """The forward and backward operators of these kinds under the choice of `candidate`."""
-        problem = self.problem(layers, candidate.logical_mesh, candidate.version)
-        return describe_stage(problem, self.choices[candidate.solution_key], kinds)
+        return describe_stage(*self.solved(layers, candidate), kinds)
 
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
         """The specs of sources, weights and accumulators under the choice of `candidate`."""
         key = (layers, candidate.solution_key)
         if key not in self._tensors:
-            problem = self.problem(layers, candidate.logical_mesh, candidate.version)
-            self._tensors[key] = describe_tensors(problem, self.choices[candidate.solution_key])
+            self._tensors[key] = describe_tensors(*self.solved(layers, candidate))
         return self._tensors[key]

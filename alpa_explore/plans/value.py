@@ -1,7 +1,5 @@
 """A plan as a frozen value: its choices, its predicted costs, and the figures that follow from both."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 

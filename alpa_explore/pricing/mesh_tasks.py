@@ -22,7 +22,7 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.elimination import order_kernels
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.numerics.collection import no_collection
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.mesh_sweep import MeshSweep

@@ -7,8 +7,6 @@
   a task receives is sent by a task that precedes it. The updates of all stages are simulated as one task.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

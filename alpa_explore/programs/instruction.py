@@ -5,8 +5,6 @@ stage use the same numbers for the same tensors. A box is the part of a tensor t
 dim.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

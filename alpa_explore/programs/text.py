@@ -1,7 +1,5 @@
 """A program as text: a table with a row for each rank and stage, and a listing of the instructions of a rank."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -21,7 +21,7 @@ from alpa_explore.planner.interface import planned
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.rebuild import capture_again
+from alpa_explore.plans.rebuild import graph_of
 from alpa_explore.questions import tuning
 from alpa_explore.questions.reprice import reprice
 
@@ -68,7 +68,7 @@ def better_plan(
     in `ax.plan`. Raises what `reprice` and `ax.plan` raise, apart from InfeasiblePlanError: then nothing is better.
     """
     if graph is None:
-        graph = plan.details.graph if plan.details is not None else capture_again(plan.model, allow_import=allow_import)
+        graph = graph_of(plan, allow_import=allow_import)
     present = reprice(plan, cluster, graph, allow_import=allow_import)
     best, seconds = present, present_seconds = present, simulated_seconds(present)
     # In the order of sequences that the plan has; of a plan in natural order the other one is tried, too.

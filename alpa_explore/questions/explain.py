@@ -12,8 +12,6 @@ neighbouring plan is planned again from the stage costs that the plan keeps, or 
 made (`tried`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -18,7 +18,7 @@ from alpa_explore.plans.export.degrees import PlanDegrees, PricedAgain, plan_deg
 from alpa_explore.plans.export.export import export as exported_text
 from alpa_explore.plans.export.exported import Exported
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.rebuild import capture_again
+from alpa_explore.plans.rebuild import graph_of
 from alpa_explore.plans.report.tried import reason_of
 from alpa_explore.schedules.catalog import INTERLEAVED
 
@@ -45,7 +45,7 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
     try:
         kind, arguments = _as_baseline(plan, degrees)
         if graph is None:
-            graph = plan.details.graph if plan.details is not None else capture_again(plan.model)
+            graph = graph_of(plan)
         again = baseline(
             graph,
             plan.cluster,

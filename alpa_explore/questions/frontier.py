@@ -91,28 +91,21 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
         )
     beside = planned.microbatches_held if held is None else held
     candidate = plan.candidate_of(planned)
-    mesh = candidate.logical_mesh
+    problem, chosen = plan.details.solved(planned.layers, candidate)
 
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(problem, gap=gap)
 
     solved = whole_frontier(
-        plan.details.problem(planned.layers, mesh, candidate.version),
-        solver,
-        plan.device_of(planned).memory_bytes,
-        beside,
-        1.0 / plan.options.num_microbatches,
-        most,
-        Caps(),
+        problem, solver, plan.device_of(planned).memory_bytes, beside, 1.0 / plan.options.num_microbatches, most, Caps()
     )
-    chosen = plan.details.choices[planned.solution_key]
     points = [
         (
             p.totals.latency_seconds(plan.options.num_microbatches),
             p.totals.weight_bytes,
             p.totals.held_bytes(beside),
             p.totals.workspace_bytes,
-            mesh.shape,
+            candidate.logical_mesh.shape,
             p.provenance,
             p.choices == chosen,
         )

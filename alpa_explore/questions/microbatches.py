@@ -1,11 +1,9 @@
 """What would another number of microbatches do? The answer as rows, as a sentence, as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from alpa_explore import units
-from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
+from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.error_bands import iteration_with_band

@@ -16,7 +16,7 @@ from alpa_explore.inter_op.stage_table import once_seconds
 from alpa_explore.plans.assemble import NOTHING_PREDICTED, with_predicted
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import planned_stage
-from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.rebuild import details_of, rebuild
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
@@ -93,7 +93,6 @@ def _used_candidates(plan: Plan, cluster: Cluster) -> dict[RangeKey, tuple[Stage
 
 def _priced(plan: Plan, key: RangeKey, candidate: StageCandidate) -> StageCandidate:
     """`candidate` with the seconds that its choices take on the plan's cluster."""
-    assert plan.details is not None, "it was rebuilt"
-    problem = plan.details.problem(key[:2], candidate.logical_mesh, candidate.version)
-    totals = problem.totals(plan.details.choices[candidate.solution_key])
+    problem, choices = details_of(plan).solved(key[:2], candidate)
+    totals = problem.totals(choices)
     return replace(candidate, **{part.name: getattr(totals, part.name) for part in fields(totals)})

@@ -1,7 +1,5 @@
 """Constants of the answers about a plan."""
 
-from __future__ import annotations
-
 ROUNDING = 1e-12
 """Share of a stage's latency below which an extra cost counts as rounding: it depends on the order of additions. Set by
 hand; not measured."""

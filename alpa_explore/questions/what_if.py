@@ -156,9 +156,7 @@ class _SolvedStage:
                 remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
             )
         self.plan, self.stage = plan, plan.stages[stage]
-        candidate = plan.candidate_of(self.stage)
-        self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh, candidate.version)
-        self.choices = plan.details.choices[candidate.solution_key]
+        self.problem, self.choices = plan.details.solved(self.stage.layers, plan.candidate_of(self.stage))
         self.inverse_b = 1.0 / plan.options.num_microbatches
         self.sharding_problem = self.at(self.problem)
         self.graph = self.problem.stage.layered.graph

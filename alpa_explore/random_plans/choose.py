@@ -4,8 +4,6 @@ The nodes choose one after the other, each among the strategies that resharding 
 chosen. Nearly always some strategy is left for every node; where none is, NoChoiceError.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

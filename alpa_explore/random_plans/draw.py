@@ -1,7 +1,5 @@
 """A random draft for a seed and a number: the same ones give the same draft on every machine."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ A family is a function without arguments: the recipe `alpa_explore.random_plans.
 so that meshes of 2, 3, 4, 6 and 8 devices divide some dims and not others. Nothing draws random numbers while training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """A draft as a `Plan`. Captured graphs, layerings and costs are kept: most drafts share them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from contextlib import suppress

@@ -5,8 +5,6 @@ devices, fewer microbatches, fewer layers; then, as in delta debugging (Zeller, 
 quarter, … of the sharded choices give way to the plainest. A draft that fails is kept; rounds end when none is.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """One trial: the plan of a draft, interpreted, against one process."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from dataclasses import dataclass

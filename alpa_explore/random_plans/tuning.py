@@ -1,7 +1,5 @@
 """How large random plans are, and how hard a failing one is shrunk. Set by hand unless said otherwise."""
 
-from __future__ import annotations
-
 TOLERANCE = 1e-5
 """Largest relative error of a plan in float32 (`runtime.reference`), as for `verify`."""
 MOST_ROUNDING = 1e-4
@@ -18,9 +16,6 @@ MOST_MICROBATCHES = 6
 """More than the deepest pipeline, so that every schedule has a steady phase."""
 RECOMPUTED_LAYERS, RECOMPUTED_BLOCKS = 0.2, 0.3
 """Shares of the plans that recompute some of their layers, and parts of their blocks."""
-MOST_STRATEGIES = 600
-"""Largest product of mesh axes' choices of an operator: a mesh of three axes is drawn only for models whose operators
-have fewer strategies than that, because the matrices of an edge grow with its square."""
 ATTEMPTS = 20
 """Draws until a draft has a legal choice for every node; one is nearly always enough."""
 SHRINKING_SECONDS = 120.0

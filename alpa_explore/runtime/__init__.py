@@ -3,9 +3,8 @@
 Read in this order:
 
     checkpoints/  write the state of a run, and read it under another plan
-    job        the folder of a run, and the job of every rank: its instructions and data
+    job        the folder of a run, and the job of every rank: its instructions, data and the user's own modules
     folder     where the folders of runs are, and the form of the files in them
-    sent_code  pickle a job together with the user's own modules
     training   initial weights and microbatches of a run
     tuning     time limits and sizes
     reports    what running ranks report, as files in the folder of the run
@@ -14,7 +13,7 @@ Read in this order:
     drift      what runs otherwise than predicted, while it runs
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
     targets/   where ranks are started: this machine, a script, Dask workers
-    attempts/  go on after a fault: from the last checkpoint, on what is left
+    attempts   go on after a fault: from the last checkpoint, on what is left, by a plan for fewer devices
     run        the handle of a run, which watches it
     launch     check a request, write the folder, start the ranks
     reference/ what a run is compared with: one process, and the module in plain PyTorch

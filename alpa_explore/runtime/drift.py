@@ -11,8 +11,6 @@ are added up, which cancels most of what they differ by since. From the ratios f
 `questions.better_plan`: one figure for all devices and for each kind of link, as the planner has it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The folders of runs: where they are, who has one, and a check that a new one is empty."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

@@ -20,14 +20,16 @@ job/ is removed when the run is over. A job is pickled because it may contain a 
 written and read by one user in one run; the file to share is the plan.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
+import site
+import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -39,9 +41,56 @@ from alpa_explore.programs.program import Program
 from alpa_explore.runtime.checkpoints.description import INDEX
 from alpa_explore.runtime.checkpoints.layout import Share, needed_boxes, shares
 from alpa_explore.runtime.checkpoints.stored import StoredState
-from alpa_explore.runtime.sent_code import packed
 from alpa_explore.runtime.training import Microbatches, place_of
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
+
+_OURS = ("alpa_explore", "alpa_explore_widgets")
+
+
+def packed(value: Any) -> bytes:
+    """The pickle of a value, in which functions and classes of the user's own modules are there as code.
+
+    cloudpickle does that for a notebook and for `__main__`; here it does for every loaded module whose file is not in
+    the folders of installed packages or of Python. Where such a module holds something that cannot be pickled, the
+    functions are named instead, and the hosts must have their modules.
+    """
+    before = set(cloudpickle.list_registry_pickle_by_value())
+    installed = _installed()
+    loaded = [(name, module) for name, module in list(sys.modules.items()) if name not in before]
+    modules = [module for name, module in loaded if _is_users(name, module, installed)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        found: bytes = cloudpickle.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+        modules = []
+        found = cloudpickle.dumps(value)
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+    return found
+
+
+def _is_users(name: str, module: ModuleType, installed: list[Path]) -> bool:
+    file = getattr(module, "__file__", None)
+    root = name.partition(".")[0]
+    # A module may have put another object under its name.
+    if not isinstance(module, ModuleType) or module.__name__ != name or not file or not file.endswith(".py"):
+        return False
+    if root in _OURS or root in sys.stdlib_module_names or root == "__main__":
+        return False
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(folder) for folder in installed)
+
+
+def _installed() -> list[Path]:
+    paths = sysconfig.get_paths()
+    folders = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found = [*folders, *site.getsitepackages(), site.getusersitepackages()]
+    return [Path(folder).resolve() for folder in found]
+
 
 Batches = Callable[[int], Values]
 """Number of a microbatch, counted over all steps -> its inputs, by tensor of the graph."""

@@ -28,8 +28,7 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
-from alpa_explore.runtime.attempts.attempt import Attempt, check_again
-from alpa_explore.runtime.attempts.replan import Replan, check_replanned, cluster_left, plan_again, words
+from alpa_explore.runtime.attempts import Attempt, Replan, check_again, check_replanned, cluster_left, plan_again, words
 from alpa_explore.runtime.checkpoints.description import MOST_SEED, Description, model_digest
 from alpa_explore.runtime.checkpoints.find import checkpoints_of, find_checkpoint
 from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizer_tensors

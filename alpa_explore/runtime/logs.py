@@ -1,7 +1,5 @@
 """The logs of all ranks of a run in one view, each line with its rank and host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -13,7 +13,7 @@ from statistics import median
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.attempts.attempt import Again, Attempt, HostsBack, Retry, ended_for_good, write_attempts
+from alpa_explore.runtime.attempts import Again, Attempt, HostsBack, Retry, ended_for_good, write_attempts
 from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step

@@ -1,7 +1,5 @@
 """The initial weights and the microbatches of a run."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

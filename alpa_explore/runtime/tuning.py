@@ -1,7 +1,5 @@
 """Time limits and sizes of training runs. Set by hand unless a reason is given."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 RUN_POLL_SECONDS = 0.1

@@ -1,16 +1,17 @@
 """Schedules by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError, nearest_names
 from alpa_explore.schedules.orders.dual_pipe import dual_pipe, dual_pipe_v
-from alpa_explore.schedules.orders.gpipe import gpipe
-from alpa_explore.schedules.orders.interleaved import interleaved_one_f_one_b
-from alpa_explore.schedules.orders.one_f_one_b import eager_one_f_one_b, one_f_one_b
+from alpa_explore.schedules.orders.one_f_one_b import (
+    eager_one_f_one_b,
+    gpipe,
+    interleaved_one_f_one_b,
+    one_f_one_b,
+    zero_bubble_h1,
+)
 from alpa_explore.schedules.orders.v_shape import v_half, v_min, zero_bubble_v
-from alpa_explore.schedules.orders.zero_bubble import zero_bubble_h1
 from alpa_explore.schedules.task import Schedule
 
 INTERLEAVED = "interleaved-1f1b"

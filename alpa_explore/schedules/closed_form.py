@@ -16,8 +16,6 @@ The V shapes are published as about 0, p/2 and 2p/3 of t (Qi et al. 2024), DualP
 t more, since here the previous stage waits for i, not for the whole of b.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ the tasks. A cell `(0F1;1B0)OVERLAP_F_B` holds two tasks. Of a schedule with two
 torch does not have, the second copy's stages follow the first one's; each lists its half of the microbatches.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

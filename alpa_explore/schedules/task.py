@@ -11,8 +11,6 @@ microbatch m runs through the stages of copy ⌊m · copies / B⌋ only.
 Tasks are kept in arrays, concatenated over submeshes: 64 stages with 1,024 microbatches have up to 200,000 tasks.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass

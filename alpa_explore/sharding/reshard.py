@@ -4,8 +4,6 @@ This module enumerates the steps; `cost.resharding` prices them and finds the ch
 shard one dim only the innermost can be gathered, sliced or moved: otherwise blocks would not stay contiguous.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

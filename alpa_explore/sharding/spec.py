@@ -5,8 +5,6 @@ A spec is a tuple of ints, one for each axis of a squeezed logical mesh: a tenso
 ascending order: in S01 axis 0 makes the large blocks.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Sequence

@@ -11,8 +11,6 @@ and the planner chooses another. One sharding may have two names (S01R on 2 × 8
 both.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

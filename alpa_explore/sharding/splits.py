@@ -1,7 +1,5 @@
 """The splits of an operator: from its rule, else from discovery, else none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The *splits* of an operator are the ways in which one mesh axis can divide its w
 each mesh axis, or none (the operator is then replicated along that axis).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ piece is described by fractions of the tensor (block 2 of 4 of each dim), since 
 shape is needed, and tensors of different batch sizes can be compared.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

@@ -10,8 +10,6 @@ is reported once in `warnings`, and is overwritten by the next put. A disk that 
 which is reported once.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """A digest of the code that computes stored results, so that entries written by other code are never read."""
 
-from __future__ import annotations
-
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -30,11 +28,12 @@ def code_version(parts: tuple[str, ...], distributions: tuple[str, ...] = ()) ->
             digest.update(f"{source.relative_to(PACKAGE).as_posix()} {len(text)}\n".encode())
             digest.update(text)
     for distribution in distributions:
-        digest.update(f"{distribution} {_version(distribution)}\n".encode())
+        digest.update(f"{distribution} {installed_version(distribution)}\n".encode())
     return digest.hexdigest()[:32]
 
 
-def _version(distribution: str) -> str:
+def installed_version(distribution: str) -> str:
+    """As pip knows it."""
     try:
         return version(distribution)
     except PackageNotFoundError:

@@ -5,8 +5,6 @@ where it has several, with a form for each place; or a dict from key to form, in
 not named, and keys without a form are left alone. What is read behind a check needs no other one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

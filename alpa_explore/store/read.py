@@ -5,8 +5,6 @@ numbers without bounds end in errors far from the file. Everything that is refus
 or a ValueError (what it holds), whose text goes into the error of the caller.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -1,7 +1,5 @@
 """Write text files atomically."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -14,8 +14,6 @@ order to read them:
     attention, experts, fused   attention; routed experts; RMS norm, the CTC loss, torch's scan,
                                 recurrences of LSTM, GRU, RNN, RWKV and Mamba: one operator each, forward and backward
     attention_blocks   attention to a block of the keys at a time, merged
-    zigzag             tensors in zig-zag order of a sequence
-    attention_sinks    logits of heads that join in the softmax of attention and have no value
     symbols        arguments of ATen calls as frozen values and back
     aten           ATen calls as Operators and back; running an Operator on real tensors
     evaluate       running a whole graph on real tensors

@@ -4,8 +4,6 @@
 use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,7 +12,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from alpa_explore.graph import Argument, Operator, Tensor, counts
-from alpa_explore.tracing import attention, attention_blocks, experts, zigzag  # noqa: F401  # register their operators
+from alpa_explore.tracing import attention, attention_blocks, experts  # noqa: F401  # register their operators
 from alpa_explore.tracing.fused import ctc, recurrence, rms_norm, scan, selective_scan, wkv  # noqa: F401  # likewise
 from alpa_explore.tracing.symbols import flatten_outputs, overload, to_torch
 

@@ -20,17 +20,70 @@ natural order.
 `first` are the positions of the first sample, query head and query of a shard among all: a causal mask needs the last
 of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
 in 0 … 1), so that forward and backward pass agree however each is divided.
-"""
 
-from __future__ import annotations
+A sink is a logit of each query head that joins in the softmax of its queries and has no value (GPT-OSS):
+
+    logsumexp' = log(exp(logsumexp) + exp(sink))      output' = output · exp(logsumexp − logsumexp')
+    dsink = − Σ exp(sink − logsumexp') · Σ dy ∘ output'      over samples and queries
+
+The share of the sink in the softmax of a query is exp(sink − logsumexp'), its product with dy is 0.
+
+In zig-zag order of a sequence, of 2 n equal chunks the i-th of n parts has i and 2 n − 1 − i. With a causal mask each
+part then has as much to do as any other (Llama 3, arXiv 2407.21783, §3.3.2). Where the inputs of a model are brought
+into this order, and all else but attention treats positions alike, devices that divide the sequence need not change it
+again.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from alpa_explore.tracing.attention_sinks import sink_gradient, with_sink
-from alpa_explore.tracing.zigzag import zigzag, zigzag_places
+
+def zigzag_places(length: int, chunks: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """[length]: for each place in zig-zag order of so many chunks (an even number) its place in natural order."""
+    number = torch.arange(chunks, device=device)
+    order = torch.where(number % 2 == 0, number // 2, chunks - 1 - number // 2)
+    return torch.arange(length, device=device).view(chunks, -1)[order].flatten()
+
+
+@torch.library.custom_op(
+    "alpa_explore::zigzag", mutates_args=(), schema="(Tensor natural, int dim, int chunks) -> Tensor"
+)
+def zigzag(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+    """A tensor with the entries of `dim` in zig-zag order."""
+    return natural.index_select(dim, zigzag_places(natural.shape[dim], chunks, natural.device))
+
+
+@zigzag.register_fake
+def _zigzag_shape(natural: torch.Tensor, dim: int, chunks: int) -> torch.Tensor:
+    return natural.new_empty(natural.shape)
+
+
+def with_sink(output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Output [b, hq, sq, dv] and logsumexp [b, hq, sq] without a sink, as they are with `sink` [hq]."""
+    total = torch.logaddexp(logsumexp, sink.to(logsumexp.dtype)[:, None])
+    return output * torch.exp(logsumexp - total).unsqueeze(-1), total
+
+
+@torch.library.custom_op(
+    "alpa_explore::sink_gradient",
+    mutates_args=(),
+    schema="(Tensor gradient, Tensor output, Tensor logsumexp, Tensor sink) -> Tensor",
+)
+def sink_gradient(
+    gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor
+) -> torch.Tensor:
+    """[hq]; `output`, of which `gradient` is the gradient, and `logsumexp` are those with the sink."""
+    dtype = logsumexp.dtype
+    shares = torch.exp(sink.to(dtype)[:, None] - logsumexp)
+    return -(shares * (gradient.to(dtype) * output.to(dtype)).sum(-1)).sum((0, 2)).to(sink.dtype)
+
+
+@sink_gradient.register_fake
+def _shape(gradient: torch.Tensor, output: torch.Tensor, logsumexp: torch.Tensor, sink: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(sink)
+
 
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
 """Head sizes of torch's flash kernel: multiples of the first, up to the second."""

@@ -6,8 +6,6 @@ Abbeel, "Ring Attention with Blockwise Transformers", arXiv 2310.01889). Backwar
 logsumexp of the whole, and its gradients add up. Sums over blocks are in fp32 or wider.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ It is not a parameter of `capture`, because between the code that cancels and th
 backwards, after the event is set.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

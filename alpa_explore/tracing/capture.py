@@ -11,8 +11,6 @@ A model is captured in its current mode: in training mode with dropout, in eval 
 that the forward pass writes (running statistics of batch norm) are part of the graph (`graph.written`).
 """
 
-from __future__ import annotations
-
 import os
 import random
 import threading
@@ -32,7 +30,7 @@ from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
 from alpa_explore.graph import PRECISIONS, TrainingGraph, full_precision, verify
 from alpa_explore.graph.written import listed
-from alpa_explore.numerics.collection import no_collection
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import flatten_example
 from alpa_explore.tracing.inputs.fake_model import (

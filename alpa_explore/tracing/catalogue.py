@@ -12,7 +12,7 @@ from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
 from alpa_explore.models.configs import HuggingFaceConfig, MLPConfig, ModelConfig, WideResNetConfig
-from alpa_explore.numerics.collection import no_collection
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.store.cache import Store
 from alpa_explore.store.code_version import code_version
 

@@ -1,7 +1,5 @@
 """Run a captured graph on real tensors, operator by operator: the reference for all other executors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A step is one operator per parameter (`optimizer.adam` …). Weights of 16 bits 
 mixed-precision training does, so their state is 4 bytes larger for each element.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore.arguments import plain_name

@@ -1,7 +1,5 @@
 """Arguments of ATen calls as frozen values and back: constants become Symbols."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any

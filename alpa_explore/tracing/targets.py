@@ -11,8 +11,6 @@ available before the iteration when targets depend on the inputs alone. A mean t
 division, and one over targets that depend on weights, remains a mean within each microbatch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast

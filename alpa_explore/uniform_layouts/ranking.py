@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.accuracy.error_band import Band, Quantity, error_band
-from alpa_explore.accuracy.headroom import is_tight
+from alpa_explore.accuracy.error_band import Band, Quantity, error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout

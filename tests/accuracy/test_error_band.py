@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from alpa_explore.accuracy.error_band import error_band
-from alpa_explore.accuracy.headroom import is_tight
+from alpa_explore.accuracy.error_band import error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case
 from alpa_explore.accuracy.record import Record
 from alpa_explore.cluster import Cluster

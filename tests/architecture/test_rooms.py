@@ -12,6 +12,25 @@ from tests.architecture.sources import PACKAGES, ROOT, files, name_of, syntax_tr
 MOST_FILES = 14
 """About a dozen Python files in a folder, its guide included."""
 MOST_WORDS = 1_500
+LEAST_LINES = 60
+MOST_SMALL = 28
+"""How many modules the list below may name: this number only falls."""
+SMALL = {
+    "a command, a file each": "cli.__main__ cli.coverage cli.planning.export cli.planning.report cli.planning.show "
+    "cli.running.logs",
+    "a model, a file each": "models.mlp",
+    "a family of rules, a file each": "sharding.rules.recurrence",
+    "a figure, a file each": "figures.course.planning.step figures.course.training.coverage "
+    "figures.course.training.resharding",
+    "a tab, a file each": "_widgets.tabs.overview _widgets.tabs.search",
+    "arithmetic that is tested by itself": "layering.limbs",
+    "called by name: the Makefile, a website": "intra_op.warm_up course.site.saved_plan",
+    "an element of the page, with its own script": "_widgets.elements.message_order",
+    "not merged yet": "inter_op.compared intra_op.anytime.graph intra_op.composition.block_order intra_op.conflicts "
+    "intra_op.iopddl.tuning intra_op.stage.in_kernel intra_op.stage.tables validation.runs.precisions "
+    "_widgets.overview.cards _widgets.panels.lesson _widgets.panels.summary",
+}
+"""Why modules of fewer lines with one importer stand alone: reason -> their names, without `alpa_explore.`."""
 IGNORE = re.compile(r"#\s*type:\s*ignore(?P<codes>\[[\w, -]+\])?(?P<rest>[^\n]*)")
 CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
 CHANGES = {
@@ -45,6 +64,33 @@ def test_the_guide_of_a_room_names_all_that_is_in_it(package: str) -> None:
     guide = ast.get_docstring(syntax_tree(modules()[package])) or ""
     words = set(re.findall(r"\w+", guide))
     assert sorted(set(children(import_graph(), package)) - words - {"__main__"}) == []
+
+
+def of_one_use(least: int = LEAST_LINES) -> set[str]:
+    """The modules with fewer lines that one module imports, or none; guides are no modules."""
+    users: dict[str, set[str]] = {name: set() for name, path in modules().items() if path.name != "__init__.py"}
+    for name, targets in import_graph().items():
+        for target in targets & users.keys():
+            users[target].add(name)
+    return {name for name, found in users.items() if len(found) <= 1 and lines_of(name) < least}
+
+
+def lines_of(name: str) -> int:
+    return len(modules()[name].read_text().splitlines())
+
+
+def test_a_small_module_of_one_use_stands_in_that_use_or_has_a_reason() -> None:
+    named = [name for names in SMALL.values() for name in names.split()]
+    known = {f"alpa_explore{'' if name.startswith('_') else '.'}{name}" for name in named}
+    assert of_one_use() - known == set(), "merge it with the module that imports it"
+    assert known - of_one_use() == set(), "it needs no reason any more: the list only shrinks"
+    assert len(known) <= MOST_SMALL, "the list only shrinks"
+
+
+def test_the_search_for_modules_of_one_use_finds_them() -> None:
+    assert "alpa_explore.models.catalog" not in of_one_use(least=10**6), "many import it"
+    assert {"alpa_explore.models.mlp", "alpa_explore.models.moe"} <= of_one_use(least=10**6)
+    assert "alpa_explore.models.moe" not in of_one_use()
 
 
 def test_the_architecture_can_be_read_at_one_sitting() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alpa_explore.cli.browser.app import app_command, app_environment
+from alpa_explore.cli.app import app_command, app_environment
 from alpa_explore.errors import MissingPackageError, OptionError
 from alpa_explore.runtime.folder import make_folder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.cli.solving.compare_solvers import parse_mesh
+from alpa_explore.cli.compare_solvers import parse_mesh
 
 Capture = pytest.CaptureFixture[str]
 TINY = ("compare-solvers", "mlp-tiny", "--mesh", "4x2")

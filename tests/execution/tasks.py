@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from alpa_explore.errors import SolverError
+from alpa_explore.execution.executors import Executor
 
 
 # Dask's workers get these by value: a test module is not importable there.
@@ -17,6 +18,12 @@ def _by_value():
 
 
 _by_value()
+
+
+def run_tasks(function, tasks, scheduler, workers=None, **options):
+    """All results of one set of tasks, by an executor of its own."""
+    with Executor(scheduler, workers=workers) as executor:
+        return dict(executor.map(function, tasks, **options))
 
 
 def square(value):

@@ -17,7 +17,7 @@ import pytest
 
 from alpa_explore.errors import CancelledError, ExecutorError, OptionError, SolverError
 from alpa_explore.execution import dask_pool, tuning
-from alpa_explore.execution.executors import Executor, run_tasks
+from alpa_explore.execution.executors import Executor
 from tests.execution.tasks import (
     die_always,
     die_once,
@@ -27,6 +27,7 @@ from tests.execution.tasks import (
     process_of,
     raise_unpicklable,
     read,
+    run_tasks,
     slow,
     slow_and_noted,
     square,
@@ -364,11 +365,12 @@ def test_it_works_where_an_event_loop_runs_as_in_a_notebook():
 
 
 SCRIPT = """
-from alpa_explore.execution.executors import run_tasks
+from alpa_explore.execution.executors import Executor
 print("loaded")
 def double(value):
     return 2 * value
-print(run_tasks(double, {n: n for n in range(5)}, scheduler="processes", workers=2))
+with Executor("processes", workers=2) as executor:
+    print(dict(sorted(executor.map(double, {n: n for n in range(5)}))))
 """
 
 

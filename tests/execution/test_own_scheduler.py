@@ -11,8 +11,8 @@ import pytest
 
 from alpa_explore.errors import ExecutorError
 from alpa_explore.execution import tuning
-from alpa_explore.execution.executors import Executor, run_tasks
-from tests.execution.tasks import plus, read, slow, square
+from alpa_explore.execution.executors import Executor
+from tests.execution.tasks import plus, read, run_tasks, slow, square
 from tests.waiting import until
 
 

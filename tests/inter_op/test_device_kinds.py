@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from alpa_explore.inter_op.device_kinds import encoded
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.stage_table import encoded
 
 
 def least(latency, shapes, totals, b):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.inter_op.reference import reference_dp, reference_with_memory
+from tests.inter_op.reference import reference_dp, reference_with_memory
 
 
 def random_problem(seed, *, max_layers=4, max_shapes=3, max_devices=6, levels=None, depth=None):

@@ -15,7 +15,7 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.layering import manual_layers
-from alpa_explore.layering.repeated import repeated_modules
+from alpa_explore.layering.blocks import repeated_modules
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.tracing.capture import capture
 

@@ -1,7 +1,5 @@
 """Hand-made graphs and random instances for the layering tests."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

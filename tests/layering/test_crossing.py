@@ -1,14 +1,12 @@
 """Tensors that cross a cut: the definition on graphs, and the row changes of C against its definition."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
 
 from alpa_explore.layering import crossing_bytes, crossings_of
 from alpa_explore.layering.crossing import produced_bytes, produced_changes, received_changes
-from alpa_explore.layering.reference import cost
+from tests.layering.reference import cost
 
 
 def test_only_tensors_that_forward_operators_make_and_read_cross(make_graph):

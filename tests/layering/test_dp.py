@@ -1,7 +1,5 @@
 """Eq. 6: the vectorised clustering against the reference, and both against an enumeration of all clusterings."""
 
-from __future__ import annotations
-
 import random
 import re
 import time
@@ -14,7 +12,7 @@ from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.layering import Crossing, cluster_operators
 from alpa_explore.layering.balance import smallest_delta
 from alpa_explore.layering.dp import solve
-from alpa_explore.layering.reference import cost, solve_reference
+from tests.layering.reference import cost, solve_reference
 
 
 def fast(flops, crossings, num_layers, delta, received, least=0.0):

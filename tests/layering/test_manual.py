@@ -1,7 +1,5 @@
 """Boundaries set by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from alpa_explore.errors import LayeringError

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from alpa_explore.layering.repeated import repeated_modules
+from alpa_explore.layering.blocks import repeated_modules
 from alpa_explore.tracing.capture import capture
 
 

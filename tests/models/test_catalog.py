@@ -6,8 +6,9 @@ import pytest
 
 import alpa_explore
 from alpa_explore.errors import OptionError
-from alpa_explore.models import GPTConfig, entry, microbatch_size, names
+from alpa_explore.models import entry, microbatch_size, names
 from alpa_explore.models.catalog import divided_batch, divisors_of
+from alpa_explore.models.configs import GPTConfig
 
 PAPER_ROWS = (
     *("gpt-350m", "gpt-1.3b", "gpt-2.6b", "gpt-6.7b", "gpt-15b", "gpt-39b"),

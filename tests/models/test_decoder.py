@@ -6,9 +6,8 @@ import torch.nn.functional as F
 
 from alpa_explore.models.configs import ExpertsConfig
 from alpa_explore.models.configs.huggingface import HuggingFaceConfig, compact
-from alpa_explore.models.decoder.attention import causal_attention
-from alpa_explore.models.decoder.experts import CLAMPED, SigmoidGate, SoftmaxGate
-from alpa_explore.models.rotary import rotary_tables, rotated
+from alpa_explore.models.decoder import CLAMPED, SigmoidGate, SoftmaxGate, causal_attention
+from alpa_explore.models.transformer import rotary_tables, rotated
 
 
 def test_gpt_oss_cuts_its_gates():
@@ -79,8 +78,8 @@ def test_the_sigmoid_gate_is_that_of_deepseek_v3():
 
 def test_latent_attention_gives_keys_of_all_heads_one_part_with_positions():
     from alpa_explore.models import entry
-    from alpa_explore.models.decoder.attention import LatentAttention
-    from alpa_explore.models.rotary import rotary_tables, rotated
+    from alpa_explore.models.decoder import LatentAttention
+    from alpa_explore.models.transformer import rotary_tables, rotated
 
     config = entry("deepseek-tiny").config
     torch.manual_seed(0)

@@ -11,8 +11,7 @@ from alpa_explore.models.configs import DecoderConfig, LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.llama import GroupedQueryAttention, RMSNorm
 from alpa_explore.models.moe import ExpertLayer, top2_gating
-from alpa_explore.models.rotary import rotary_tables
-from alpa_explore.models.transformer import CausalSelfAttention, causal_mask
+from alpa_explore.models.transformer import CausalSelfAttention, causal_mask, rotary_tables
 
 TINY = [n for n in names() if n.endswith("-tiny")]
 

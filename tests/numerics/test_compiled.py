@@ -10,7 +10,6 @@ from numba import njit
 
 from alpa_explore.inter_op import kernels as pipeline_kernels
 from alpa_explore.intra_op.composition.contraction import kernels as contraction_kernels
-from alpa_explore.numerics import tuning
 from alpa_explore.numerics.compiled import compilation_reported, compiled
 from tests.waiting import LIMIT_SECONDS
 
@@ -71,8 +70,8 @@ def _counted(counts):
 
 
 def test_few_steps_are_run_by_python_and_many_are_compiled(monkeypatch):
-    monkeypatch.setattr(tuning, "STEPS_BEFORE_LOADING", 10)
-    monkeypatch.setattr(tuning, "STEPS_BEFORE_COMPILING", 10)
+    monkeypatch.setattr("alpa_explore.numerics.compiled.STEPS_BEFORE_LOADING", 10)
+    monkeypatch.setattr("alpa_explore.numerics.compiled.STEPS_BEFORE_COMPILING", 10)
     kernel = compiled(steps=lambda counts: int(counts.sum()))(_counted.function)
     with monkeypatch.context() as patch:
         patch.setattr(type(kernel), "dispatcher", property(lambda _: pytest.fail("numba was loaded")))

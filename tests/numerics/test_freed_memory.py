@@ -12,7 +12,7 @@ BLOCK = 48 * 2**20
 """More than glibc keeps by itself."""
 MEASURE = f"""
 import json, os, resource
-from alpa_explore.numerics.freed_memory import freed_memory_kept
+from alpa_explore.numerics.memory import freed_memory_kept
 
 def faults(blocks=20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

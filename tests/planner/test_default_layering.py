@@ -1,7 +1,5 @@
 """The layers where the user gives no boundaries: their number, and that none does next to nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels are compiled in another process while a model is captured, and then nothing is left to compile for a plan."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

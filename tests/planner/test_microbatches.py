@@ -1,7 +1,5 @@
 """B with the microbatch fixed and with the global batch fixed, and the best of each."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -9,8 +7,7 @@ from torch import nn
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.planner.microbatches import choose
-from alpa_explore.planner.microbatches.tried import COUNTS, ENOUGH, microbatches_from_costs
+from alpa_explore.planner.microbatches import COUNTS, ENOUGH, microbatches_from_costs
 from alpa_explore.questions.microbatches import microbatches_table
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
 from tests.planner.test_plan import own_cache, tiny_cluster  # noqa: F401
@@ -195,7 +192,9 @@ def test_sizes_that_do_not_fit_each_other_are_explained(model, options, advice):
 @pytest.mark.slow
 def test_a_plan_that_exists_against_the_bound_on_weights_is_returned_all_the_same(monkeypatch):
     """Fault of 0.1.0: AssertionError for the user where the bound said that no plan could exist, and one did."""
-    monkeypatch.setattr(choose, "weights_too_large", lambda _graph, _cluster: "too large, wrongly")
+    monkeypatch.setattr(
+        "alpa_explore.planner.microbatches.weights_too_large", lambda _graph, _cluster: "too large, wrongly"
+    )
     for model, options in ((ax.capture(module(), torch.empty(8, 64), loss=square), {}), ("mlp-tiny", {})):
         plan = planned(model, "auto", tiny_cluster(devices=4), **options)
         assert plan.predicted.iteration_seconds > 0

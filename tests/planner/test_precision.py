@@ -1,7 +1,5 @@
 """Plans whose linear layers are priced in a lower precision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The planner chooses the schedule where none is named: by T, among those that the software runs."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Plans of long causal sequences: in zig-zag order from the inputs on where that is faster."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

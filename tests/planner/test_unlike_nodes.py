@@ -1,7 +1,5 @@
 """Clusters of unlike nodes: which stage goes where is part of the plan, exactly."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

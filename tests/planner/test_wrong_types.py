@@ -1,7 +1,5 @@
 """What a user hands over in the wrong form is told as an error with a remedy, where it is handed over."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

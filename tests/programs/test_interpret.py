@@ -11,10 +11,10 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.execution.execute import cut
 from alpa_explore.programs.execution.live_bytes import live_bytes
 from alpa_explore.programs.instruction import Compute, Send
-from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.rules.attention import CONTEXT
 from tests.programs.cases import Case, at_random, dividing, following, optimal
+from tests.programs.transforms import divided
 
 MODELS = ["mlp-tiny", "gpt-tiny", "fused-attention", "moe-tiny", "wide-resnet-tiny"]
 PIPELINES = {

@@ -8,8 +8,7 @@ import pytest
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime.launch import launch
-from alpa_explore.runtime.targets.agents import AgentProcess
-from alpa_explore.runtime.targets.local import environment
+from alpa_explore.runtime.targets.local import AgentProcess, environment
 from tests.runtime.plans import small_plan
 from tests.runtime.states import ended, gone, processes_of, stepped
 from tests.waiting import until

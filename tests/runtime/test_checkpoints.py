@@ -24,7 +24,6 @@ from alpa_explore.cli.running.launch import follow
 from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
 from alpa_explore.programs.lowering.lower import lower
-from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, sealed, step_name, writing_folder
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
@@ -35,6 +34,7 @@ from alpa_explore.runtime.launch import launch, request_of
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, pieces, restore_optimizers
 from alpa_explore.runtime.reports import EventReader
 from tests.programs.cases import Case, at_random, optimal
+from tests.programs.transforms import divided
 from tests.runtime.clock import Clock
 from tests.runtime.states import ended
 from tests.runtime.trained import Trained, assert_holds, mlp_plan, restored, written

@@ -14,13 +14,13 @@ from alpa_explore.calibration.refit import mean_error, predicted
 from alpa_explore.cli import main
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
-from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets.local import LocalRanks
 from alpa_explore.runtime.verify import differences
 from tests.programs.cases import Case, at_random, dividing, following, optimal
+from tests.programs.transforms import divided
 from tests.runtime.plans import small_plan
 from tests.runtime.states import ended
 from tests.waiting import until

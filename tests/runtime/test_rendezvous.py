@@ -10,8 +10,8 @@ import pytest
 
 from alpa_explore.errors import OptionError, RunError, UnknownNameError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.ranks.rendezvous import meet
-from alpa_explore.runtime.sent_code import packed
+from alpa_explore.runtime.job import packed
+from alpa_explore.runtime.ranks.worker import meet
 from alpa_explore.runtime.targets.dask_host import socket_variables
 from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.targets.network import parse_ports

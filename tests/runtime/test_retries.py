@@ -11,15 +11,14 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.errors import ExecutorError, OptionError, RunError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.attempts.attempt import check_again, ended_for_good
-from alpa_explore.runtime.attempts.replan import check_replanned, cluster_left, plan_again, words
+from alpa_explore.runtime.attempts import check_again, check_replanned, cluster_left, ended_for_good, plan_again, words
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.logs import LogReader
 from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets import dask_host
+from alpa_explore.runtime.targets.dask_cluster import usable
 from alpa_explore.runtime.targets.dask_host import HostFacts
-from alpa_explore.runtime.targets.dask_left import usable
 from alpa_explore.runtime.targets.local import environment
 from tests.runtime.clock import Clock, run_on
 from tests.runtime.plans import small_plan, two_machines

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from alpa_explore.graph.unrecognised_experts import unrecognised_experts_warnings
+from alpa_explore.graph.spelled_out import unrecognised_experts_warnings
 from alpa_explore.tracing.capture import capture
 from tests.tracing.autograd import assert_autograd
 

@@ -14,7 +14,7 @@ from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph.document import dump_graph, load_graph
-from alpa_explore.graph.loops.body import SCAN, body_of, dump_body, load_body
+from alpa_explore.graph.loops import SCAN, body_of, dump_body, load_body
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.runtime.training import OwnModel, training
 from alpa_explore.runtime.verify import interpreted_differences

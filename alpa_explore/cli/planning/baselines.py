@@ -9,15 +9,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.options import add_cluster, add_model, add_question, chosen_cluster, chosen_model
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster
 from alpa_explore.execution.progress import Progress
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
 from alpa_explore.plans.report.tables import comparison_table
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.baselines.kinds import Degrees
@@ -43,18 +42,15 @@ example:
   alpa-explore baselines gpt-350m --cluster 1x4:v100 -B 64 --layers 4"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "baselines",
         help="compare the automatic plan with manual parallelism",
         description="Price data parallelism, ZeRO, Megatron and others by the planner's cost model, and compare.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
-    add_model(parser)
+    ).add_argument
+    add_model(argument)
     add_cluster(argument)
     add_question(argument)
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
@@ -80,7 +76,6 @@ def add(commands: Any) -> None:
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

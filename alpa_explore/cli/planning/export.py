@@ -1,7 +1,5 @@
 """`alpa-explore export PLAN --to TARGET`: a plan in the form of another tool; what that lacks goes to stderr."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any
@@ -10,20 +8,18 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.plans.export.export import TARGETS
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "export",
         help="write a plan for Megatron-LM, NeMo, torchtitan or PyTorch",
         description="Write a plan in the form of another tool: a shell script for Megatron-LM, a config for NeMo "
         "(Megatron-Bridge) or torchtitan, or PyTorch code (DTensor, FSDP2, pipelining) that runs under torchrun.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    parser.add_argument("--to", required=True, type=str.lower, choices=TARGETS, help="the tool")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the file in place of printing it")
-    parser.add_argument("--json", action="store_true", help="print the text and what it does not express as JSON")
-    parser.set_defaults(run=run)
+    ).add_argument
+    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    argument("--to", required=True, type=str.lower, choices=TARGETS, help="the tool")
+    argument("-o", "--output", metavar="FILE", help="write the file in place of printing it")
+    argument("--json", action="store_true", help="print the text and what it does not express as JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,8 +7,6 @@ text is kept when it is first asked for; where one of those asked for is missing
 solves, which gives the same plan.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import sys

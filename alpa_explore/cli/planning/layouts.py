@@ -1,17 +1,21 @@
 """`alpa-explore layouts MODEL --cluster NxM:DEVICE`: every uniform layout, priced; the fastest that fit first."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any
 
-from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.options import (
+    add_cluster,
+    add_model,
+    add_question,
+    chosen_cluster,
+    chosen_model,
+    refuse_microbatches,
+)
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.cli.question_option import add_cluster, add_question, chosen_cluster, refuse_microbatches
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _COLUMNS = ("rank", "layout", "iteration_seconds", "times_best", "tokens_per_second", "mfu_fraction", "peak_bytes")
 _EPILOG = """A layout has one degree of each kind of parallelism for the whole model: TP × PP × DP × CP × EP × ZeRO
@@ -21,18 +25,15 @@ example:
   alpa-explore layouts llama-3-8b --cluster 1x8:h100 --global-batch 128"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "layouts",
         help="every uniform layout of a model on a cluster: TP, PP, DP, CP, EP, microbatch, ZeRO, recomputation",
         description="Price every uniform layout of a model on a cluster by the planner's cost model, and rank them.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
-    add_model(parser)
+    ).add_argument
+    add_model(argument)
     add_cluster(argument)
     add_question(argument)
     refuse_microbatches(argument)
@@ -41,7 +42,6 @@ def add(commands: Any) -> None:
     argument("--html", metavar="FILE", help="write the heat map as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
     argument("--json", action="store_true", help="print all layouts as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,20 +13,19 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.options import add_model, add_question, chosen_model
 from alpa_explore.cli.output import complain, json_text
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.planning.from_layout import add_from_layout, check_from_layout, faster_sentence, with_layout
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.cli.question_option import add_question
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
@@ -49,18 +48,16 @@ _OF_DEVICE = ("collective_overlap", "gradient_overlap", "expert_imbalance", "exp
 """Options that are figures of the device."""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    parser = command(
         "plan",
         help="plan a model on a cluster",
         description="Plan the training of a model on a cluster.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     argument = parser.add_argument
-    add_model(parser)
+    add_model(argument)
     argument(
         "--cluster",
         required=True,
@@ -101,8 +98,8 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="auto, elimination, ilp, highs or cbc; all are exact (default: auto)",
     )
-    add_baseline(parser.add_argument)
-    add_from_layout(parser.add_argument)
+    add_baseline(argument)
+    add_from_layout(argument)
     _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
     argument(
         "--scheduler",
@@ -114,7 +111,6 @@ def add(commands: Any) -> None:
     argument("-o", "--output", metavar="FILE", help="write the plan file")
     argument("--html", metavar="FILE", help="write one self-contained page with all figures")
     argument("--json", action="store_true", help="print the summary as JSON")
-    parser.set_defaults(run=run)
 
 
 def _add_beyond_the_paper(group: Any) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.validation.runs.rows import Rows
@@ -29,18 +29,15 @@ example:
   alpa-explore predict nanotron.csv --split held-out --json"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "predict",
         help="predict measured training runs, and score the predictions",
         description="Predict the time and memory of every training run in CSV files with the planner's cost model, and "
         "compare with what was measured.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("files", nargs="+", metavar="ROWS.csv", help="files of runs, one run a line")
     argument("--device", metavar="NAME", help="a device or device file, instead of what each row says")
     argument("--software", metavar="NAME", help="a software profile, instead of what each row says")
@@ -52,7 +49,6 @@ def add(commands: Any) -> None:
         help="only the configurations to which figures may be fitted, or only the others (default: all)",
     )
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

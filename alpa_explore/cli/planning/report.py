@@ -1,7 +1,5 @@
 """`alpa-explore report PLAN…`: several plan files as one HTML page: a table to sort, figures, comparisons."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any
@@ -9,21 +7,17 @@ from typing import Any
 from alpa_explore.errors import OptionError
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "report",
         help="several plans as one HTML page",
         description="Write one self-contained HTML page about plans that were tried: a table to sort, in which what "
         "differs is marked, the figures of the chosen plan, and that plan beside the fastest others.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("files", metavar="PLAN", nargs="+", help="files that `alpa-explore plan -o` wrote")
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the page")
-    parser.add_argument(
-        "--chosen", type=int, metavar="N", help="the plan whose figures are shown, from 1 (default: the last one)"
-    )
-    parser.set_defaults(run=run)
+    ).add_argument
+    argument("files", metavar="PLAN", nargs="+", help="files that `alpa-explore plan -o` wrote")
+    argument("-o", "--output", metavar="FILE", required=True, help="the page")
+    argument("--chosen", type=int, metavar="N", help="the plan whose figures are shown, from 1 (default: the last one)")
 
 
 def run(options: argparse.Namespace) -> int:

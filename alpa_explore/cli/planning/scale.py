@@ -1,19 +1,16 @@
 """`alpa-explore scale MODEL --devices h100,b200 --nodes 1,2,4`: where a model fits, how fast it is, what it costs."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from alpa_explore.cli.model_option import add_model, chosen_model
+from alpa_explore.cli.options import add_model, add_question, chosen_model, refuse_microbatches
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.cli.question_option import add_question, refuse_microbatches
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
 
@@ -21,18 +18,15 @@ example:
   alpa-explore scale llama-3-70b --devices h100,b200 --nodes 1,2,4,8 --price h100=2.5 --price b200=4.2"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "scale",
         help="where a model fits, how fast it trains and what it costs: devices × number of nodes",
         description="The fastest uniform layout on each device and number of nodes, or what is missing to fit.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
-    add_model(parser)
+    ).add_argument
+    add_model(argument)
     argument("--devices", default="h100", metavar="A,B", help="device presets (default: h100)")
     argument("--nodes", default="1,2,4,8", metavar="1,2,4", help="numbers of nodes (default: 1,2,4,8)")
     argument("--devices-per-node", type=int, metavar="M", help="devices of a node (default: 8, or those of a rack)")
@@ -48,7 +42,6 @@ def add(commands: Any) -> None:
     argument("--html", metavar="FILE", help="write the scaling curve as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,11 +1,9 @@
 """`alpa-explore show FILE`: print a plan file as text or JSON, or write a page with all figures."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
-from alpa_explore.cli.output import print_json, write_plan
+from alpa_explore.cli.output import print_json, write_page
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary, sharding_table
 from alpa_explore.plans.report.text import render_table
@@ -23,19 +21,14 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
-        "show", help="show a plan file", description="Show the contents of a plan file.", allow_abbrev=False
-    )
-    parser.add_argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
-    parser.add_argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
-    parser.add_argument(
-        "--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches"
-    )
-    parser.add_argument("--html", metavar="FILE", help="write one self-contained page with all figures")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    argument = command("show", help="show a plan file", description="Show the contents of a plan file.").add_argument
+    argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
+    argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
+    argument("--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches")
+    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.plans.plan import load_plan
 
     plan = load_plan(options.file)
-    write_plan(plan, output=None, html=options.html)
+    write_page(plan, options.html)
     if options.stage is not None:
         rows = sharding_table(plan, options.stage)
         if options.json:

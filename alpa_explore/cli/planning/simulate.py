@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.cli.output import print_json, write_plan
+from alpa_explore.cli.output import print_json, write_page
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -30,16 +30,14 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "simulate",
         help="simulate the tasks of a plan file",
-        allow_abbrev=False,
         description="Simulate one iteration of a plan: every forward and backward task, every send on its link, and the"
         " memory of each submesh, beside the closed form. Predicted times, not measured ones.",
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument(
         "--schedule",
@@ -59,7 +57,6 @@ def add(commands: Any) -> None:
     )
     argument("--html", metavar="FILE", help="write one self-contained page with the timeline and all other figures")
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.trace, json.dumps(chrome_trace(shown, names), allow_nan=False), "The trace")
     if options.csv:
         write_text(options.csv, write_csv(shown.schedule), "The schedule")
-    write_plan(plan, output=None, html=options.html)
+    write_page(plan, options.html)
     if options.json:
         print_json([timeline_summary(plan, t) for t in timelines] if several else timeline_summary(plan, shown))
     elif several:

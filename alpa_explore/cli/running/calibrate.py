@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.output import complain, print_json
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.calibration.measurements import Measurements
@@ -28,18 +28,15 @@ the plan had them. Without runs, links between nodes are not measured: they are 
 inside a node; correct them in the file."""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "calibrate",
         help="measure the attached devices",
         description="Measure matrix products by shape, attention, a memory-bound kernel, the host and collectives, and"
         " write a device file.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("-o", "--output", metavar="FILE", help="write the device file (JSON)")
     argument(
         "--from-run",
@@ -70,7 +67,6 @@ def add(commands: Any) -> None:
         help="with --from-run, allow a recipe package.module:function of a run's plan, which runs that code",
     )
     argument("--json", action="store_true", help="print the device file")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """`alpa-explore compare-run RUN`: compare the measured and predicted times of a run, task by task."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import asdict
@@ -9,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore.cli.output import print_json
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _COLUMNS = (
     "tasks",
@@ -24,16 +22,14 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "compare-run",
         help="compare measured and predicted times of a run",
-        allow_abbrev=False,
         description="Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the"
         " forward tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
     argument(
         "--cluster",
@@ -54,7 +50,6 @@ def add(commands: Any) -> None:
     argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
     argument("--html", metavar="FILE", help="write one self-contained page with the figure")
     argument("--json", action="store_true", help="print JSON, with every task")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

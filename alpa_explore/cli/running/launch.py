@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +30,15 @@ example:
 _POLL_SECONDS = 0.1
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "launch",
         help="train with a plan",
         description="Train with a plan file, one process per device of the plan.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
-    run_arguments(parser, steps=10)
+    ).add_argument
+    run_arguments(argument, steps=10)
     argument(
         "--target",
         default="local",
@@ -89,12 +87,10 @@ def add(commands: Any) -> None:
         " first values",
     )
     argument("--dry-run", action="store_true", help="lower and check the plan, print the run, start nothing")
-    parser.set_defaults(run=run)
 
 
-def run_arguments(parser: Any, *, steps: int, file_optional: bool = False) -> None:
+def run_arguments(argument: Callable[..., Any], *, steps: int, file_optional: bool = False) -> None:
     """Add the arguments of all commands that run a plan."""
-    argument = parser.add_argument
     how_many = {"nargs": "?"} if file_optional else {}
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote", **how_many)
     argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")

@@ -1,32 +1,27 @@
 """`alpa-explore logs RUN`: what the ranks of a run print, in one view."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.plans.printable import printable
+from alpa_explore.units import printable
 
 _POLL_SECONDS = 0.3
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "logs",
         help="what the ranks of a run print",
-        allow_abbrev=False,
         description="Print the logs of the ranks of a run, rank by rank, each line with its rank and host; with"
         " --follow also new lines as they come, until all ranks have ended.",
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
     argument("--rank", type=int, action="append", metavar="N", help="only this rank; may be given several times")
     argument("--follow", "-f", action="store_true", help="go on with new lines until the run is over")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import Attached
@@ -29,20 +29,19 @@ example:
 exit codes: 0 done, 2 bad input, hosts that cannot be planned for"""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "nodes",
         help="list the hosts that are attached by Dask",
         description="List the hosts of a Dask scheduler with their devices, memory and versions, and measure the links"
         " between them.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("address", metavar="ADDRESS", help="tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
-    host_arguments(parser)
+    argument("--hosts", metavar="H1,H2", help="only these hosts, by name or address (default: all)")
+    argument("--devices-per-node", type=int, metavar="M", help="devices of a host to plan for (default: most of them)")
+    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
     argument("--no-links", action="store_true", help="measure no links")
     argument(
         "--calibrate",
@@ -53,15 +52,6 @@ def add(commands: Any) -> None:
     argument("--keep", action="store_true", help="with ssh: or slurm: keep the workers until Ctrl-C")
     argument("-o", "--output", metavar="FILE", help="write the cluster (JSON), for --cluster FILE")
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
-
-
-def host_arguments(parser: Any) -> None:
-    """Add the arguments that choose hosts."""
-    argument = parser.add_argument
-    argument("--hosts", metavar="H1,H2", help="only these hosts, by name or address (default: all)")
-    argument("--devices-per-node", type=int, metavar="M", help="devices of a host to plan for (default: most of them)")
-    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
 
 
 def run(options: argparse.Namespace) -> int:

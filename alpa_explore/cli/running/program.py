@@ -1,14 +1,12 @@
 """`alpa-explore program PLAN`: lower a plan to instructions for every rank and check them; nothing is run."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.output import print_json
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 _COLUMNS = (
     "stage",
@@ -25,17 +23,15 @@ _COLUMNS = (
 )
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    argument = command(
         "program",
         help="lower a plan to instructions for every rank",
-        allow_abbrev=False,
         description="Lower a plan file to instructions for every rank and check them: sends are received, ranks do not"
         " deadlock, no value is read after it is freed. Peak bytes are those of all values, without the optimizer"
         " state. Nothing is run.",
-    )
-    argument = parser.add_argument
+    ).add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument(
         "--schedule",
@@ -50,7 +46,6 @@ def add(commands: Any) -> None:
         help="allow a recipe package.module:function in the plan file, which runs that code",
     )
     argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

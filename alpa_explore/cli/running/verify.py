@@ -11,8 +11,8 @@ from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine, duration
 from alpa_explore.cli.running.launch import requested_schedule, run_arguments
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.random_plans.campaign import Campaign
@@ -33,25 +33,24 @@ _MOST_LINES = 12
 """Sharded choices of a failing plan that are printed; --json has all."""
 
 
-def add(commands: Any) -> None:
+def add(command: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    parser = command(
         "verify",
         help="compare a plan's training with one process",
-        allow_abbrev=False,
         description="Train a few steps with a plan, one process per device, and in a single process from the same\n"
         "weights; compare the loss, every gradient, every updated weight and the buffers that are written.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run_arguments(parser, steps=2, file_optional=True)
-    parser.add_argument(
+    argument = parser.add_argument
+    run_arguments(argument, steps=2, file_optional=True)
+    argument(
         "--target",
         default="local",
         metavar="WHERE",
         help="local (default): processes on this machine; dask: the workers of --scheduler start the ranks",
     )
-    parser.add_argument(
+    argument(
         "--interpret",
         action="store_true",
         help="run all ranks in this process, by the reference interpreter, instead of a process per device",
@@ -63,7 +62,7 @@ def add(commands: Any) -> None:
     random("--launched", type=int, default=0, metavar="K", help="train K of them by torch.distributed too (default: 0)")
     random("--workers", type=int, metavar="W", help="processes (default: one for each core)")
     random("--folder", metavar="DIR", help="folder for the plan files of failures (default: a new one in ./alpa-runs)")
-    parser.add_argument(
+    argument(
         "--tolerance",
         type=float,
         default=1e-5,
@@ -71,8 +70,7 @@ def add(commands: Any) -> None:
         help="largest relative error that passes (default: 1e-5); of what is computed in 16 bits"
         " also what rounding explains, which is measured",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """Software profiles: one JSON file for each framework beside this module, each with the source of its figures."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.resources import files

@@ -20,7 +20,7 @@ from alpa_explore.figures.marks import (
     sums,
 )
 from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines
-from alpa_explore.planner.microbatches.tried import microbatches_of, same_global_batch
+from alpa_explore.planner.microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.text import fullest

@@ -23,9 +23,9 @@ from alpa_explore.figures.dataflow.stage_dataflow import (
 from alpa_explore.figures.dataflow.wiring import LEAVES, WEIGHT
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanOperator
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend, spec_lines
+from alpa_explore.units import printable
 
 
 def dataflow_document(flow: StageDataflow) -> dict[str, Any]:

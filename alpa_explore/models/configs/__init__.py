@@ -1,23 +1,18 @@
 """Hyper-parameters of each model family and its parameter count in closed form; without torch.
 
     paper     GPT, mixture of experts, Wide-ResNet as in the paper; later GPTs; the MLP of the tests
-    llama     Llama 2 and 3
-    decoder   Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one config with options
+    decoder   Llama 2 and 3; Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one config with options
     images    the vision transformer and the diffusion transformer
     huggingface   a config.json of Hugging Face, as text; its parameters are counted by building it
-    sizes     what they share
 
 A config with `periods` and `with_periods` consists of equal parts in sequence; one with `sequence` can have another.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
-from alpa_explore.models.configs.decoder import DecoderConfig, ExpertsConfig, LatentConfig
+from alpa_explore.models.configs.decoder import DecoderConfig, ExpertsConfig, LatentConfig, LlamaConfig
 from alpa_explore.models.configs.huggingface import HuggingFaceConfig
 from alpa_explore.models.configs.images import DiTConfig, ViTConfig
-from alpa_explore.models.configs.llama import LlamaConfig
 from alpa_explore.models.configs.paper import GPTConfig, MLPConfig, MoEConfig, WideResNetConfig
 
 ModelConfig: TypeAlias = (

@@ -10,7 +10,66 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from alpa_explore.errors import OptionError
-from alpa_explore.models.configs.sizes import check_divides
+from alpa_explore.models.configs.paper import check_divides, check_heads, qkv_width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaConfig:
+    """A decoder with RMS norm, rotary positions, grouped-query attention and a gated MLP (SwiGLU); no biases.
+
+    OptionError where sizes do not divide.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int
+    sequence: int
+    ffn: int
+    """Width of the gated MLP, which has three matrices."""
+    kv_heads: int | None = None
+    """Heads of keys and values; None is `heads`."""
+    tied: bool = False
+    """Whether the LM head is the token embedding's weight."""
+    fused_projections: bool = False
+    """Whether queries, keys and values come from one product, and gate and up from another, as Megatron-LM, nanotron
+    and NeMo compute them."""
+    rope_theta: float = 500_000.0
+    """Base of the rotary frequencies; no shape and no time depends on it."""
+
+    def __post_init__(self) -> None:
+        check_heads(self.hidden, self.heads, self.key_heads)
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def periods(self) -> int:
+        """Number of equal parts in sequence that the model consists of: its blocks."""
+        return self.layers
+
+    def with_periods(self, periods: int) -> LlamaConfig:
+        """The config of a model with that many blocks."""
+        return replace(self, layers=periods)
+
+    @property
+    def parameter_count(self) -> int:
+        """Embedding + layers · (attention + 3 matrices of the MLP + 2 norms) + final norm + LM head unless tied."""
+        h = self.hidden
+        layer = h * qkv_width(h, self.heads, self.key_heads) + h * h + 3 * h * self.ffn + 2 * h
+        return self.vocabulary * h * (1 if self.tied else 2) + self.layers * layer + h
+
+    @property
+    def description(self) -> str:
+        """One line for display."""
+        grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
+        return (
+            f"Llama: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, MLP {self.ffn:,}, "
+            f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
+        )
+
 
 WINDOW_PERIOD = 2
 """Of blocks with a window and blocks without, one each, as in GPT-OSS."""
@@ -147,21 +206,9 @@ class DecoderConfig:
         """Embedding + blocks · (attention + feed-forward + 2 norms) + final norm + LM head unless tied."""
         h = self.hidden
         ends = self.vocabulary * h * (1 if self.tied else 2) + h
-        experts = self._expert_blocks
+        experts = sum(map(self.has_experts, range(self.layers)))
         dense = (self.layers - experts) * 3 * h * self.ffn
         return ends + self.layers * (self._attention + 2 * h) + dense + experts * self._experts
-
-    @property
-    def _expert_blocks(self) -> int:
-        return sum(map(self.has_experts, range(self.layers)))
-
-    @property
-    def active_parameter_count(self) -> int:
-        """Of them, what one token is multiplied with: those of the experts that it does not choose are left out."""
-        if self.experts is None:
-            return self.parameter_count
-        idle = (self.experts.count - self.experts.chosen) * self._expert
-        return self.parameter_count - self._expert_blocks * idle
 
     @property
     def _attention_matrices(self) -> int:

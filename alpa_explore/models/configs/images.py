@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from alpa_explore.models.configs.sizes import check_divides
+from alpa_explore.models.configs.paper import check_divides
 
 FREQUENCIES = 256
 """Sines and cosines that encode a diffusion step (github facebookresearch/DiT, models.py)."""

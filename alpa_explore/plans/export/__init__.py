@@ -2,10 +2,10 @@
 
     degrees             plan -> degrees, batch, recomputation, …, and the limits of such a form; the first step of all
     exported            what an export is: text, degrees and limits; the comment at the top of the text
-    megatron            a shell script for Megatron-LM (megatron_settings, megatron_model)
+    megatron            a shell script for Megatron-LM (megatron_settings)
     nemo                a Python config for Megatron-Bridge (megatron_settings)
     torchtitan          a Python config (torch_schedules)
-    fsdp2               PyTorch code that trains (fsdp2_parts, fsdp2_code.txt, torch_schedules)
+    fsdp2               PyTorch code that trains (fsdp2_code.txt, torch_schedules)
     torch_code          the DTensor placements of all tensors, as the plan has them
 
 An export reads a `PlanValue` and returns text. It imports `report` for names and phrases, never `file`. The names of

@@ -7,8 +7,6 @@ where devices repeat the same work.
 `PlanDegrees.limits` has one entry for each such place; a target adds what it cannot express itself.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -19,10 +17,10 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.phrases import ranges, submesh_phrase
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.parallelism import AxisUse, axis_uses
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 _BLOCK = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 """The first number in the name of a module is that of its block: h.3.attention.q, model.layers.3.mlp."""

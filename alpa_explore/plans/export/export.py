@@ -1,7 +1,5 @@
 """`export(plan, target)`: a plan in the form of another tool, with a list of what that form does not express."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from alpa_explore.errors import OptionError, nearest_names

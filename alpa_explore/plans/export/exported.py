@@ -1,17 +1,15 @@
 """A file for another tool, and the comment at its top: what it is made from, and what it does not express."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.plans.export.degrees import TOLERANCE, Limit, PlanDegrees, PricedAgain
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.parallelism import parallelism_lines
 from alpa_explore.plans.report.text import sentence
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 _WIDTH = 116
 

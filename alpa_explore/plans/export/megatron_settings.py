@@ -1,7 +1,5 @@
 """degrees -> settings of Megatron-Core, by the names of its configs: what Megatron-LM and Megatron-Bridge share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,20 +6,18 @@ So the placement of axis a is `Shard(dim)` where dim is divided over a, `Partial
 the spec with its meaning beside them.
 """
 
-from __future__ import annotations
-
 import pprint
 import textwrap
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_phrase
 from alpa_explore.plans.report.text import sentence
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 _HEAD = '''"""{title}
 

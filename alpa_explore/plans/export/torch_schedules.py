@@ -1,7 +1,5 @@
 """The schedules of torch.distributed.pipelining, by the names of `schedules.catalog`."""
 
-from __future__ import annotations
-
 from alpa_explore.plans.export.degrees import Limit, PlanDegrees
 
 _SAME = {

@@ -3,8 +3,6 @@
 Names are those of torchtitan 0.3.0, whose configs are dataclasses in Python (tests/plans/export/names/torchtitan.json).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore.plans.export.degrees import Limit, PlanDegrees, PricedAgain, plan_degrees

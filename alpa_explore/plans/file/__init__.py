@@ -1,9 +1,9 @@
 """The plan file: JSON that a person can read and compare, and that is safe to open when a stranger wrote it.
 
 - `plan.schema.json`: the published schema; `schema` checks a document against it.
-- `check`: what a schema cannot express: ranges, sums, disjoint devices.
 - `document`: a plan as a JSON document and back; keys of earlier versions get their present names here.
-- `write`, `read`: the file itself, written whole or not at all; size limits and error messages.
+- `write`, `read`: the file itself, written whole or not at all; size limits and error messages, and the
+  check of what a schema cannot express: ranges, sums, disjoint devices.
 - `tuning`: the limits.
 
 A new key of the document needs a default in its record, so that older files still open, and a line in the schema.

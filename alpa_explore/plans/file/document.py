@@ -1,7 +1,5 @@
 """A plan as the JSON document of a plan file, and back. plan.schema.json describes the document."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import Any, TypeVar

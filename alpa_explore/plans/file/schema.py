@@ -5,8 +5,6 @@ fastjsonschema compiles the schema to Python; importing, compiling and checking 
 given to jsonschema, for the wording of its messages.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Limits of a plan file, and where its lines are broken."""
 
-from __future__ import annotations
-
 MAX_BYTES = 128 * 2**20
 """Largest plan file that is read or written. A plan for 512 devices takes a tenth of it."""
 LINE_CHARACTERS = 150

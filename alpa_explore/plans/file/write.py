@@ -1,7 +1,5 @@
 """Writing a plan file: JSON that a person can read, and that two plans can be compared in line by line."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

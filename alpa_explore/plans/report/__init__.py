@@ -8,8 +8,9 @@
 - `tried`: plans that were tried, as rows of the settings in which they differ and their figures; and what has no plan.
 - `iteration`: the iteration time and the sends beside it, in the same words everywhere.
 - `error_bands`: how far to trust predicted figures: '± 9 % (312 runs of Megatron on A100-80GB)'.
-- `floors`: what no plan can be faster or smaller than.
-- `headline`: the figures at the top of every report; `summary`: the report that `alpa-explore plan` prints.
+- `headline`: the figures at the top of every report; `summary`: the report that `alpa-explore plan` prints, and the
+floors of
+  physics, which no plan can be below.
 - `timeline_tables`: a simulated iteration as rows and a sentence.
 
 Everything here takes a `PlanValue` and returns text, rows or small records; nothing draws, and no units but SI are

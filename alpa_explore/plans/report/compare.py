@@ -8,8 +8,6 @@ gives them; those that only one of the plans has, or whose specs one of them doe
 different models have no operators in common, whatever their names are.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The settings in which two plans differ, in words, for comparisons."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from alpa_explore import units

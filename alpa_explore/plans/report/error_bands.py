@@ -5,20 +5,17 @@ Wherever people read a predicted time or size, the band stands beside it: '26.2 
 run like the plan was measured. What the bands are: `alpa_explore.accuracy.error_band`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band
-from alpa_explore.accuracy.headroom import is_tight
+from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.cluster import Cluster
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.parallelism import axis_uses
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 UNKNOWN = "± ?"
 """Where there is little room, for an error that is not known."""

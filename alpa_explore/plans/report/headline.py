@@ -1,7 +1,5 @@
 """The figures at the top of every report: value, origin, and change against another plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,11 +8,11 @@ from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
 from alpa_explore.plans.report.iteration import iteration_sum, sends_meaning, sends_share
 from alpa_explore.plans.report.text import fullest, peak_words
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 _PREDICTED: Mapping[str, Quantity] = {
     "iteration": "seconds",

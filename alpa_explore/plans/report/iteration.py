@@ -1,8 +1,6 @@
 """The iteration time in words, the same everywhere: T with its sends and other parts; in the paper's mode that T is
 ideal, and the sends beside it."""
 
-from __future__ import annotations
-
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import IterationTime, iteration_time, objective_seconds
 from alpa_explore.plans.value import PlanValue

@@ -5,8 +5,6 @@ that most FLOPs of the forward products with weights divide along an axis, what 
 weights, gradients and optimizer state is stored in shards. The exports make degrees of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Sharding specs in words: which tensor dim is divided over which mesh axis, and what one device holds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

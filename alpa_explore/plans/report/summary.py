@@ -1,14 +1,25 @@
-"""The summary of a plan that the command line prints."""
+"""The summary of a plan that the command line prints.
 
-from __future__ import annotations
+Floors of physics are what no plan can be faster or smaller than, whatever priced it. For each stage, in seconds of a
+microbatch and bytes of a device:
+
+- it takes no less than its products at the peak of its devices;
+- it takes no less than the collectives along any one axis of its mesh, hidden ones included: they share its links;
+- in the forward and in the backward pass no more is hidden along one axis than is computed there;
+- an iteration takes no less than reading and writing the optimizer states at the bandwidth of the memory;
+- a device holds no less than the gradients and optimizer states of its weights.
+
+A plan below one is a fault of the prices, so the report says it.
+"""
+
+from collections.abc import Iterator
 
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import precision_phrase
-from alpa_explore.plans.printable import printable
+from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
-from alpa_explore.plans.report.floors import broken_floors
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, objective_words, sends_meaning, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
@@ -23,6 +34,66 @@ from alpa_explore.plans.report.text import (
     tied_sentences,
 )
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
+
+_ROUNDING = 1e-6
+"""Relative: sums of many prices differ in their last digits."""
+
+
+def broken_floors(plan: PlanValue) -> tuple[str, ...]:
+    """A sentence for each floor that a stage of the plan lies below; none for a plan whose prices can be true, or whose
+    operators are not known."""
+    return tuple(sentence for stage in plan.stages for sentence in _broken(plan, stage))
+
+
+def _broken(plan: PlanValue, stage: PlanStage) -> Iterator[str]:
+    operators, device = tuple(stage.operators), plan.device_of(stage)
+    peak = max(device.peak_flops.values()) if device.software.low_precision else device.peak(plan.model.precision)
+    flops = sum(o.flops * (2 if o.recomputed else 1) for o in operators if o.phase != "update")
+    once = 2 * sum(o.optimizer_bytes for o in operators) / device.memory_bandwidth
+    state = sum(o.gradient_bytes + o.optimizer_bytes for o in operators)
+    floors = [
+        ("a microbatch", "its FLOPs at the peak", stage.microbatch_seconds, flops / (len(stage.devices) * peak)),
+        ("an update", "its optimizer states through memory", stage.iteration_seconds, once),
+        *(
+            ("a microbatch", f"collectives over axis {axis}", stage.microbatch_seconds, seconds)
+            for axis, seconds in enumerate(_link_seconds(operators))
+        ),
+        *(
+            (f"computing of the {name} pass", what, computed, hidden)
+            for name, what, computed, hidden in _hidden(operators)
+        ),
+    ]
+    for what, floor, found, least in floors:
+        if found < least * (1 - _ROUNDING):
+            yield f"Stage {stage.index}: {what} takes {units.seconds(found)}, less than {floor}: {units.seconds(least)}"
+    if stage.weight_bytes < state * (1 - _ROUNDING):
+        held = units.bytes_(stage.weight_bytes)
+        yield f"Stage {stage.index}: weights take {held}, less than gradients and states: {units.bytes_(state)}"
+
+
+def _link_seconds(operators: tuple[PlanOperator, ...]) -> list[float]:
+    """Seconds of a microbatch that each mesh axis carries collectives."""
+    shares = [seconds for o in operators for seconds in (o.axis_seconds, o.hidden_seconds) if seconds]
+    return [sum(along) for along in zip(*shares, strict=True)]
+
+
+def _hidden(operators: tuple[PlanOperator, ...]) -> list[tuple[str, str, float, float]]:
+    """(pass, what it hides, seconds that it computes in a microbatch, seconds hidden). Collectives along two axes use
+    links of their own, so both may hide behind one product. Sums of gradients hide behind the last backward pass."""
+    computed = {"forward": 0.0, "backward": 0.0}
+    hidden: dict[tuple[str, str], float] = {}
+    for o in operators:
+        runs = {"backward" if o.phase == "update" else o.phase} | ({"backward"} if o.recomputed else set())
+        for name in runs:
+            computed[name] += o.compute_seconds * (o.phase != "update")
+            for axis, seconds in enumerate(o.hidden_seconds):
+                key = name, f"what it hides along axis {axis}"
+                hidden[key] = hidden.get(key, 0.0) + seconds / len(runs)
+        if o.hidden_once_seconds:
+            key = "backward", "the sums of gradients that it hides"
+            hidden[key] = hidden.get(key, 0.0) + o.hidden_once_seconds
+    return [(name, what, computed[name], seconds) for (name, what), seconds in hidden.items()]
 
 
 def plan_report(plan: PlanValue) -> str:

@@ -4,8 +4,6 @@ A row is a dict; its values are in SI units and the unit is in the key (`latency
 rows for people.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Plans and tables as plain text. Names in a plan may come from a stranger, so they are made printable first."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,11 +10,11 @@ from alpa_explore.cluster import Device
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import ranges, run_of_layers
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import band_of, iteration_with_band, tight
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED
+from alpa_explore.units import printable
 
 _HEADINGS = {
     "num_microbatches": "B",
@@ -193,10 +191,6 @@ def recomputed_words(stage: PlanStage) -> str:
         return Recomputation.parse(stage.recomputation).words
     layers = stage.rematerialized
     return f"layer{'' if len(layers) == 1 else 's'} {ranges(layers)}" if layers else ""
-
-
-def _is_are(items: Sequence[object]) -> str:
-    return "is" if len(items) == 1 else "are"
 
 
 def tied_sentences(plan: PlanValue) -> Sequence[str]:

@@ -1,7 +1,5 @@
 """A simulated iteration as rows: its submeshes, its critical path by kind, and schedules side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,18 +1,16 @@
 """Plans that were tried, beside each other: the settings in which they differ, and what each of them gives;
 and what was tried and has no plan, with the reason in a few words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import settings_in_words
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import printable
 
 SMALL = 5e-4
 """Changes below this share are shown as none."""

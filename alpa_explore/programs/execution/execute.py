@@ -6,8 +6,6 @@ definition; they differ only in the transport that connects the ranks.
 An executing rank is a generator that yields while it has to wait; with a transport that blocks it never yields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from typing import Protocol, TypeAlias
 

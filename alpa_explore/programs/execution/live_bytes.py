@@ -6,8 +6,6 @@ exceeds the bytes at its start, by the same amounts for every microbatch, so the
     peak = max over tasks k of (weights and sums + Σ_{j<k} change_j + peak_k)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore.programs.execution.rehearsal import rehearse

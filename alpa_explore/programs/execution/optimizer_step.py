@@ -4,8 +4,6 @@ All supported optimizers work element by element, so a weight can be updated pie
 master copy of 32 bits, which is part of the optimizer state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 

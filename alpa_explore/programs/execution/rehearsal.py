@@ -4,8 +4,6 @@ The result is the memory that each task needs and the collectives that it runs. 
 microbatch, so rehearsing it for one microbatch is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias

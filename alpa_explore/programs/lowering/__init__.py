@@ -6,9 +6,7 @@ Read in this order:
     table        the schedule that a program follows, chosen and checked
     boxes        which box of a tensor a device holds, and how boxes of two meshes intersect
     writer       writes the instructions of one stage for all of its ranks
-    liveness     inserts Free instructions after last uses
-    lower        the forward, backward and update tasks of all stages
-    transforms   classic kinds of parallelism (data, ZeRO, tensor) as decisions for a stage
+    lower        the forward, backward and update tasks of all stages; values are freed after their last use
 
 Nothing is decided here. A node of the sharding problem becomes the `LocalCall` of `sharding.local` for the rank's place
 in the mesh, which is also what the proofs of the sharding rules run; an edge becomes the priced sequence of

@@ -1,7 +1,5 @@
 """The boxes of a tensor that devices hold, and how boxes on one mesh are assembled from boxes on another."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

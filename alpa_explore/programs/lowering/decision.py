@@ -3,8 +3,6 @@
 They follow from the sharding problem of the stage and the choice for every node of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +11,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.rebuild import details_of
 from alpa_explore.plans.schedule_stages import schedule_stages
 from alpa_explore.schedules.task import Schedule
 from alpa_explore.sharding.reshard import Step
@@ -92,11 +90,8 @@ def plan_decisions(plan: Plan, schedule: Schedule) -> tuple[StageDecision, ...]:
 
     A plan from a file is rebuilt.
     """
-    plan = rebuild(plan)
-    assert plan.details is not None, "rebuild has made them"
-    decisions = []
+    details, decisions = details_of(plan), []
     for stage in schedule_stages(plan, schedule):
-        candidate = plan.candidate_of(stage)
-        problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
-        decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
+        problem, choices = details.solved(stage.layers, plan.candidate_of(stage))
+        decisions.append(stage_decision(problem, choices, stage.devices))
     return tuple(decisions)

@@ -4,8 +4,6 @@ The backward passes of a schedule must be either all whole (B) or all in two hal
 the instructions of a task once for all microbatches.
 """
 
-from __future__ import annotations
-
 from alpa_explore.errors import ProgramError
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table

@@ -1,7 +1,5 @@
 """What checkpoint.json and index.json say, and the checks of a checkpoint that a stranger may have written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

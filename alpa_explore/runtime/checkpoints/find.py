@@ -1,7 +1,5 @@
 """Find the checkpoint that `resume=` names: a checkpoint, or the folder of a run with several."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 One process of a run keeps its checkpoints: the one that watches the run, or the first rank of a script's run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

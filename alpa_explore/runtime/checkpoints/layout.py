@@ -5,8 +5,6 @@ hold a box, the one with the fewest bytes so far writes it. Where several stages
 and the first of those that update it writes its optimizer state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """Words of the launcher to the ranks about checkpoints. This module must not import torch: Dask workers use it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 REQUEST_FILE = "checkpoint-at"

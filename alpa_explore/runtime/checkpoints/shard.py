@@ -4,8 +4,6 @@ The file is a sequence of archives that `torch.save` writes, one for each box, e
 `tuning.ALIGNMENT_BYTES`, so that the numbers in it can be mapped as they are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Read boxes of a checkpoint: of each tensor only the bytes of the boxes that are asked for are read from the disk."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -2,9 +2,7 @@
 
 Read in this order:
 
-    rendezvous   the ranks find each other
-    transport    collectives, sends and receives by torch.distributed
-    inbox        what another rank sends, received ahead of its use
+    transport    collectives, sends and receives by torch.distributed; messages are received ahead of their use
     times        what tasks, messages and collectives take, reported while the rank trains
     checkpoint   save the trained weights, one box per rank
     worker       one rank: read the job, join the others, run the iterations, report and measure

@@ -9,8 +9,6 @@ it ends its ranks. A run fails when a rank exits with an error, is killed or wri
 ranks ended to `agent-FIRST.json`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import json

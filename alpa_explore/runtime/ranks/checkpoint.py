@@ -1,7 +1,5 @@
 """Write and read the state of one rank: its boxes of weights and buffers, and its optimizer state."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,8 +7,6 @@ which the program that launches runs sends, for each agent, the descriptors of C
 (`targets.agents`). When that socket closes, the template ends. The agents do not: each ends when its own channel does.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -6,8 +6,6 @@ ranks. Task times are medians of the last steps. Messages and collectives are th
 queue work and are left out.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import deque

@@ -4,14 +4,18 @@ All ranks create the groups of all collectives at the start, in the same order. 
 order in which they are sent, because NCCL has no tags: a receiver that needs a later message first receives and keeps
 the earlier ones. This causes no extra waiting, since the sender sends the earlier ones first anyway and sends do not
 block. Over gloo a thread receives ahead (`inbox`); an NCCL receive ahead would occupy the device while it waits.
-"""
 
-from __future__ import annotations
+gloo transfers a message once its receiver has asked for it, not before. A rank that asks only when it needs the message
+waits for the whole transfer; one that asks earlier computes meanwhile, as the simulated timeline has it. So a thread
+asks for what the sender's next task sends as soon as the rank has taken what the one before sent: one task ahead, which
+bounds the memory.
+"""
 
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -22,11 +26,68 @@ from alpa_explore.programs.execution.execute import Arriving
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
-from alpa_explore.runtime.ranks.inbox import Inbox, MessageKey
 from alpa_explore.runtime.ranks.times import Traffic
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
+
+MessageKey = tuple[int, int, bool]
+"""(message, microbatch, whether an update task sends it)."""
+Ask = Callable[[MessageKey], tuple[dist.Work, torch.Tensor]]
+"""Begins to receive a message; the tensor is whole when the work is over."""
+Arrived = Callable[[MessageKey, torch.Tensor, float], None]
+"""Is told of a message that is here, and when it was asked for by `time.perf_counter`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    key: MessageKey
+    piece: torch.Tensor
+    last: bool
+    """Whether the sender's task sends nothing after it."""
+
+
+class Inbox:
+    """What one rank sends, in the order in which it does."""
+
+    def __init__(self, name: str, ask: Ask, arrived: Arrived) -> None:
+        """Start the thread, which calls `ask` and `arrived`."""
+        self._ask, self._arrived = ask, arrived
+        self._expected: queue.Queue[tuple[MessageKey, ...]] = queue.Queue()
+        self._here: queue.Queue[_Message | Exception] = queue.Queue()
+        self._ahead = threading.Semaphore(1)
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def expect(self, tasks: Iterable[Sequence[MessageKey]]) -> None:
+        """Add what each of the sender's tasks in an iteration sends."""
+        for messages in tasks:
+            if messages:
+                self._expected.put(tuple(messages))
+
+    def take(self) -> tuple[MessageKey, torch.Tensor]:
+        """The next message; waits for it. Raises the error of a failed transfer."""
+        message = self._here.get()
+        if isinstance(message, Exception):
+            raise message
+        if message.last:
+            self._ahead.release()
+        return message.key, message.piece
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._receive(self._expected.get())
+        except Exception as error:  # raised where the rank takes messages
+            self._here.put(error)
+
+    def _receive(self, keys: Sequence[MessageKey]) -> None:
+        self._ahead.acquire()
+        asked = time.perf_counter()
+        for key, (work, piece) in [(key, self._ask(key)) for key in keys]:
+            work.wait()
+            self._arrived(key, piece, asked)
+            self._here.put(_Message(key, piece, last=key == keys[-1]))
+
 
 # Torch before 2.13 has this function under its older name.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)

@@ -7,8 +7,6 @@ errors only. An updated weight is compared with an optimizer step on the gradien
 ±learning rate even where a gradient is nearly zero and rounding decides its sign.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.execute import Values, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import Box
-from alpa_explore.runtime.reference.rounding import EXACT, Rounding, along, rounding_of
+from alpa_explore.runtime.reference.rounding import EXACT, Rounding, along, rounding_of, wide
 from alpa_explore.tracing.aten import draws
 from alpa_explore.tracing.evaluate import evaluate
 from alpa_explore.tracing.targets import with_counts
@@ -152,7 +150,7 @@ class OneProcess:
         parameter = self.graph.parameters[place]
         rounding = self.roundings[parameter.gradient]
         yield compared(step, what, parameter.name, error, wanted, rounding)
-        norm = float(torch.linalg.vector_norm(wanted.to(_wide(wanted))))
+        norm = float(torch.linalg.vector_norm(wanted.to(wide(wanted))))
         if rounding.along and norm:
             name, most = f"{what} scale", rounding.along / norm
             off = abs(along(made, wanted)) / norm
@@ -167,14 +165,10 @@ class OneProcess:
         return self.optimizers[place].step(gradient)
 
 
-def _wide(value: torch.Tensor) -> torch.dtype:
-    return torch.complex128 if value.is_complex() else torch.float64
-
-
 def largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """The largest difference of two entries; infinite where one is not a number."""
-    wide = _wide(a if a.is_complex() else b)
-    error = float((a.to(wide) - b.to(wide)).abs().max()) if a.numel() else 0.0
+    widest = wide(a if a.is_complex() else b)
+    error = float((a.to(widest) - b.to(widest)).abs().max()) if a.numel() else 0.0
     return error if error == error else math.inf
 
 
@@ -182,7 +176,7 @@ def compared(
     step: int, what: str, name: str, error: float, wanted: torch.Tensor, rounding: Rounding = EXACT
 ) -> Difference:
     """A difference with an `error` of an entry, relative to the largest entry of `wanted` or to its terms."""
-    scale = max(float(wanted.to(_wide(wanted)).abs().max()) if wanted.numel() else 0.0, rounding.scale)
+    scale = max(float(wanted.to(wide(wanted)).abs().max()) if wanted.numel() else 0.0, rounding.scale)
     relative, most = (error / scale, rounding.entry / scale) if scale else (error, rounding.entry)
     return Difference(step=step, what=what, name=name, relative_error=relative, rounding=most)
 

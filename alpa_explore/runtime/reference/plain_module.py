@@ -6,8 +6,6 @@ fault of capture is in that graph itself, so it shows only here: the loss, the g
 weight after one step of torch's own optimizer on the whole module.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager

@@ -19,8 +19,6 @@ spread of entries; and the gradient as a whole, along its own direction, by `SLA
 the errors of its entries cancel: of a matrix a wrong scale of 1 % is seen, which no entry shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
@@ -90,7 +88,7 @@ def rounding_of(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dic
 
         moved = evaluate(graph, values, rounded)
         for tensor, value in exact.items():
-            error = (moved[tensor].to(_wide(value)) - value.to(_wide(value))).abs()
+            error = (moved[tensor].to(wide(value)) - value.to(wide(value))).abs()
             entries[tensor].append(float(error.max()) if error.numel() else 0.0)
             whole[tensor].append(along(moved[tensor], value))
     found = dict.fromkeys(wanted, EXACT)
@@ -107,7 +105,7 @@ def rounding_of(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dic
 
 def along(made: torch.Tensor, wanted: torch.Tensor) -> float:
     """How much longer `made` is in the direction of `wanted`: 0.01 of its norm where all entries are 1 % too large."""
-    one, other = made.to(_wide(wanted)).flatten(), wanted.to(_wide(wanted)).flatten()
+    one, other = made.to(wide(wanted)).flatten(), wanted.to(wide(wanted)).flatten()
     norm = float(torch.linalg.vector_norm(other))
     return float(torch.vdot(other, one - other).real) / norm if norm else 0.0
 
@@ -131,8 +129,9 @@ def _rounds(tensor: torch.Tensor) -> bool:
 
 def _norm(tensor: torch.Tensor) -> float:
     """The root of the sum of all squares, of those that are finite."""
-    return float(torch.linalg.vector_norm(tensor[tensor.isfinite()].to(_wide(tensor))))
+    return float(torch.linalg.vector_norm(tensor[tensor.isfinite()].to(wide(tensor))))
 
 
-def _wide(tensor: torch.Tensor) -> torch.dtype:
+def wide(tensor: torch.Tensor) -> torch.dtype:
+    """The widest dtype of its kind, in which norms and differences are taken."""
     return torch.complex128 if tensor.is_complex() else torch.float64

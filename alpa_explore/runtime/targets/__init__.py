@@ -2,7 +2,6 @@
 
 Read in this order:
 
-    agents         agents on this machine, forked from one that has imported torch
     local          an agent on this machine
     scripts        scripts for torchrun and Slurm, which the user starts
     network        what a script asks about its machine: the interface towards another, a free port
@@ -11,7 +10,6 @@ Read in this order:
     dask_host      what runs on a Dask worker: receive a job, run its agent, send its reports
     dask_cluster   the workers as hosts for ranks: versions, devices, links between them
     dask_workers   an agent on each worker of a Dask cluster
-    dask_left      the hosts of a Dask cluster that are left after a fault
     target         the targets by name
 
 Every target checks that a plan can run there before anything is written, and returns ranks that can be polled and

@@ -7,8 +7,6 @@ back by `exchange`. The agent is ended when the launcher has called neither it n
 `tuning.WATCHED_SECONDS`; when the worker dies, the agent's standard input closes, and it ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -8,8 +8,6 @@ own GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME says otherwise. Before anything is 
 host must have reached every other one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -5,8 +5,6 @@ is the job's Master, the others are its Workers; the training operator (1.7 or n
 number. The pods see the folder of the run under the path that it has here: in a claim, or on the machines themselves.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ to go on. A lost answer does no harm: its pieces come again. Logs and reports gr
 file is sent when it has changed, and gets its name at the launcher when all of it is there.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ python -m alpa_explore.runtime.targets.network interface HOST
 python -m alpa_explore.runtime.targets.network port NUMBER
 """
 
-from __future__ import annotations
-
 import errno
 import ipaddress
 import socket

@@ -8,8 +8,6 @@ Options of the run (steps, checkpoints, …) are in its job files, which the ran
 All machines must take the same one: the first of the range, or, where jobs may share machines, one by the job's number.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The launch targets: this machine, a script or a manifest that the user starts, or the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +8,7 @@ from typing import Any, Protocol
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
 from alpa_explore.plans.plan import Plan
-from alpa_explore.runtime.targets.dask_cluster import check_workers
-from alpa_explore.runtime.targets.dask_left import hosts_left
+from alpa_explore.runtime.targets.dask_cluster import check_workers, hosts_left
 from alpa_explore.runtime.targets.dask_workers import DaskRanks
 from alpa_explore.runtime.targets.kubernetes import check_kubernetes, write_kubernetes
 from alpa_explore.runtime.targets.local import LocalRanks, check_devices

@@ -15,8 +15,6 @@ copy and stage P − 1 − p of the second. Half of the microbatches enter at ei
 what submesh p of a DualPipeV of P / 2 submeshes does, one for each copy.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from alpa_explore.errors import ScheduleError

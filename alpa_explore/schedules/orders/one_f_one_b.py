@@ -9,13 +9,85 @@ Stage s of P warms up with w(s) − 1 forwards and then always has w(s) microbat
     eager 1F1B   w(s) = 2(P − s) − 1
 
 Eager 1F1B holds up to twice as many; in return a send in either direction has one task of slack.
-"""
 
-from __future__ import annotations
+GPipe (Huang et al. 2019, arXiv 1811.06965) runs all forward passes, then all backward passes; every stage holds the
+activations of all B microbatches in between.
+
+Interleaved: every submesh runs v stages, which makes the bubble v times smaller. Stage k runs on submesh k mod P.
+Microbatches run in groups of P: a submesh runs a group through its first stage, then its second, …; backward passes in
+the opposite order of stages. Submesh p warms up with 2(P − p − 1) + (v − 1)·P forwards (Narayanan et al. 2021, arXiv
+2104.04473, section 2.2). Groups must be full: P divides B.
+
+ZB-H1 (Qi et al. 2024, arXiv 2401.10241, §2.3) has the backward pass in two halves, one of which fills bubbles. The
+previous stage waits only for the gradient of its output (I); the gradients of the weights (W) can be computed at any
+later time. Stage s runs W of a microbatch s backward passes after its I, so later stages still have work at the end of
+the iteration. No stage holds more than P microbatches, the number of the first stage in 1F1B.
+"""
 
 import numpy as np
 
+from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
+
+
+def zero_bubble_h1(num_stages: int, num_microbatches: int) -> Schedule:
+    """The schedule for one stage on each submesh."""
+    orders = []
+    # Additional rounds for the W of the last stage, which runs that many rounds later than its I.
+    microbatches = np.arange(num_microbatches + num_stages)
+    for stage in range(num_stages):
+        ahead = min(num_stages - stage, num_microbatches)
+        rounds = [
+            (Action.BACKWARD_INPUT, microbatches),
+            (Action.BACKWARD_WEIGHT, microbatches - stage),
+            (Action.FORWARD, microbatches + ahead),
+        ]
+        orders.append(order_of(stage, warm_up=ahead, rounds=rounds, num_microbatches=num_microbatches))
+    return schedule_of("zb-h1", orders, num_microbatches)
+
+
+def interleaved_one_f_one_b(num_submeshes: int, num_microbatches: int, stages_per_submesh: int) -> Schedule:
+    """The schedule for `stages_per_submesh` stages on each submesh. ScheduleError unless P divides B."""
+    p, b, v = num_submeshes, num_microbatches, stages_per_submesh
+    if v < 1:
+        raise ScheduleError(
+            "An interleaved schedule needs at least one stage on each submesh",
+            found=f"{v} stages a submesh",
+            remedy="Give 2 or more.",
+        )
+    if b % p:
+        lower = b - b % p
+        raise ScheduleError(
+            "The interleaved schedule needs B to be a multiple of the number of submeshes",
+            found=f"B = {b} on {p} submeshes",
+            remedy=f"Choose B = {f'{lower} or {lower + p}' if lower else p}, or another schedule.",
+        )
+    orders = []
+    for submesh in range(p):
+        warm_up = min(2 * (p - submesh - 1) + (v - 1) * p, b * v)
+
+        def task_of(k: int, *, backward: bool, submesh: int = submesh) -> tuple[int, int, int]:
+            group, inside = divmod(k, p * v)
+            turn, place = divmod(inside, p)
+            turn_of_pass = v - 1 - turn if backward else turn
+            return (Action.BACKWARD if backward else Action.FORWARD, turn_of_pass * p + submesh, group * p + place)
+
+        order = [task_of(k, backward=False) for k in range(warm_up)]
+        for k in range(b * v - warm_up):
+            order += [task_of(warm_up + k, backward=False), task_of(k, backward=True)]
+        order += [task_of(k, backward=True) for k in range(b * v - warm_up, b * v)]
+        orders.append(order)
+    return schedule_of("interleaved-1f1b", orders, b)
+
+
+def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
+    """The schedule for one stage on each submesh."""
+    backward = [(Action.BACKWARD, np.arange(num_microbatches))]
+    orders = [
+        order_of(stage, warm_up=num_microbatches, rounds=backward, num_microbatches=num_microbatches)
+        for stage in range(num_stages)
+    ]
+    return schedule_of("gpipe", orders, num_microbatches)
 
 
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:

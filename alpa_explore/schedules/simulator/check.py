@@ -1,7 +1,5 @@
 """Checks that a schedule can run: every task exactly once, each stage on one submesh, no deadlock."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.errors import ScheduleError

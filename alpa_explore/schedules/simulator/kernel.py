@@ -6,8 +6,6 @@ event is always the earliest end of a running task, so requests reach a link in 
 a send starts at max(now, time at which the link is free).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from alpa_explore.numerics.arrays import Floats, Ints

@@ -5,8 +5,6 @@ from the start of its forward to the end of its backward pass (of W, where the b
 workspace of the running task.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The simulator: a schedule and the times of its stages -> a timeline. The event loop is in `kernel`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A timeline: the tasks of a schedule with their times; makespan, bubbles, phases, critical path."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The seconds of the tasks and sends of each stage, and the bytes it holds; which links the sends use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

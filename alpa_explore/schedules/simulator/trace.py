@@ -6,8 +6,6 @@ its result to the task that reads it. Tasks are named as torch's pipeline runtim
 measured trace can be compared. Times are in microseconds, the unit of the format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

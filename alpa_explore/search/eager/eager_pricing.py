@@ -30,7 +30,7 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.numerics.collection import no_collection
+from alpa_explore.numerics.memory import no_collection
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.mesh_tasks import MeshTask, bound_mesh, compose_mesh, fastest_at_b, fastest_on_mesh
 from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts

@@ -3,16 +3,12 @@
 Used only for operator kinds that `sharding.rules` does not list. In the order to read them:
 
     discoveries     the recorded results of discovery in this process, without torch
-    operator_call   the operator under test, and the error that says why it cannot be tested
-    shapes          candidate splits, filtered by output shapes at full size on meta tensors
+    shapes          the operator under test; candidate splits, filtered by output shapes at full size on meta tensors
     small_sizes     smaller extents and size arguments that keep equality, order and divisibility
-    random_inputs   random tensors of several styles
-    recombination   tensors cut into shards, joined again, compared
-    trials          the operator on random numbers at small sizes, whole and in shards
-    validation      which candidates reproduce the whole outputs, alone and two at a time
+    trials          the operator on random numbers of several styles at small sizes, whole and in shards, joined
     tuning          limits of the search
     child           runs a function in a forked process, so that a crashing kernel does not end the planner
-    discover        the public function: shapes, then values in a child process
+    discover        the public function: shapes, then values in a child process, alone and two at a time
 
 The only packages below it are `sharding.local`, `sharding.strategy`, `sharding.spec`, `tracing.aten` and `graph`; it
 must not import `sharding.rules` or `sharding.splits`, which decides between a rule and discovery.

@@ -5,8 +5,6 @@ A fork and not a new interpreter: operators that a notebook or a library registe
 takes milliseconds. Nothing in this module is specific to sharding.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import pickle

@@ -5,8 +5,6 @@ in the worker (a notebook may have registered it). So discovery runs once, its r
 worker records them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias

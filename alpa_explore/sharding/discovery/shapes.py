@@ -1,20 +1,40 @@
 """Candidate splits, filtered by the output shapes that the operator produces at full size on meta tensors."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
-from alpa_explore.graph import Tensor
+from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.discovery import tuning
-from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.tracing.aten import run_operator
 from alpa_explore.tracing.symbols import overload
+
+Placements: TypeAlias = tuple[int, ...]
+"""For each input, or each output: the dim that is sharded, REPLICATE or PARTIAL."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """An operator on tensors of given shapes and dtypes."""
+
+    operator: Operator
+    """Its Refs are input positions: two positions that read one tensor may hold different shards of it."""
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class UnsupportedOperatorError(Exception):
+    """The operator cannot be tested; the message is the reason."""
+
+
+def short(error: Exception) -> str:
+    """The class and the first line of an error, at most 120 characters of it."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 @dataclass(frozen=True, slots=True)

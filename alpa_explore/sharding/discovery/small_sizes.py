@@ -5,8 +5,6 @@ is a map from size to smaller size, applied to tensor extents and integer argume
 relations and small ratios.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence

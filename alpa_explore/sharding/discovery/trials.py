@@ -10,12 +10,116 @@ import torch
 
 from alpa_explore.graph import Argument, Operator, Symbol, Tensor
 from alpa_explore.sharding.discovery import tuning
-from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
-from alpa_explore.sharding.discovery.random_inputs import STYLES, float_arguments, random_tensor
-from alpa_explore.sharding.discovery.recombination import close, is_constant, is_finite, joined, local_tensors, same
+from alpa_explore.sharding.discovery.shapes import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.discovery.small_sizes import reduced_operator, reduced_sizes, reduced_tensor, related_sizes
-from alpa_explore.sharding.spec import PARTIAL, is_floating
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.tracing.aten import run_operator
+
+_TOLERANCE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 1e-4, torch.complex64: 1e-4}
+"""Relative tolerance by dtype, 2e-2 for those that are not listed; set by hand."""
+
+
+def local_tensors(
+    value: torch.Tensor, placement: int, count: int, generator: torch.Generator
+) -> Sequence[torch.Tensor]:
+    """The local tensors of `count` devices; the addends of a pending sum have different magnitudes."""
+    if placement == REPLICATE:
+        return [value] * count
+    if placement == PARTIAL:
+        scale = value.abs().mean() + 1.0
+        addends = [
+            torch.randn(value.shape, generator=generator, dtype=torch.float64).to(value.dtype) * scale * 10.0**i
+            for i in range(count - 1)
+        ]
+        return [*addends, value - sum(addends[1:], addends[0])]
+    return [part.contiguous() for part in value.chunk(count, placement)]
+
+
+def joined(placement: int, pieces: Sequence[torch.Tensor], expected: torch.Tensor) -> torch.Tensor:
+    """The whole tensor of local ones; of replicas the first that differs from `expected`, if any."""
+    if placement >= 0:
+        return torch.cat(list(pieces), placement)
+    if placement == PARTIAL:
+        return sum(pieces[1:], pieces[0])
+    # All replicas must equal the whole, so the one that does not is returned for the comparison to fail.
+    return next((p for p in pieces if not close(p, expected)), pieces[0])
+
+
+def close(value: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Equal in shape, dtype and, within the tolerance of the dtype, in value; integers and booleans exactly."""
+    if (value.shape, value.dtype) != (expected.shape, expected.dtype):
+        return False
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return bool(torch.equal(value, expected))
+    tolerance = _TOLERANCE.get(expected.dtype, 2e-2)
+    finite = expected[torch.isfinite(expected)]
+    size = float(finite.abs().max()) if finite.numel() else 0.0
+    return bool(torch.allclose(value, expected, rtol=tolerance, atol=tolerance * (0.1 + size), equal_nan=True))
+
+
+def same(value: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Equal in every element, NaN equal to NaN."""
+    return bool(torch.allclose(value, expected, rtol=0, atol=0, equal_nan=True))
+
+
+def is_finite(value: torch.Tensor) -> bool:
+    """True when no element is infinite or NaN."""
+    return bool(torch.isfinite(value).all())
+
+
+def is_constant(value: torch.Tensor) -> bool:
+    """All elements are equal, so comparing shards of the tensor proves nothing. A tensor of one element does not count:
+    it may be a sum, and differs from run to run."""
+    flat = value.flatten()
+    if flat.numel() < 2:
+        return flat.numel() == 0
+    return bool((flat == flat[0]).all()) or bool(torch.isnan(flat).all())
+
+
+STYLES = ("normal", "positive", "ties", "large", "positive", "special")
+"""normal: standard normal numbers; positive: 0.1 … 0.9, and integers above 0; ties: few different values, among them
+the operator's own float arguments; large: normal numbers times 1000; special, used only while every output is constant:
+infinities, NaN and larger integers."""
+_TRUE = {"normal": 0.5, "positive": 0.97, "ties": 0.03, "large": 0.5, "special": 0.5}
+"""Style -> share of true among booleans."""
+
+
+def random_tensor(
+    style: str, shape: Sequence[int], dtype: str, high: int, numbers: Sequence[float], generator: torch.Generator
+) -> torch.Tensor:
+    """A random tensor of one of `STYLES`; integers are 0 … high − 1 (1 … high when positive, 0 … high when large,
+    −100 … 99 when special)."""
+    kind = getattr(torch, dtype)
+    if kind is torch.bool:
+        return torch.rand(tuple(shape), generator=generator) < _TRUE[style]
+    if not (kind.is_floating_point or kind.is_complex):
+        if style == "special":
+            return torch.randint(-100 if kind.is_signed else 0, 100, tuple(shape), generator=generator).to(kind)
+        # Where one value is special to the operator (a class that is ignored), two others are left when large.
+        low, high = int(style == "positive"), high + int(style in ("positive", "large"))
+        return torch.randint(low, high, tuple(shape), generator=generator).to(kind)
+    if style == "ties":
+        levels = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, *numbers], dtype=torch.float64)
+        return levels[torch.randint(len(levels), tuple(shape), generator=generator)].to(kind)
+    if style == "positive":
+        return (torch.rand(tuple(shape), generator=generator, dtype=torch.float64) * 0.8 + 0.1).to(kind)
+    widest = torch.complex128 if kind.is_complex else torch.float64
+    values = torch.randn(tuple(shape), generator=generator, dtype=widest)
+    if style == "special":
+        specials = torch.tensor([torch.nan, torch.inf, -torch.inf], dtype=widest)
+        chosen = specials[torch.randint(3, tuple(shape), generator=generator)]
+        values = torch.where(torch.rand(tuple(shape), generator=generator) < 0.3, chosen, values)
+    return (values * 1e3 if style == "large" else values).to(kind)
+
+
+def float_arguments(argument: Operator | Argument) -> list[float]:
+    """The float arguments of an operator: they may be thresholds, at which its behaviour changes."""
+    if isinstance(argument, Operator):
+        return [n for a in (*argument.arguments, *(v for _, v in argument.keywords)) for n in float_arguments(a)]
+    if isinstance(argument, tuple):
+        return [n for a in argument for n in float_arguments(a)]
+    return [argument] if isinstance(argument, float) else []
+
 
 Values = tuple[torch.Tensor, ...]
 

@@ -1,7 +1,5 @@
 """Limits of discovery. Set by hand and not measured unless stated otherwise."""
 
-from __future__ import annotations
-
 LIMIT_SECONDS = 60.0
 """Time limit of one child process; testing an operator takes milliseconds."""
 

@@ -6,10 +6,8 @@ proven is what runs. In the order to read them:
     steps        LocalCall: a straight line of operator calls and collectives; the writer that builds one
     shard        the local shapes and block numbers of one device under a strategy
     batch_norm   its statistics over a sharded batch
-    softmax      softmax and log-softmax along a sharded dim: maximum and sum of every row over devices
-    losses       the divisor of a mean loss over a sharded batch; a loss whose classes are sharded
-    context      attention over a divided sequence: ring, zig-zag, Ulysses
-    attentions   attention on a shard: its place in the whole, and the keys and values that its heads share
+    losses       the divisor of a mean loss over a sharded batch; softmax and losses whose classes are sharded
+    context      attention on a shard, whose sequence may be divided: ring, zig-zag, Ulysses
     routed       routed experts on a shard: the first of its experts, and who adds the last bias
     scan         a scan on a shard: its body, operator by operator
     local_call   `localize`: which operators need changed arguments on a shard, and how

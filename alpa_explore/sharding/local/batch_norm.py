@@ -7,8 +7,6 @@ taken from the global mean (two all-reduces of one number a channel) because Σx
 Each function returns None where its strategy needs no sum: the operator then runs unchanged.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 from alpa_explore.graph import Argument, Ref

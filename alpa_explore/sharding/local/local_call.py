@@ -7,21 +7,18 @@ statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softm
 (`losses`) are combined over devices in the middle of the operator.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
-from alpa_explore.graph.loops.body import SCAN
-from alpa_explore.sharding.local.attentions import attention, attention_backward
+from alpa_explore.graph.loops import SCAN
 from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
-from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over
+from alpa_explore.sharding.local.context import attention, attention_backward
+from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over, softmax, softmax_backward
 from alpa_explore.sharding.local.routed import experts, experts_backward
 from alpa_explore.sharding.local.scan import scan
 from alpa_explore.sharding.local.shard import Shard
-from alpa_explore.sharding.local.softmax import softmax, softmax_backward
 from alpa_explore.sharding.local.steps import LocalCall, LocalCollective, LocalStep, Reduction, StepWriter
 from alpa_explore.sharding.rules.creation import RANDOM
 from alpa_explore.sharding.strategy import Strategy

@@ -1,12 +1,10 @@
 """A scan on a shard: the same scan, whose body runs on the shard, operator by operator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from alpa_explore.graph import Operator, Tensor
-from alpa_explore.graph.loops.body import LoopBody, body_of, body_tensor, dump_body, renumbered
+from alpa_explore.graph.loops import LoopBody, body_of, body_tensor, dump_body, renumbered
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, StepWriter
 from alpa_explore.sharding.scans import Division, divisions

@@ -1,7 +1,5 @@
 """One device under a strategy: its local shapes, the blocks of sharded dims it holds, the addends it contributes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from alpa_explore.graph import Operator, Tensor

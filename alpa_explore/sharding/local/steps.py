@@ -5,8 +5,6 @@ twice may need two different shards of it. The results of the steps follow. Ever
 and runs the same collectives in the same order; the calls between them may differ (the row offset into a table).
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -111,10 +109,6 @@ class StepWriter:
     def all_gather(self, value: Ref, axis: int, joined: int) -> Ref:
         """Append a gathering of the shards of dim `joined` along a mesh axis."""
         return self._collective(StepKind.ALL_GATHER, value, (axis,), joined=joined)
-
-    def reduce_scatter(self, value: Ref, axis: int, cut: int) -> Ref:
-        """Append a sum over the devices along a mesh axis, each of which keeps its shard of dim `cut`."""
-        return self._collective(StepKind.REDUCE_SCATTER, value, (axis,), cut=cut)
 
     def all_to_all(self, value: Ref, axis: int, *, cut: int, joined: int) -> Ref:
         """Append an exchange along a mesh axis: from shards of dim `joined` to shards of dim `cut`."""

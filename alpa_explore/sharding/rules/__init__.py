@@ -16,8 +16,6 @@ A rule states a mathematical fact about an operator; how the operator then runs 
 `sharding.local`. Families do not import each other; none imports `sharding.local`, `sharding.discovery` or torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from alpa_explore.graph import Operator, Tensor

@@ -10,8 +10,6 @@ The softmax of a query runs over all keys. Where keys are divided too (context p
 heads for positions, while the operator runs (`sharding.local.context`). The software says from how many positions on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Convolutions and pooling. Batch and channels are sharded, never height and width: that would need halo exchanges."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from alpa_explore.graph import Operator, Tensor

@@ -1,7 +1,5 @@
 """Tensors created without input values: every dim along which entries do not depend on their index can be sharded."""
 
-from __future__ import annotations
-
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits, along
 from alpa_explore.sharding.spec import REPLICATE

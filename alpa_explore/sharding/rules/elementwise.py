@@ -1,7 +1,5 @@
 """Elementwise operators: every dim of the output is spatial. A pending sum passes through linear ones."""
 
-from __future__ import annotations
-
 from alpa_explore.graph import Operator, Ref, Tensor
 from alpa_explore.sharding.rules.factors import Splits, elementwise, is_floating, pending_sum
 

@@ -10,8 +10,6 @@ The rows that the forward pass keeps belong to the device that computed them. Th
 split, and they cannot be resharded (`TensorKind.ROUTED`), so the backward pass is divided as the forward pass is.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 from alpa_explore.graph import Argument, Operator, Tensor

@@ -5,8 +5,6 @@ the outputs of the devices are added, so the output is PARTIAL. These helpers se
 rule of a family adds what is special to it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 

@@ -3,8 +3,6 @@
 A dim that indices point into is not sharded; the exception are the rows of an embedding table, whose lookup is masked.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 from alpa_explore.graph import Operator, Ref, Tensor

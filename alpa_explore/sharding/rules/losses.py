@@ -4,8 +4,6 @@ With the classes sharded (a divided vocabulary) each device adds the losses of t
 backwards writes the gradient of its own classes (sharding.local).
 """
 
-from __future__ import annotations
-
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits, along
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE

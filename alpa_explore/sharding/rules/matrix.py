@@ -1,8 +1,6 @@
 """Matrix products: M, N and batch dims are spatial, K is reduced. All are heavy: replicated only if nothing else is
 legal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from alpa_explore.graph import Operator, Tensor

@@ -1,8 +1,6 @@
 """Layer, RMS, group and batch norm. Normalised dims are not sharded; a batch norm over a sharded batch sums its
 statistics."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from alpa_explore.graph import Operator, Tensor

@@ -1,8 +1,6 @@
 """Recurrences. Of LSTM, GRU and RNN samples are independent: a step needs all of the one before, and so no other dim
 divides the work without a collective in every step. Of linear scans (RWKV, Mamba) channels are independent, too."""
 
-from __future__ import annotations
-
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.counts import RECURRENCES
 from alpa_explore.sharding.rules.factors import Splits, along, from_factors

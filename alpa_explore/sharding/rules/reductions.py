@@ -1,8 +1,6 @@
 """Reductions and scans. Over a sharded dim a sum or a mean is a pending sum; a softmax exchanges two numbers a row; a
 maximum or a scan needs the whole dim."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Views and other data movement: a dim that is not split, merged or sliced keeps its sharding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

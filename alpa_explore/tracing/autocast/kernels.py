@@ -4,8 +4,6 @@ While they are registered, a region of autocast on the CPU casts as one on a GPU
 are back. As in torch, the cast of a weight is made once in an outermost region and then read again.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +13,6 @@ from torch.library import Library, fallthrough_kernel
 
 from alpa_explore.tracing.autocast import rules
 
-Cast = Callable[[torch.Tensor, torch.dtype], torch.Tensor]
 _KEY = "AutocastCPU"
 _OUTSIDE = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 

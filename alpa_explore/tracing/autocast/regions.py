@@ -9,8 +9,6 @@ A region that was made before the model is traced (a decorator, an attribute) is
 which, or the model is refused.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

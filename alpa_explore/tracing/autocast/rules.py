@@ -4,8 +4,6 @@ They are the lists of `ATen/autocast_mode.h`, which CUDA, XPU and MPS share; the
 compares. The CPU has other ones, which torch applies itself.
 """
 
-from __future__ import annotations
-
 LOWER = (
     "_convolution.deprecated",
     "_convolution",

@@ -4,8 +4,6 @@ Rows are [R, width]; `counts` says how many of them each expert of the device ha
 gate are those of `models.routed_experts`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

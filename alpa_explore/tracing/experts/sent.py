@@ -8,8 +8,6 @@ Between the steps are all-to-alls (`sharding.local.routed`). The devices hold `o
 of other experts are left out. Rows arrive by sender, and for each sender by expert: `counts` [senders, own].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

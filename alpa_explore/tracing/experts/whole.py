@@ -14,8 +14,6 @@ up; `total` is the number of all experts. `last_bias`: whether it adds the bias 
 width is divided, one device does). Sums over experts are in fp32 or wider.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

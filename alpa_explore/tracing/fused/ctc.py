@@ -6,8 +6,6 @@ independent. `torch.ops.alpa_explore.ctc_loss` and `ctc_loss_backward` exist onc
 torch's kernels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

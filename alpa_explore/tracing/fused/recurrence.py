@@ -13,8 +13,6 @@ module is imported. The order of the gates is torch's (Hochreiter and Schmidhube
 from the last step to the first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,8 +9,6 @@ rows, for each of which the forward pass keeps one number, rstd. As torch does, 
 rounds once, at the end. On CUDA it calls torch's kernels where x and weight have one dtype.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,11 +1,9 @@
-"""torch's scan as one operator, forward and backward: the operators of a step (`graph.loops.body`), again and again.
+"""torch's scan as one operator, forward and backward: the operators of a step (`graph.loops`), again and again.
 
 The backward pass is a scan too, from the last step to the first, with a body of its own: it carries the gradients of
 what is carried, reads what was carried before each step (the forward pass keeps it), and computes the rest of a step
 again. `torch.ops.alpa_explore.scan` exists once this module is imported.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import torch
 
 from alpa_explore.graph import Symbol
-from alpa_explore.graph.loops.body import LoopBody, load_body
+from alpa_explore.graph.loops import LoopBody, load_body
 from alpa_explore.tracing.symbols import flatten_outputs, from_symbol, overload, to_torch
 
 _Tensors = Sequence[torch.Tensor]

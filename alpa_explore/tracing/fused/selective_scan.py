@@ -11,8 +11,6 @@ steps again. Samples and channels are independent, but all channels of a sample 
 computed in fp32.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -11,8 +11,6 @@ kernels do, the backward pass keeps nothing but the inputs and goes through the 
 independent. 16-bit inputs are computed in fp32.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Example inputs as a flat list of named tensors, and back to the arguments of model and loss."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each distinct tensor of the model gets one fake tensor on the CPU, whatever the 
 meta device, already fake). The model is changed only inside `installed`, which always restores it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy

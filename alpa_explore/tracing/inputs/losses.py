@@ -7,8 +7,6 @@ example inputs, as many as it has required arguments after the first; of keyword
 output's `logits`, where it has them.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

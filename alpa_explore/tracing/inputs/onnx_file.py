@@ -4,8 +4,6 @@ A file holds data only; no code in it is run. ONNX does not mark trainable tenso
 initializer with at least one dim is trainable, as exporters write weights; scales and other scalars are constants.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -8,8 +8,6 @@ A region is known by its modules: the one that is checkpointed, or those that a 
 such a function computes beside them is not recomputed in a plan; a remark says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

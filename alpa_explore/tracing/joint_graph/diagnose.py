@@ -1,7 +1,5 @@
 """An exception raised while tracing -> a CaptureError with its place in the model and a remedy."""
 
-from __future__ import annotations
-
 from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,

@@ -4,8 +4,6 @@ These are `if <test of a tensor>: raise …`, `assert <test of a tensor>` and to
 What a model does with inputs that it accepts does not depend on them.
 """
 
-from __future__ import annotations
-
 import ast
 import linecache
 import os

@@ -5,8 +5,6 @@ other, and leave the causal mask to the attention kernel when they find a single
 is traced as for torch.compile and builds a mask of all scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

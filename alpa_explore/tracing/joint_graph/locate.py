@@ -2,10 +2,15 @@
 
 Two mechanisms are active while the model is traced: forward hooks record the path of the running module, and a
 torch-function mode annotates the nodes that are traced inside each torch call of the model.
+
+torch.matmul of (B, H, M, K) by (B, H, K, N) is traced as view → bmm → view, with B and H merged into one dim. Blocks of
+H alone are not contiguous in B·H, so the bmm could be sharded over samples but never over heads, which would exclude
+the tensor parallelism of attention. `unmerge` tracks the unmerged form of each merged tensor through transposes and
+products, rewrites the products as `aten.matmul` of the unmerged forms, and leaves the merged ones to dead code
+elimination.
 """
 
-from __future__ import annotations
-
+import math
 import os
 import sys
 import sysconfig
@@ -13,18 +18,81 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.fx.traceback import annotate
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph import input_checks
-from alpa_explore.tracing.joint_graph.calls import attention, bags, ctc, masks, norms, recurrence
+from alpa_explore.tracing.joint_graph.calls import attention, functions, recurrence
 from alpa_explore.tracing.joint_graph.known_values import KnownValues
+
+aten = torch.ops.aten
+_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+
+
+def unmerge_batches(module: fx.GraphModule) -> None:
+    """Rewrite `module` in place."""
+    unmerged: dict[fx.Node, fx.Node] = {}
+    for node in list(module.graph.nodes):
+        if node.op != "call_function":
+            continue
+        source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+        if node.target in _VIEWS and source is not None:
+            shape, before = _shape(node), _shape(source)
+            if source in unmerged and _shape(unmerged[source]) == shape:
+                node.replace_all_uses_with(unmerged[source])
+            elif len(shape) == 3 and len(before) > 3 and shape == (math.prod(before[:-2]), *before[-2:]):
+                unmerged[node] = _peel(source)
+        elif source in unmerged and _swaps_last_two(node):
+            assert source is not None
+            with module.graph.inserting_after(node):
+                unmerged[node] = _insert(module, node, aten.transpose.int, (unmerged[source], -2, -1))
+        elif node.target is aten.bmm.default:
+            left, right = (unmerged.get(a) for a in node.args[:2])
+            if left is None or right is None or _shape(left)[:-2] != _shape(right)[:-2]:
+                continue
+            shape = _shape(node)
+            with module.graph.inserting_after(node):
+                product = _insert(module, node, aten.matmul.default, (left, right))
+            with module.graph.inserting_after(product):
+                merged = _insert(module, node, aten.view.default, (product, list(shape)))
+            node.replace_all_uses_with(merged)
+            module.graph.erase_node(node)  # the new product has its sequence number
+            unmerged[merged] = product
+
+
+def _shape(node: fx.Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+def _peel(node: fx.Node) -> fx.Node:
+    """The node below copies and expands to the same shape, which are traced only to make a merging view possible."""
+    while node.target in (aten.expand.default, aten.clone.default):
+        source = cast(fx.Node, node.args[0])
+        if _shape(source) != _shape(node):
+            break
+        node = source
+    return node
+
+
+def _swaps_last_two(node: fx.Node) -> bool:
+    if node.target is aten.transpose.int:
+        return {d % 3 for d in cast("tuple[int, ...]", node.args[1:3])} == {1, 2}
+    return node.target is aten.permute.default and [d % 3 for d in cast("list[int]", node.args[1])] == [0, 2, 1]
+
+
+def _insert(module: fx.GraphModule, template: fx.Node, target: Any, args: tuple[Any, ...]) -> fx.Node:
+    """A new call with the phase, sequence number and origin of `template`."""
+    node = module.graph.call_function(target, args)
+    node.meta = dict(template.meta)
+    node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
+    return node
+
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 """Keys in a traced node's meta['custom']."""
@@ -101,7 +169,7 @@ class AnnotateCalls(TorchFunctionMode):
         super().__init__()
         self._place = place
         self._known = KnownValues()
-        self._selected = masks.SelectedRows()
+        self._selected = attention.SelectedRows()
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -120,18 +188,18 @@ class AnnotateCalls(TorchFunctionMode):
         places = self._known.places(function, args)
         if places is not None:
             return args[0][tuple(torch.tensor(place) for place in places)]
-        if function is not ctc.CALL:
+        if function is not functions.CTC:
             self._selected.refuse(args)
         passed = input_checks.outcome(function, args, calling_frame)
         if passed is not None:
             return passed
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
         with annotate({MODULE: self._place.module, SOURCE: caller()}):
-            function = self._selected.select if function in masks.SELECT else _whole(function)
+            function = self._selected.select if function in attention.SELECT else _whole(function)
             if function is torch._grouped_mm and _lacks_fake_rule(*args, **kwargs):
                 function = torch.ops.transformers.grouped_mm_fallback
                 args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}
-            result = None if masks.written(function, args) else function(*args, **kwargs)
+            result = None if attention.written(function, args) else function(*args, **kwargs)
         self._known.follow(function, args, kwargs, result)
         self._place.function = ""
         return result
@@ -141,13 +209,9 @@ def _whole(function: Any) -> Any:
     """The function that makes one operator of a call, in place of torch's own; other functions are returned."""
     if function is attention.CALL:
         return attention.as_one_operator
-    if function is bags.CALL:
-        return bags.embedding_bag
-    if function is ctc.CALL:
-        return ctc.ctc_loss
     if function in recurrence.CALLS:
         return recurrence.CALLS[function]
-    return norms.rms_norm if function in (norms.CALL, norms.BUILTIN) else function
+    return functions.CALLS.get(function, function)
 
 
 def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

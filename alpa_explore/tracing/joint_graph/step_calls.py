@@ -1,7 +1,5 @@
 """The ATen calls of a forward and backward pass on fake tensors, not traced: a fifth of the time of a joint trace."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,14 +1,17 @@
 """The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
 
 The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
-Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.norms`), and so
-do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`). Two
-groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
+Attention and RMS norm that call torch's functions become one operator each (`calls.attention`, `calls.functions`), and
+so do routed experts (`calls.experts`) and the steps of a recurrent layer (`calls.recurrence`, `calls.linear_scans`).
+Two groups of operators are decomposed: the losses of `DECOMPOSED`, and calls of attention that the operator does not
 compute, into products and a softmax. Products over merged batch dims get their batch dims back (`unmerge`), so that
 heads can be sharded.
-"""
 
-from __future__ import annotations
+`flex_attention` has no backward pass on CPUs, where all tensors of a capture are, without a compiler. A call without a
+change of its scores is attention with the block mask as a mask of all scores: one operator (`attention_calls`). Others
+are spelled out, and their plans say so. In both, blocks that the mask leaves out are computed: their time is estimated
+too high.
+"""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,20 +27,73 @@ from torch._decomp import get_decompositions
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import flex_attention as library
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph.calls.attention import whole_attention
-from alpa_explore.tracing.joint_graph.calls.bags import summed_bags
 from alpa_explore.tracing.joint_graph.calls.experts import whole_experts
-from alpa_explore.tracing.joint_graph.calls.flex import plain_flex_attention
+from alpa_explore.tracing.joint_graph.calls.functions import in_torchs_modules
 from alpa_explore.tracing.joint_graph.calls.linear_scans import whole_linear_scans
-from alpa_explore.tracing.joint_graph.calls.norms import whole_norms
 from alpa_explore.tracing.joint_graph.calls.scan import whole_scans
 from alpa_explore.tracing.joint_graph.input_checks import VALUE_ERRORS, passed_checks
-from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
+from alpa_explore.tracing.joint_graph.locate import unmerge_batches
+
+Score = Callable[..., torch.Tensor]
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score: Score,
+    blocks: tuple[Any, ...],
+    scale: float,
+    options: dict[str, Any],
+    *captured: tuple[Any, ...],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(output, logsumexp, largest scores) of a call, as torch's operator returns them; the two last are empty where
+    attention is one operator."""
+    allowed = blocks[-1]
+    shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    if score is library._identity and not (options.get("OUTPUT_LOGSUMEXP") or options.get("OUTPUT_MAX")):
+        mask = None if allowed is library.noop_mask else _each(allowed, None, shape)
+        # Called by its name: while a model is traced it is one operator.
+        output = functional.scaled_dot_product_attention(query, key, value, mask, scale=scale, enable_gqa=True)
+        return output, query.new_empty(0), query.new_empty(0)
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    scores = _each(score, query @ key.transpose(-2, -1) * scale, shape)
+    if allowed is not library.noop_mask:
+        scores = scores.masked_fill(~_each(allowed, None, shape), -torch.inf)
+    reached = scores.logsumexp(-1)
+    # A row with no key to look at is zero, as torch has it.
+    weights = (scores - reached.masked_fill(reached == -torch.inf, 0).unsqueeze(-1)).exp()
+    return weights.to(value.dtype) @ value, reached, scores.amax(-1)
+
+
+def _each(function: Score, scores: torch.Tensor | None, shape: tuple[int, ...]) -> torch.Tensor:
+    """`function` of every score and its indices (sample, head, query, key), of `shape`."""
+    for dim in reversed(range(4)):
+        along = tuple(0 if d == dim else None for d in range(4))
+        function = torch.vmap(function, in_dims=along if scores is None else (0, *along))
+    indices = [torch.arange(n) for n in shape]
+    return function(*indices) if scores is None else function(scores, *indices)
+
+
+@contextmanager
+def plain_flex_attention() -> Iterator[None]:
+    """While this is entered, torch's function calls `_attention` in place of its operator, with no compiler."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(library, "flex_attention_hop", _attention))
+        stack.enter_context(patch.object(library, "_validate_device", lambda query, key, value: None))
+        stack.enter_context(patch.object(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True))
+        yield
+
 
 T = TypeVar("T")
 Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor]]]
@@ -117,8 +173,7 @@ def as_traced() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(autocast_as_written())
         stack.enter_context(whole_attention())
-        stack.enter_context(whole_norms())
-        stack.enter_context(summed_bags())
+        stack.enter_context(in_torchs_modules())
         stack.enter_context(whole_experts())
         stack.enter_context(whole_linear_scans())
         stack.enter_context(plain_flex_attention())

@@ -1,7 +1,5 @@
 """Drafts and phases -> a TrainingGraph: numbered tensors and operators, and an update operator for each parameter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -19,7 +17,7 @@ from alpa_explore.graph import (
     Written,
     counts,
 )
-from alpa_explore.graph.loops.unrolled import unrolled_loops_warnings
+from alpa_explore.graph.loops import unrolled_loops_warnings
 from alpa_explore.tracing.aten import operator_flops
 from alpa_explore.tracing.inputs.example import Example
 from alpa_explore.tracing.inputs.fake_model import ModelTensor

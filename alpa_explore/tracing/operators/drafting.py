@@ -4,8 +4,6 @@
 `constant.literal` operators, so that the graph holds their values.
 """
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

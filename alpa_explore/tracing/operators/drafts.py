@@ -1,7 +1,5 @@
 """Drafts: operators whose tensors have no numbers yet, as the joint graph's nodes are read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

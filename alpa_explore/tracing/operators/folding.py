@@ -5,8 +5,6 @@ a transpose where the two cancel. Every transpose is written as `aten.permute.de
 `aten.view.default` with explicit sizes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 

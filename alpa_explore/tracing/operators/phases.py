@@ -7,8 +7,6 @@ its uses (tied weights) to the update phase. Wherever forward operators are cut 
 later layers to earlier ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

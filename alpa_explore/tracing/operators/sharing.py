@@ -10,8 +10,6 @@ pay several times for one collective:
 Neither computes anything, or changes what the graph computes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

@@ -5,7 +5,6 @@
     unroll    the graph with more periods of blocks, from captures with few
     fewer_blocks   a model with fewer of its equal blocks, for those captures
     block_kinds   the kinds of blocks of a model, and the model with one or two of each
-    tuning    when that is worth it
 
 `rescale` and `unroll` check that the captures determine the result and refuse otherwise; they do not import each other.
 """

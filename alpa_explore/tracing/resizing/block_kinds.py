@@ -5,8 +5,6 @@ outermost: a block, not its experts. Two are of one kind where class, weights an
 model's config says of each block in a list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

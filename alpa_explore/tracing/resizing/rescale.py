@@ -17,8 +17,6 @@ The result equals a capture at n unless:
 In all but the last case BatchError names the case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,7 +26,7 @@ import torch
 
 from alpa_explore.errors import BatchError
 from alpa_explore.graph import Argument, Operator, Ref, Tensor, TrainingGraph, counts, verify
-from alpa_explore.graph.loops.body import SCAN, body_between
+from alpa_explore.graph.loops import SCAN, body_between
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.tracing.aten import operator_flops, run_operator
 from alpa_explore.tracing.operators.folding import SAME_IF_SAME_SHAPE

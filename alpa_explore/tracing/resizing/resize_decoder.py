@@ -6,8 +6,6 @@ not a capture at these sizes, is said in `rescale`. The captures must have one s
 with sizes of 1 would show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

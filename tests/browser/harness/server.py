@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 import nbformat
 
-from alpa_explore.cli.browser.lab import lab_command
+from alpa_explore.cli.lab import lab_command
 from tests.waiting import until
 
 EXTENSION = Path(__file__).parents[3] / "widgets/alpa_explore_widgets/labextension/alpa-explore"

@@ -25,9 +25,9 @@ from alpa_explore.intra_op.ilp.enumerated_ilp import relax
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.layering import cluster_operators, crossings_of
-from alpa_explore.layering.reference import cost as defined_cost
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from tests.figures.comparisons.test_solvers import compared, row
+from tests.layering.reference import cost as defined_cost
 
 DISAGREE = np.array([[1.0, 0.0], [0.0, 1.0]])
 """Two nodes that pay for choosing alike."""

@@ -6,8 +6,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.cluster import Software
-from alpa_explore.plans.report.floors import broken_floors
-from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.plans.report.summary import broken_floors, plan_report
 
 OVERLAPPED = Software(tensor_overlap=0.75, gradient_sync="overlapped", contention=0.3)
 

@@ -8,12 +8,12 @@ import pytest
 from alpa_explore import units
 from alpa_explore.plans.phrases import logical_mesh_phrase, ranges, stage_phrase
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.text import cell, fullest, heading, render_table, sentence
+from alpa_explore.units import printable
 from tests.plans.example import example_plan
 
 

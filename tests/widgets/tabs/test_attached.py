@@ -11,8 +11,7 @@ from alpa_explore_widgets.panels.attached import AttachedPanel
 from alpa_explore_widgets.tabs.run import RunPanel
 
 from alpa_explore.attached.attach import Attached
-from alpa_explore.attached.hosts import Host, Versions
-from alpa_explore.attached.links import MeasuredLink
+from alpa_explore.attached.hosts import Host, MeasuredLink, Versions
 from alpa_explore.errors import CancelledError, ExecutorError
 from alpa_explore.execution.progress import Progress
 from tests.waiting import LIMIT_SECONDS, until

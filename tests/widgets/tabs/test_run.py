@@ -17,7 +17,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.questions.better_plan import BetterPlan
-from alpa_explore.runtime.attempts.attempt import Retry
+from alpa_explore.runtime.attempts import Retry
 from alpa_explore.runtime.checkpoints.keeper import Kept
 from alpa_explore.runtime.drift import Drift, LinkDrift
 from alpa_explore.runtime.reports import StepReport

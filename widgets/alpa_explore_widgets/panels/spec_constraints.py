@@ -12,8 +12,8 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
-from alpa_explore.plans.printable import printable
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
+from alpa_explore.units import printable
 from alpa_explore_widgets.elements.fields import Button, ChoiceField
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.better_plan import BetterPlan
-    from alpa_explore.runtime.attempts.attempt import Retry
+    from alpa_explore.runtime.attempts import Retry
     from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.measured import Measured
     from alpa_explore.runtime.reports import StepReport

@@ -6,8 +6,6 @@ and up projection are combined is found by calling the module's own function on 
 not known, or that do more (a norm after them), are left as the model has them.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence

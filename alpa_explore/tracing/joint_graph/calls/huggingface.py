@@ -6,8 +6,6 @@ remember which causal window they hold, so that attention needs no mask of all s
 runs as transformers has it. Masks with padding or of packed samples stay masks.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Iterator

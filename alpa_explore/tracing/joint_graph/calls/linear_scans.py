@@ -7,8 +7,6 @@ another version of transformers, is left as it is: unrolled, and the graph's war
 on from a state.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Iterator

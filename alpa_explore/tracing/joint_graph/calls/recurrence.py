@@ -6,8 +6,6 @@ the weights of its inputs, over all steps, and one recurrence. Samples come firs
 then they, and with them the work, can be divided. An LSTM with projections (`proj_size`) is torch's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 

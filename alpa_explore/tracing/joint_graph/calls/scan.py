@@ -10,22 +10,28 @@ warnings say so.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import torch
+from torch import fx
 from torch._guards import tracing
 from torch._subclasses import FakeTensorMode
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
-from alpa_explore.graph.loops.body import LoopBody, dump_body, without_unread
+from alpa_explore.graph import Argument, Operator, Phase, Ref, Tensor, counts, tensor_refs
+from alpa_explore.graph.loops import LoopBody, body_tensor, dump_body, without_unread
+from alpa_explore.tracing.aten import DROPPED_KEYWORDS, draws, operator_flops
 from alpa_explore.tracing.fused import scan as whole
-from alpa_explore.tracing.joint_graph.calls.scan_body import traced_body
-from alpa_explore.tracing.joint_graph.calls.scan_surroundings import Around, stand_in, stand_in_carried
+from alpa_explore.tracing.symbols import to_symbol
+from alpa_explore.units import DTYPE_BYTES
 
 _LIBRARY = importlib.import_module("torch._higher_order_ops.scan")  # its package has the function under that name
 _Step = Callable[..., tuple[Any, Any]]
@@ -149,3 +155,264 @@ def _backward(
         (of_carried, of_own - of_carried, len(wanted_places) - of_own),
     )
     return None if body is None else replace(without_unread(body), gradients=tuple(wanted_places))
+
+
+def stand_in(tensor: torch.Tensor, first: int = 0) -> torch.Tensor:
+    """A stand-in for a tensor, without its first dims."""
+    made = torch.empty(tensor.shape[first:], dtype=tensor.dtype, device="cpu")
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def stand_in_carried(tensor: torch.Tensor) -> torch.Tensor:
+    """The same for what is carried: after the first step it has a gradient."""
+    made = stand_in(tensor.detach())
+    return made.requires_grad_(made.is_floating_point())
+
+
+class Around(TorchFunctionMode):
+    """What a step reads from around it: tensors that no call inside has made and that are none of its inputs.
+
+    Inside it sees stand-ins for them. Calls that read nothing else belong around the step, too, unless they draw random
+    numbers or write: they are run once, before the scan, and the step sees what stands in for their results.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[torch.Tensor] = []
+        """Stand-ins that the step reads itself."""
+        self._originals: dict[int, torch.Tensor] = {}
+        """By the id of a stand-in the tensor around the step."""
+        self._stand_ins: dict[int, torch.Tensor] = {}
+        """By the id of a tensor around the step; of a result of `_calls`, which stands for itself, by its own."""
+        self._calls: list[tuple[Any, Any, Any] | None] = []
+        """(function, arguments, result), of stand-ins; None for a call that is run inside all the same."""
+        self._inside: dict[int, torch.Tensor] = {}  # kept, so that no other tensor gets the same id
+        self._left: Iterator[tuple[Any, Any, Any] | None] | None = None
+        self._given: dict[int, torch.Tensor] | None = None
+
+    @contextmanager
+    def recording(self, inputs: _Tensors) -> Iterator[None]:
+        """The first run of the step, which finds out what it reads."""
+        self._inside = {id(t): t for t in inputs}
+        with self:
+            yield
+
+    @contextmanager
+    def replaying(self, inputs: _Tensors, given: _Tensors) -> Iterator[None]:
+        """Another run, with `given` in place of `read`."""
+        self._inside, self._left = {id(t): t for t in inputs}, iter(self._calls)
+        self._given = {id(one): t for one, t in zip(self.read, given, strict=True)}
+        with self:
+            yield
+
+    def is_inside(self, result: Any) -> bool:
+        """Whether a result of the step is a tensor that it was given or that a call in it made."""
+        return isinstance(result, torch.Tensor) and id(result) in self._inside
+
+    def values(self) -> list[torch.Tensor]:
+        """The tensors of `read`, where the scan is called."""
+        known = dict(self._originals)
+        for function, arguments, result in filter(None, self._calls):
+            if _tensors(result):
+                args, kwargs = tree_map_only(torch.Tensor, lambda t: known[id(t)], arguments)
+                made = _tensors(function(*args, **kwargs))
+                known.update((id(r), m) for r, m in zip(_tensors(result), made, strict=True))
+        return [known[id(t)] for t in self.read]
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        arguments = args, kwargs or {}
+        read = _tensors(arguments)
+        # What is around the step is run without its contexts.
+        plain = torch.is_grad_enabled() and not any(torch.is_autocast_enabled(d) for d in ("cpu", "cuda"))
+        if plain and read and not any(id(t) in self._inside for t in read):
+            call = self._record(function, arguments) if self._left is None else next(self._left, None)
+            if call is not None:
+                return call[2]
+        args, kwargs = tree_map_only(torch.Tensor, self._seen, arguments)
+        made = function(*args, **kwargs)
+        self._inside.update((id(t), t) for t in _tensors(made))
+        return made
+
+    def _record(self, function: Any, arguments: Any) -> tuple[Any, Any, Any] | None:
+        """Run a call that reads nothing of the step; None where it must be run in every step."""
+        arguments = tree_map_only(torch.Tensor, self._standing_in, arguments)
+        with _Repeatable() as watched:  # type: ignore[no-untyped-call]  # torch has no annotation
+            made = function(*arguments[0], **arguments[1])
+        call = (function, arguments, made) if watched.repeatable else None
+        self._calls.append(call)
+        if call is not None:
+            self._stand_ins.update((id(t), t) for t in _tensors(made))
+        return call
+
+    def _standing_in(self, tensor: torch.Tensor) -> torch.Tensor:
+        found = self._stand_ins.get(id(tensor))
+        if found is None:
+            found = self._stand_ins[id(tensor)] = stand_in(tensor)
+            self._originals[id(found)] = tensor
+            self._stand_ins[id(found)] = found
+        return found
+
+    def _seen(self, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in self._inside:
+            return tensor
+        if self._given is not None:  # a tensor that no run has shown before stays: it becomes a constant
+            known = self._stand_ins.get(id(tensor))
+            return tensor if known is None else self._given.get(id(known), tensor)
+        found = self._standing_in(tensor)
+        if not any(t is found for t in self.read):
+            self.read.append(found)
+        return found
+
+
+class _Repeatable(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no annotation
+    """Whether calls give the same whenever they are run: they draw no random numbers and write into no tensor."""
+
+    repeatable = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.is_mutable:
+            self.repeatable = False
+        return func(*args, **(kwargs or {}))
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
+
+
+_VIEWS = ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default")
+_SPLIT = {
+    "aten.unsafe_split.Tensor": "aten.split.Tensor",
+    "aten.unsafe_split_with_sizes.default": "aten.split_with_sizes.default",
+}
+"""Kinds that make the same and have no rule."""
+_SAME = ("aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default")
+
+
+def traced_body(
+    function: Callable[..., list[torch.Tensor]],
+    inputs: _Tensors,
+    counted: tuple[int, int, int],
+    made: tuple[int, int, int],
+    kept: Sequence[int] = (),
+) -> LoopBody | None:
+    """The body that computes `function`, which takes `counted` and returns `made` carried, stacked and shared (summed)
+    tensors. The inputs at `kept` are stacked, too. None where it cannot be a body."""
+    traced = make_fx(function)(*inputs)
+    # Without what writes into its own tensors (a GRU cell does); torch does that of no function that differentiates.
+    with torch.no_grad():
+        graph = make_fx(torch.func.functionalize(traced, remove="mutations"))(*(t.detach() for t in inputs)).graph
+    graph.eliminate_dead_code()
+    writer = _Writer()
+    for node in graph.nodes:
+        if node.op == "output":
+            results = [writer.numbers[n] for n in node.args[0]]
+        elif not writer.add(node):
+            return None
+    carried, stacked, summed = made
+    return LoopBody(
+        tensors=tuple(writer.tensors),
+        operators=tuple(writer.operators),
+        inputs=counted,
+        carried=tuple(results[:carried]),
+        stacked=(*results[carried : carried + stacked], *kept),
+        summed=tuple(results[carried + stacked : carried + stacked + summed]),
+    )
+
+
+class _Writer:
+    """Writes the nodes of a traced step as operators."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.operators: list[Operator] = []
+        self.numbers: dict[fx.Node, int] = {}
+        self._parts: dict[fx.Node, Mapping[int, int]] = {}
+
+    def add(self, node: fx.Node) -> bool:
+        """False where the node cannot be an operator of a body."""
+        if node.op == "placeholder":
+            self.numbers[node] = self._tensor(node.meta["val"])
+            return True
+        if node.op != "call_function":
+            return False
+        if node.target is operator.getitem:
+            source, place = node.args
+            self.numbers[node] = self._parts[source][place]  # type: ignore[index]  # a node and a number
+            return True
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
+            return False
+        return self._add_call(node, str(node.target))
+
+    def _add_call(self, node: fx.Node, kind: str) -> bool:
+        value = node.meta["val"]
+        single = isinstance(value, torch.Tensor)
+        made = dict(enumerate([value] if single else value))
+        known = all(t is None or str(t.dtype).removeprefix("torch.") in DTYPE_BYTES for t in made.values())
+        if draws(kind) or not known:
+            return False
+        if kind in _SAME:
+            self.numbers[node] = self.numbers[node.args[0]]  # type: ignore[index]  # a node
+            return True
+        arguments = tuple(self._argument(a) for a in node.args)
+        keywords = tuple((k, self._argument(v)) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS)
+        kind = _SPLIT.get(kind, kind)
+        if kind in _VIEWS:
+            kind, arguments = "aten.view.default", (arguments[0], tuple(value.shape))
+        elif kind in ("aten.t.default", "aten.transpose.int"):
+            kind, arguments = "aten.permute.default", (arguments[0], _order(arguments, value.dim()))
+        outputs = {place: self._tensor(t) for place, t in made.items() if t is not None}
+        inputs = tuple(t for a in (*arguments, *(v for _, v in keywords)) for t in tensor_refs(a))
+        read, written = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs.values()]
+        values = [n.meta["val"] if isinstance(n, fx.Node) else n for n in node.args]
+        self.operators.append(
+            Operator(
+                index=len(self.operators),
+                name=f"step.{len(self.operators)}",
+                kind=kind,
+                phase=Phase.FORWARD,
+                inputs=inputs,
+                outputs=tuple(outputs.values()),
+                arguments=arguments,
+                keywords=keywords,
+                flops=operator_flops(
+                    kind, read, written, arguments, values, [t for t in made.values() if t is not None]
+                ),
+                bytes_accessed=counts.bytes_accessed(kind, read, written, arguments),
+            )
+        )
+        if single:
+            self.numbers[node] = outputs[0]
+        else:
+            self._parts[node] = outputs
+        return True
+
+    def _tensor(self, value: torch.Tensor) -> int:
+        dtype = str(value.dtype).removeprefix("torch.")
+        self.tensors.append(body_tensor(len(self.tensors), tuple(value.shape), dtype))
+        return len(self.tensors) - 1
+
+    def _argument(self, value: Any) -> Argument:
+        if isinstance(value, fx.Node):
+            return Ref(self.numbers[value])
+        if isinstance(value, list | tuple):
+            return tuple(self._argument(v) for v in value)
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        symbol = to_symbol(value)
+        assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
+        return symbol
+
+
+def _order(arguments: Sequence[Argument], rank: int) -> tuple[int, ...]:
+    """The dims of a transpose in the form of permute."""
+    order = list(range(rank))
+    first, second = 0, 1
+    if len(arguments) > 1:
+        first, second = (dim % rank for dim in cast("tuple[int, int]", arguments[1:3]))
+    if rank > 1:
+        order[first], order[second] = order[second], order[first]
+    return tuple(order)

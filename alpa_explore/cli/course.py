@@ -1,0 +1,79 @@
+"""`alpa-explore course`: the lessons as a list, or as a website that needs no kernel and no network."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.errors import OptionError
+from alpa_explore.plans.report.text import render_table
+from alpa_explore.units import printable
+
+
+def add(command: Any) -> None:
+    """Add the command to the parser."""
+    argument = command(
+        "course",
+        help="the course: list its lessons, or build it as a website",
+        description="list: the lessons, with minutes, exercises and goals. build: run all lessons and write them as a "
+        "website with live figures and quizzes, which needs no kernel, no network and no server. sync: write "
+        "nbgrader's metadata and the table of the index again, after a lesson or an exercise was changed.",
+    ).add_argument
+    argument("action", type=str.lower, choices=("list", "build", "sync"))
+    argument("--notebooks", metavar="FOLDER", help="the folder of the lessons (default: that of the source)")
+    argument("-o", "--output", metavar="FOLDER", help="build: where the website goes")
+    argument("--lesson", metavar="NUMBER", action="append", default=[], help="build: only this lesson; may be repeated")
+    argument("--json", action="store_true", help="list: print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the lessons, write the website, or bring the notebooks up to date."""
+    from alpa_explore.course.lessons.notebook import course_folder
+
+    folder = Path(options.notebooks) if options.notebooks is not None else course_folder()
+    if options.action == "sync":
+        return _sync(folder)
+    if options.action == "build":
+        return _build(folder, options.output, options.lesson)
+    return _list(folder, as_json=options.json)
+
+
+def _list(folder: Path, *, as_json: bool) -> int:
+    from alpa_explore.course.lessons.notebook import read_lessons
+    from alpa_explore.course.registry import exercises_of
+
+    rows = [
+        {
+            "lesson": lesson.number,
+            "title": lesson.title,
+            "minutes": lesson.minutes,
+            "exercises": len(exercises_of(lesson.number)),
+            "builds_on": ", ".join(lesson.prerequisites),
+            "goals": "; ".join(lesson.goals),
+        }
+        for lesson in read_lessons(folder)
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print(render_table(rows))
+    return 0
+
+
+def _build(folder: Path, output: str | None, numbers: list[str]) -> int:
+    from alpa_explore.course.site.build import build_site
+
+    if not output:
+        raise OptionError("The website needs a place", found="no -o", remedy="Name a folder: -o site/.")
+    site = build_site(folder, Path(output), numbers, report=lambda line: print(line, file=sys.stderr, flush=True))
+    print(f"wrote {printable(str(site / 'index.html'))}", file=sys.stderr)
+    return 0
+
+
+def _sync(folder: Path) -> int:
+    from alpa_explore.course.lessons.sync import sync
+
+    for path in sync(folder):
+        print(f"wrote {printable(str(path))}", file=sys.stderr)
+    return 0

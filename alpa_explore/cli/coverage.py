@@ -1,0 +1,54 @@
+"""`alpa-explore coverage MODEL`: show which operators of a model can be sharded, and how that is known."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from alpa_explore.cli.options import add_model, chosen_model
+from alpa_explore.cli.output import print_json
+from alpa_explore.plans.report.text import render_table
+
+_NOTE = """
+rule: a sharding rule exists, which the tests verify. discovered: no rule exists, but running the operator on small
+inputs, whole and in pieces, showed how it can be sharded. replicated: every device runs the whole operator."""
+
+
+def add(command: Any) -> None:
+    """Add the command to the parser."""
+    argument = command(
+        "coverage",
+        help="show which operators of a model can be sharded",
+        description="Show for each kind of operator of a model whether and how it can be sharded over devices.",
+    ).add_argument
+    add_model(argument)
+    argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one row for each kind of operator."""
+    model = chosen_model(options)  # report an unknown name before torch is imported
+
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
+    from alpa_explore.sharding.coverage import coverage
+
+    graph = microbatch_graph(model.reference, model.num_microbatches)
+    records = coverage(graph)
+    if options.json:
+        print_json([asdict(record) for record in records])
+        return 0
+    rows = [
+        {
+            "operator": r.kind,
+            "covered by": r.how,
+            "count": r.count,
+            "of all FLOPs_fraction": r.flops_share,
+            "divided by": r.reason or ", ".join(r.factors) or "–",
+        }
+        for r in records
+    ]
+    totals = {how: sum(r.count for r in records if r.how == how) for how in ("rule", "discovered", "replicated")}
+    print(
+        f"{model.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
+    )
+    print(f"\n{render_table(rows)}\n{_NOTE}")
+    return 0

@@ -1,0 +1,185 @@
+"""B "auto": the planner runs for the candidate numbers of microbatches, and the plan with the best B is kept.
+
+At other B (`microbatches_from_costs`), there are two cases. With microbatches of the same size, a larger B is more work
+in an iteration: throughput rises, because the pipeline fills once for all microbatches, and a stage holds more of them,
+up to the depth of the pipeline; the stage costs of a plan give these figures. With the same global batch, a larger B
+has smaller microbatches: the planner runs for each B, and the plan keeps the results. In both cases the best B is the
+one with the highest throughput; with the same global batch that is the least T.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from alpa_explore.cluster.precisions import tensors_of
+from alpa_explore.errors import CancelledError, InfeasiblePlanError
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.models.catalog import divisors_of
+from alpa_explore.planner.nearest_fit import nothing_fits, nothing_fits_at_any, weights_too_large
+from alpa_explore.planner.plan import captured, plan_request
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Resources
+from alpa_explore.plans.assemble import choose_stages
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
+from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.tracing.catalogue import catalogue_batches
+
+COUNTS = tuple(2**i for i in range(11))
+"""The values of B that are tried where the size of a microbatch is fixed: 1 to 1024."""
+ENOUGH = 0.01
+"""With microbatches of a fixed size, throughput always rises with B: the least B within this relative distance of the
+highest throughput is taken."""
+
+
+def tried(plan: Plan) -> TriedMicrobatches:
+    """The row of `plan`; its bytes are those of the fullest device."""
+    full = max(plan.stages, key=lambda s: s.peak_bytes)
+    return TriedMicrobatches(
+        num_microbatches=plan.options.num_microbatches,
+        samples=plan.model.samples,
+        iteration_seconds=plan.predicted.iteration_seconds,
+        stages=len(plan.stages),
+        fullest_stage=full.index,
+        weight_bytes=full.weight_bytes,
+        held_bytes=full.microbatches_held * full.activation_bytes,
+        workspace_bytes=full.workspace_bytes,
+    )
+
+
+def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> TriedMicrobatches:
+    """The row of a B at which nothing fits."""
+    return TriedMicrobatches(
+        num_microbatches=num_microbatches, samples=samples, iteration_seconds=None, over_bytes=error.over_bytes
+    )
+
+
+def possible_counts(counts: Sequence[int], pipeline: PipelineOptions) -> tuple[int, ...]:
+    """The `counts` at which the schedule exists for the requested number of stages, or for any; all of them if there is
+    none, so that planning reports the reason."""
+    stages = pipeline.num_stages
+    if stages is None:
+        possible = tuple(b for b in counts if pipeline.terms(b).depths(2))
+    else:
+        possible = tuple(b for b in counts if stages in pipeline.terms(b).depths(stages))
+    return possible or tuple(counts)
+
+
+def microbatches_from_costs(plan: Plan) -> tuple[TriedMicrobatches, ...]:
+    """The best plan at each B, with microbatches of the plan's size, by the stage costs of the plan; nothing is
+    solved."""
+    lines = []
+    planned = plan.options.num_microbatches
+    for b in sorted({*possible_counts(COUNTS, plan.options.pipeline), planned}):
+        query = PipelineQuery(cluster=plan.cluster, options=plan.options.pipeline, num_microbatches=b)
+        pipeline = query.best(plan.costs)
+        if pipeline.feasible:
+            at_b = replace(plan, options=replace(plan.options, num_microbatches=b))
+            lines.append(tried(plan if b == planned else choose_stages(at_b, pipeline)))
+        else:
+            lines.append(no_plan(b, plan.model.samples, nothing_fits(plan.costs, query, samples=plan.model.samples)))
+    return tuple(lines)
+
+
+def microbatches_of(plan: Plan) -> tuple[TriedMicrobatches, ...]:
+    """The rows that the plan keeps (same global batch), else those from its stage costs (same microbatch size)."""
+    return plan.microbatches or microbatches_from_costs(plan)
+
+
+def same_global_batch(lines: Sequence[TriedMicrobatches]) -> bool:
+    """Whether the rows share the global batch rather than the size of a microbatch."""
+    return len({line.samples for line in lines}) > 1
+
+
+def best_count(lines: Sequence[TriedMicrobatches]) -> int | None:
+    """The least B, with microbatches of one size, whose throughput is within `ENOUGH` of the highest; None where
+    nothing fits at any B."""
+    most = max((line.samples_per_second for line in lines), default=0.0)
+    near = [line.num_microbatches for line in lines if line.samples_per_second >= most * (1 - ENOUGH)]
+    return min(near) if most > 0.0 else None
+
+
+def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
+    """The plan for the B with the highest throughput. InfeasiblePlanError, with the B and the stage that come closest
+    to fitting, where none fits."""
+    if isinstance(request.model, str):
+        batches = catalogue_batches(
+            request.model,
+            rematerialization=request.whole_rematerialization,
+            precision=tensors_of(request.precision),
+            store=resources.store,
+        )
+        # The batches have the requested precision, rematerialisation and sequence.
+        request = replace(request, model=batches, sequence=None)
+    if request.global_batch is None:
+        return _best_of_one_size(request, resources)
+    return _best_of_one_batch(request, request.global_batch, resources)
+
+
+def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resources) -> Plan:
+    """The best plan over all B that divide the global batch."""
+    counts = possible_counts(divisors_of(global_batch), request.pipeline)
+    _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[-1])
+    lines: list[TriedMicrobatches] = []
+    failed: dict[int, InfeasiblePlanError] = {}
+    best: Plan | None = None
+    for count in counts:
+        try:
+            plan = _plan_at(request, count, resources)
+        except InfeasiblePlanError as error:
+            failed[count] = error
+            lines.append(no_plan(count, global_batch // count, error))
+            continue
+        except CancelledError as error:
+            error.known = best if best is not None else error.known
+            raise
+        lines.append(tried(plan))
+        if best is None or plan.predicted.iteration_seconds < best.predicted.iteration_seconds:
+            best = plan
+    if best is None:
+        raise nothing_fits_at_any(failed)
+    return replace(best, microbatches=tuple(lines))
+
+
+def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
+    """The best plan over `COUNTS`, with microbatches of a fixed size.
+
+    The largest B that fits is found by bisection, because more microbatches never hold less. Its stage costs give T at
+    every other B; the best B then gets a plan of its own.
+    """
+    failed: dict[int, InfeasiblePlanError] = {}
+    most: Plan | None = None
+    counts = possible_counts(COUNTS, request.pipeline)
+    _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[0])
+    low, index, high = 0, len(counts) - 1, len(counts) - 1  # the largest first: it usually fits
+    while low <= high:
+        try:
+            most, low = _plan_at(request, counts[index], resources, every_b=True), index + 1
+        except InfeasiblePlanError as error:
+            failed[counts[index]], high = error, index - 1
+        except CancelledError as error:
+            error.known = most if most is not None else error.known
+            raise
+        index = (low + high) // 2
+    if most is None:
+        raise nothing_fits_at_any(failed)
+    lines = microbatches_from_costs(most)
+    best = best_count(lines)
+    assert best is not None, "the plan itself is among them"
+    chosen = most if best == most.options.num_microbatches else _plan_at(request, best, resources)
+    return replace(chosen, microbatches=tuple(tried(chosen) if t.num_microbatches == best else t for t in lines))
+
+
+def _plan_at(request: PlanRequest, count: int, resources: Resources, *, every_b: bool = False) -> Plan:
+    return plan_request(request.at(count), resources.named(f"B = {count}"), every_b=every_b)
+
+
+def _stop_if_weights_overflow(request: PlanRequest, resources: Resources, *, first: int, leanest: int) -> None:
+    """InfeasiblePlanError where the lower bound on weights says that no B fits. Only the B that holds least is planned,
+    to report how close it comes. If that plan exists after all, nothing is raised, and every B is tried."""
+    why = weights_too_large(captured(request.at(first), resources), request.cluster)
+    if not why:
+        return
+    try:
+        _plan_at(request, leanest, resources)
+    except InfeasiblePlanError as error:
+        raise nothing_fits_at_any({leanest: error}, why) from error

@@ -1,0 +1,121 @@
+"""Calls of functions of `torch.nn.functional`, each replaced by one operator or by a few.
+
+- `embedding_bag` (`nn.EmbeddingBag`) is a lookup and a sum of each bag. torch's own operator returns tensors whose
+  sizes depend on the device and on what it chooses to run, and it can be divided along the hidden dim only. As a lookup
+  and a sum, rows of the table, positions and the hidden dim can all be divided, by the rules of the operators that
+  stay. The looked-up rows are a tensor of the graph, which a fused kernel does not store: time and memory of bags with
+  many entries are estimated too high.
+- `rms_norm` (`nn.RMSNorm`) is the operator of `tracing.fused.rms_norm`. torch decomposes it on fake tensors into a
+  power, a mean, a reciprocal root and two products, whatever device the model is made for; a GPU runs one kernel that
+  stores none of the tensors between them.
+- `ctc_loss` is the operator of `tracing.fused.ctc`. Targets in one row have no shape before they are selected by a
+  mask, as Hugging Face's models do; `attention.SelectedRows` keeps them as rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.nn import functional
+
+from alpa_explore.tracing.fused import ctc
+from alpa_explore.tracing.fused import rms_norm as norm
+
+_BAG, CTC, _NORM, _BUILTIN_NORM = functional.embedding_bag, functional.ctc_loss, functional.rms_norm, torch.rms_norm
+"""torch's own functions; the third calls the last."""
+
+
+def embedding_bag(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> torch.Tensor:
+    """What torch's function returns. The maximum of bags, and tables that the lookup itself changes, are torch's."""
+    plain = mode in ("sum", "mean") and max_norm is None and padding_idx is None and not scale_grad_by_freq
+    weighed = per_sample_weights is None or mode == "sum"
+    if not plain or not weighed or (input.dim() == 2) == (offsets is not None):
+        whole: torch.Tensor = _BAG(
+            input,
+            weight,
+            offsets,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )
+        return whole
+    rows = functional.embedding(input, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if offsets is None:
+        return rows.sum(1) if mode == "sum" else rows.mean(1)
+    begins = offsets[:-1] if include_last_offset else offsets
+    positions = torch.arange(input.shape[0], device=input.device)
+    bag = torch.searchsorted(begins, positions.to(begins.dtype), right=True) - 1
+    sums = torch.zeros((begins.shape[0], weight.shape[1]), dtype=rows.dtype, device=rows.device)
+    sums = sums.index_add(0, bag, rows)
+    if mode == "sum":
+        return sums
+    counts = torch.zeros(begins.shape, dtype=rows.dtype, device=rows.device)
+    counts = counts.index_add(0, bag, torch.ones(positions.shape, dtype=rows.dtype, device=rows.device))
+    return sums / counts.clamp(min=1).unsqueeze(-1)  # an empty bag is zero
+
+
+def ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: torch.Tensor | Sequence[int],
+    target_lengths: torch.Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """What torch's function returns, for samples of [t, n, c] and targets of [n, s]; others are torch's."""
+    frames, lengths = (
+        given if isinstance(given, torch.Tensor) else torch.tensor(given) for given in (input_lengths, target_lengths)
+    )
+    if log_probs.dim() != 3 or targets.dim() != 2:
+        kept: torch.Tensor = CTC(log_probs, targets, frames, lengths, blank, reduction, zero_infinity)
+        return kept
+    losses: torch.Tensor = ctc.ctc_loss(log_probs, targets, frames, lengths, blank, zero_infinity)[0]
+    if reduction == "mean":
+        return (losses / lengths.to(losses.dtype).clamp(min=1)).mean()
+    return losses.sum() if reduction == "sum" else losses
+
+
+def rms_norm(
+    input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
+) -> torch.Tensor:
+    """What torch's function returns, by one operator where that computes it."""
+    normalised = tuple(normalized_shape)
+    if not norm.fits(input, normalised, weight):
+        return _BUILTIN_NORM(input, normalised, weight, eps)
+    added = norm.default_epsilon(input.dtype) if eps is None else float(eps)
+    normal: torch.Tensor = norm.rms_norm(input, weight, added, len(normalised))[0]
+    return normal
+
+
+CALLS: Mapping[Any, Callable[..., Any]] = {_BAG: embedding_bag, CTC: ctc_loss, _NORM: rms_norm, _BUILTIN_NORM: rms_norm}
+"""torch's function -> what takes its place."""
+
+
+@contextmanager
+def in_torchs_modules() -> Iterator[None]:
+    """Within torch's own modules too (`nn.EmbeddingBag`, `nn.RMSNorm`), which call the functions by their names in
+    `torch.nn.functional`."""
+    with patch.object(functional, "embedding_bag", embedding_bag), patch.object(functional, "rms_norm", rms_norm):
+        yield
