@@ -9,7 +9,8 @@ from dataclasses import replace
 from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.eager.eager_pricing import EagerPricing, SolveContext
+from alpa_explore.search.eager.eager_pricing import EagerPricing
+from alpa_explore.search.eager.library import SolveContext
 from alpa_explore.search.eager.version_pricing import VersionPricing
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve
