@@ -66,7 +66,7 @@ def profile_stages(
         pricing.begin()
         costs = _under_each_schedule(pricing, query)
         if not any(pipeline for _, pipeline in query.best_of_each(costs)):
-            pricing.compose_deferred()  # what is nearest to fitting is found among all stages
+            pricing.finish_composition()  # what is nearest to fitting is found among all stages
             costs = _under_each_schedule(pricing, query)
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())

@@ -252,7 +252,7 @@ class EagerPricing:
             else:
                 self._search(search, {key: self._tasks[key].ranges[0][1] for key, _ in keys}.items())
 
-    def compose_deferred(self) -> None:
+    def finish_composition(self) -> None:
         """Finish the composition of all meshes."""
         partial = (key for key in self._tasks_of(self._priced) if not self._read(key).complete)
         self._compose(dict.fromkeys(self._tasks[key].mesh.squeezed() for key in partial))
