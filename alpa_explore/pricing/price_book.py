@@ -168,6 +168,12 @@ class Reading:
         """Lower bound on the seconds of every choice on the device, which solvers minimise."""
         return self.book.bound(self.inverse_b)
 
+    @property
+    def partial_bound(self) -> float:
+        """`device_bound` where composition is not complete: below a choice that costs as much but for ties of memory,
+        so that of equal problems all are composed."""
+        return self.device_bound * (1 - PROVEN) - TIE_SECONDS
+
     @cached_property
     def complete(self) -> bool:
         """Whether composition has nothing more to say: the fastest choices were composed at this B or attain the bound
@@ -178,13 +184,10 @@ class Reading:
         at_this_b = self.proven or book.has_tried(Search.FASTEST_COMPOSED, inverse_b=self.inverse_b)
         return at_this_b and self.has_leaner
 
-    @cached_property
+    @property
     def has_leaner(self) -> bool:
-        """Whether the envelope was composed, with leaner choices where the fastest overflow."""
-        book, fastest = self.book, self.fastest
-        if fastest is None or fastest.peak_bytes(self.most_held) <= self.memory_bytes:
-            return book.has_tried(Search.COMPOSED)
-        return book.has_tried(Search.COMPOSED, memory_bytes=self.memory_bytes, held=self.least_held)
+        """Whether the envelope was composed, with choices that are leaner where the fastest overflow this memory."""
+        return self.book.has_tried(Search.COMPOSED, memory_bytes=self.memory_bytes, held=self.least_held)
 
     @cached_property
     def proven(self) -> bool:
@@ -216,9 +219,10 @@ class Reading:
         if most is None or self.device_bound == math.inf:
             return None
         smallest, least = self.book.bounds[0]
-        least = min(least * (1 - PROVEN) - TIE_SECONDS, self.device_bound)
-        rise = (self.device_bound - least) / (self.inverse_b - smallest) if self.inverse_b > smallest else 0.0
-        return Screened(least - rise * smallest, most, self.inverse_b, self.device_bound)
+        here = self.partial_bound
+        least = min(least * (1 - PROVEN) - TIE_SECONDS, here)
+        rise = (here - least) / (self.inverse_b - smallest) if self.inverse_b > smallest else 0.0
+        return Screened(least - rise * smallest, most, self.inverse_b, here)
 
     def choices(self) -> list[StageChoice]:
         """All choices, each with what is proven of it at this B."""

@@ -38,7 +38,7 @@ def open_questions(
     for held in counts if partial or unproven else ():
         asked = [q for key, reading in unproven.items() if (q := _question(key, reading, held, solve=solve))]
         asked += [
-            OpenQuestion(key, reading.device_bound, Search.COMPOSED)
+            OpenQuestion(key, reading.partial_bound, Search.COMPOSED)
             for key, reading in partial.items()
             if reading.may_fit(held)
         ]

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.price_book import PriceBook, Reading, Search, StageChoice, Tried
+from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS
 from alpa_explore.search.eager.open_questions import OpenQuestion, next_searches, open_questions
 
 MEMORY, INVERSE_B, COUNTS = 10, 0.25, range(1, 7)
@@ -55,7 +56,7 @@ def expected(books, held):
         may_fit = max((peak for n, peak in book.least_peaks if n <= held), default=0.0) <= MEMORY
         if book.tried:
             if may_fit:
-                asked[key] = bound, Search.COMPOSED
+                asked[key] = bound * (1 - PROVEN) - TIE_SECONDS, Search.COMPOSED
             continue
         best = min([best, *(seconds(c) for c in book.choices if size(c, held) <= MEMORY)])
         if may_fit and bound < least:
