@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 from alpa_explore.execution import tuning
 from alpa_explore.execution.executors import available_cores
-from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS, warm_up, warm_up_others
+from alpa_explore.pricing.warm_up import COMPOSITION_KERNELS, warm_up, warm_up_others
 
-_COMPILE = "from alpa_explore.pricing.mesh_tasks import warm_up_contraction; warm_up_contraction()"
+_COMPILE = "from alpa_explore.pricing.warm_up import warm_up_contraction; warm_up_contraction()"
 
 
 @contextmanager

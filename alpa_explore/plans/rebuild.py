@@ -30,7 +30,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import ModelSummary, PlanStage
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.pricing.stage_tasks import cost_model
+from alpa_explore.pricing.tasks import cost_model
 from alpa_explore.sharding.spec import render
 from alpa_explore.sharding.strategy import Strategy
 from alpa_explore.sharding.zigzag import in_zigzag_order

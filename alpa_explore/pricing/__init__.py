@@ -3,15 +3,15 @@
 Read in this order:
 
 - `stage_costs`: `StageCosts`, the result: candidates for every (layer range, submesh), and tables for the pipeline DP.
-- `frontier`: the choices found for one problem, and what is proven about them.
-- `mesh_tasks`, `mesh_sweep`: all layer ranges on one mesh, composed, as one task for a worker. The default solver
-  prices every range this way that is a chain of blocks; the files below price the others, and all ranges for other
-  solvers.
-- `stage_tasks`: one stage problem as a task for a worker.
+- `price_book`: `PriceBook`, what is known of one sharding problem at every B and with every memory; it only grows.
+  `Reading` reads it at one B with one memory.
+- `tasks`: `run_task`, one search for choices: what it finds is added to the book.
+- `mesh_sweep`: all layer ranges on one mesh, composed. The default solver prices every range this way that is a chain
+  of blocks; the files below price the others, and all ranges for other solvers.
 - `explorer`: one stage problem, solved at several prices.
 - `envelope`: the fastest choices at every B.
 - `memory_frontiers`: leaner, slower choices where the fastest overflows the device.
-- `cache_entries`: frontiers as entries of the solve cache.
+- `warm_up`: the compiled kernels of composition.
 - `tuning`: tolerances and limits.
 
 Which stages are priced, and when, is decided in `search`; pricing must not import `search`, `inter_op`, `plans` or

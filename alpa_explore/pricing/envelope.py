@@ -6,54 +6,57 @@ segmentation in large shared databases", JACM 1976).
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.numerics.lower_envelope import crossing_price
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.explorer import Explorer, Sample, Solve
-from alpa_explore.pricing.frontier import Frontier
+from alpa_explore.pricing.price_book import PriceBook
 from alpa_explore.pricing.stage_costs import Provenance
 
 
-def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
-    """The fastest choice at one B, exactly. No points when no choice exists."""
+def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> PriceBook:
+    """The fastest choice at one B, exactly."""
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     sample = explorer.fastest(inverse_b, 0.0)
-    if sample is not None and not explorer.optimal:
+    if sample is None:
+        return explorer.no_choice() if explorer.optimal else explorer.book()
+    if not explorer.optimal:
         explorer.points[sample.point.choices] = replace(sample.point, provenance=Provenance.NEAR)
-    return explorer.result(sample.bound if sample is not None else math.inf, proven=explorer.optimal)
+    return explorer.book([(inverse_b, sample.bound)])
 
 
-def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
-    """Choices within TOLERANCE of the fastest at `inverse_b`, and within 2 × TOLERANCE for every B up to a million.
-
-    No points when no choice exists.
-    """
+def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> PriceBook:
+    """Choices within TOLERANCE of the fastest at `inverse_b`, and within 2 × TOLERANCE for every B up to a million."""
     explorer = Explorer(problem, solve, device_memory_bytes, held)
+    samples: list[Sample] = []
+
+    def at(inverse_b: float) -> Sample | None:
+        sample = explorer.fastest(inverse_b, tuning.TOLERANCE)
+        samples.extend([] if sample is None else [sample])
+        return sample
 
     def between(low: Sample, high: Sample) -> None:
         if (corner := corner_between(low, high)) is None:
             return
-        middle = explorer.fastest(corner, tuning.TOLERANCE)
+        middle = at(corner)
         lowest = low.point.totals.device_latency_at(corner) * (1 - tuning.TOLERANCE)
         if middle is None or middle.point.totals.device_latency_at(corner) >= lowest:
             return
         between(low, middle)
         between(middle, high)
 
-    requested = explorer.fastest(inverse_b, tuning.TOLERANCE)
+    requested = at(inverse_b)
     if requested is None:
-        return explorer.result(math.inf, proven=True)
-    few = explorer.fastest(1.0, tuning.TOLERANCE) if inverse_b < 1.0 else requested
-    many = explorer.fastest(tuning.SMALLEST_INVERSE_B, tuning.TOLERANCE)
+        return explorer.no_choice()
+    few = at(1.0) if inverse_b < 1.0 else requested
+    many = at(tuning.SMALLEST_INVERSE_B)
     if few is None or many is None:
         raise AssertionError("a choice is legal at every B or at none")
     between(many, requested)
     between(requested, few)
-    least = min(point.totals.device_latency_at(inverse_b) for point in explorer.points.values())
-    return explorer.result(requested.bound, proven=requested.bound >= least * (1 - tuning.PROVEN))
+    return explorer.book([(sample.inverse_b, sample.bound) for sample in samples])
 
 
 def corner_between(low: Sample, high: Sample) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
@@ -11,7 +12,7 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.numerics.lower_envelope import search_between
 from alpa_explore.pricing import tuning
-from alpa_explore.pricing.frontier import Frontier, StageChoice, stronger
+from alpa_explore.pricing.price_book import PriceBook, StageChoice, stronger
 from alpa_explore.pricing.stage_costs import Provenance
 
 Solve = Callable[[ShardingProblem, float], ShardingSolution]
@@ -99,16 +100,20 @@ class Explorer:
             *ends, figures=figures, solve_at=solve_at, is_wanted=is_wanted, may_solve=lambda: self.solves < most_solves
         )
 
-    def result(self, bound_seconds: float, *, proven: bool) -> Frontier:
-        """All choices found."""
+    def book(self, bounds: Sequence[tuple[float, float]] = (), counts: Collection[int] = ()) -> PriceBook:
+        """All choices found, with lower bounds on the device seconds at some 1/B, and on the peak bytes with each of
+        `counts` microbatches held."""
         problem = self.problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)
-        constraints = len(problem.node_costs) + sum(sum(m.shape) for m in problem.edge_costs)
-        return Frontier(
-            tuple(self.points.values()),
-            self.solves,
-            problem.variables,
-            constraints,
-            self.optimal,
-            bound_seconds,
-            proven,
+        return PriceBook(
+            choices=tuple(self.points.values()),
+            bounds=tuple(sorted(bounds)),
+            least_peaks=tuple((held, self.problem.memory_limit(held, self.memory).least_peak()) for held in counts),
+            solves=self.solves,
+            variables=problem.variables,
+            constraints=len(problem.node_costs) + sum(sum(m.shape) for m in problem.edge_costs),
+            optimal=self.optimal,
         )
+
+    def no_choice(self) -> PriceBook:
+        """That no choice is legal."""
+        return self.book([(1.0, math.inf)])

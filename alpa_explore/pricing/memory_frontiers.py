@@ -8,9 +8,6 @@ searches for the fastest of them.
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.memory.pareto import Caps, ParetoPoint, pareto_frontier
 from alpa_explore.intra_op.problem.solution import Status
@@ -18,7 +15,7 @@ from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.explorer import Explorer, Solve
-from alpa_explore.pricing.frontier import Frontier, StageChoice
+from alpa_explore.pricing.price_book import PriceBook, StageChoice
 from alpa_explore.pricing.stage_costs import Provenance
 
 _TRIES = 2
@@ -27,7 +24,7 @@ _TRIES = 2
 
 def fastest_fitting(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float, inverse_b: float, bound_seconds: float
-) -> Frontier:
+) -> PriceBook:
     """At one B, the fastest choice that fits with `held` microbatches held; where it is not proven in FITTING_SECONDS,
     the best that was found; where that would gather more weights than fit beside it, the fastest with room for as many.
     Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
@@ -44,17 +41,17 @@ def fastest_fitting(
             solution = solve_limited(priced, limit, time_limit_seconds=tuning.FITTING_SECONDS, bound=bound_seconds)
         except SolverError:
             explorer.optimal = False
-            return explorer.result(0.0, proven=False)
+            return explorer.book()
         explorer.solves += 1
         explorer.optimal = explorer.optimal and solution.status is not Status.TIME_LIMIT
         if not solution.choices:
-            return explorer.result(0.0, proven=False)
+            return explorer.book()
         beside = problem.beside_bytes(solution.choices)
         if not beside or problem.totals(solution.choices).peak_bytes(held) <= device_memory_bytes:
             break
         room = device_memory_bytes - beside
     explorer.keep(solution.choices, Provenance.FITTING)
-    return explorer.result(0.0, proven=False)
+    return explorer.book()
 
 
 def memory_frontier(
@@ -64,7 +61,7 @@ def memory_frontier(
     held: tuple[int, int],
     inverse_b: float,
     most: int = 8,
-) -> Frontier:
+) -> PriceBook:
     """Leaner, slower choices at one B, down to the leanest.
 
     If the frontier is exact: the fastest choice that fits at each place in the pipeline, and `most` more that are
@@ -82,9 +79,8 @@ def memory_frontier(
 
     ends = explorer.ends(inverse_b)
     if ends is None:
-        return explorer.result(math.inf, proven=True)
+        return explorer.no_choice()
     fast, lean = ends
-    least = tuple(problem.memory_limit(h, device_memory_bytes).least_peak() for h in counts)
     if straddles(fast, lean):
         most_seconds = lean.totals.latency_at(inverse_b)
         exact = exact_frontier(problem, held_most, inverse_b, most_seconds, tuning.EXACT_WHERE)
@@ -95,27 +91,26 @@ def memory_frontier(
                 fits = (i for i, p in enumerate(points) if p.totals.peak_bytes(h) <= device_memory_bytes)
                 selected |= {i for i in [next(fits, None)] if i is not None}
             explorer.points = {points[i].choices: points[i] for i in sorted(selected)}
-            return replace(explorer.result(exact[0].seconds, proven=True), least_peaks=least)
+            return explorer.book([(inverse_b, exact[0].seconds)], counts)
     explorer.convex_part(ends, inverse_b, most, straddles)
-    return replace(explorer.result(0.0, proven=False), least_peaks=least)
+    return explorer.book(counts=counts)
 
 
 def whole_frontier(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: float, inverse_b: float, most: int, caps: Caps
-) -> Frontier:
-    """The whole frontier at one B: all points if the Pareto sets stay within `caps` (`proven` is true), otherwise the
-    convex part, with `most` solves."""
+) -> tuple[tuple[StageChoice, ...], bool]:
+    """The whole frontier at one B: all points if the Pareto sets stay within `caps`, and True; otherwise the convex
+    part, with `most` solves, and False."""
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     ends = explorer.ends(inverse_b)
     if ends is None:
-        return explorer.result(math.inf, proven=True)
+        return (), True
     exact = exact_frontier(problem, held, inverse_b, ends[1].totals.latency_at(inverse_b), caps)
     if exact:
         points = [explorer.keep(p.choices, Provenance.EXACT) for p in exact]
-        explorer.points = {p.choices: p for p in points}
-        return explorer.result(exact[0].seconds, proven=True)
+        return tuple({p.choices: p for p in points}.values()), True
     explorer.convex_part(ends, inverse_b, most, lambda _fast, _lean: True)
-    return explorer.result(0.0, proven=False)
+    return tuple(explorer.points.values()), False
 
 
 def exact_frontier(

@@ -21,7 +21,7 @@ from alpa_explore.numerics.lower_envelope import crossing_price
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.envelope import corner_between
 from alpa_explore.pricing.explorer import Sample
-from alpa_explore.pricing.frontier import Frontier, StageChoice, stronger
+from alpa_explore.pricing.price_book import PriceBook, StageChoice, Tried, stronger
 from alpa_explore.pricing.stage_costs import Provenance
 
 Solutions = dict[Range, StageChoice | None]
@@ -59,16 +59,18 @@ class MeshSweep:
         """Sample the envelope at the requested B alone, without regard to memory."""
         self._sample(self._at_inverse_b([self.inverse_b], self.held))
 
-    def take(self, bounds: Mapping[Range, Frontier]) -> None:
+    def take(self, known: Mapping[Range, PriceBook]) -> None:
         """Take what `bound` found on the same mesh for the same ranges, instead of solving it again."""
-        inverse_bs = self._bounded_at()
-        self.solves += len(inverse_bs)
-        for r, found in bounds.items():
-            self.points[r] = {point: point for point in found.points}
-            fastest = [p for p in found.points if p.provenance is Provenance.FASTEST]
-            others = [p for p in found.points if p.provenance is not Provenance.FASTEST] or fastest
-            of_b = {b: fastest if b == self.inverse_b else others for b in inverse_bs}
-            self.samples[r] = [Sample(b, p, p.totals.latency_at(b)) for b in inverse_bs for p in of_b[b]]
+        for r, book in known.items():
+            self.samples[r], self.points[r] = [], {}
+            for b in self._bounded_at():
+                # A choice that costs as much may have been found at another price, and have more bytes.
+                other = Provenance.FASTEST if b != self.inverse_b else Provenance.NEAR
+                points = sorted(book.choices, key=lambda p: p.provenance is other)
+                if points:
+                    best = min(points, key=lambda p: p.totals.device_latency_at(b))
+                    self.samples[r].append(Sample(b, best, best.totals.latency_at(b)))
+                    self.points[r][best] = best
 
     def explore(self) -> None:
         """Sample the envelope over 1/B, as `envelope.envelope` does: at three B, then at corners between them. Where
@@ -189,23 +191,22 @@ class MeshSweep:
         """Whether at some place in the pipeline the lean choice fits and the fast one does not."""
         return any(lean.totals.peak_bytes(h) <= self.memory < fast.totals.peak_bytes(h) for h in self._counts(r))
 
-    def frontier(self, r: Range) -> Frontier:
-        """The choices found for one range."""
+    def book(self, r: Range, tried: tuple[Tried, ...]) -> PriceBook:
+        """What was found for one range."""
         points = tuple(self.points.get(r, {}).values())
         variables, constraints = self.composer.size(*r)
         least: tuple[float, ...] = ()
         if any(p.totals.peak_bytes(self.held[r]) > self.memory for p in points):
             least = self.composer.least_peaks(*r, self._counts(r)) or ()
-        return Frontier(
-            points=points,
+        bounds = [(s.inverse_b, s.point.totals.device_latency_at(s.inverse_b)) for s in self.samples[r]]
+        return PriceBook(
+            choices=points,
+            bounds=tuple(bounds) or ((1.0, math.inf),),
+            tried=tried,
+            least_peaks=tuple(zip(self._counts(r), least, strict=False)),
             solves=self.solves,
             variables=variables,
             constraints=constraints,
-            optimal=True,
-            bound_seconds=min((p.totals.latency_at(self.inverse_b) for p in points), default=math.inf),
-            proven=True,
-            least_peaks=least,
-            optima=tuple((s.inverse_b, s.point.totals.device_latency_at(s.inverse_b)) for s in self.samples[r]),
         )
 
 

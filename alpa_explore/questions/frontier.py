@@ -96,7 +96,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(problem, gap=gap)
 
-    solved = whole_frontier(
+    solved, complete = whole_frontier(
         problem, solver, plan.device_of(planned).memory_bytes, beside, 1.0 / plan.options.num_microbatches, most, Caps()
     )
     points = [
@@ -109,9 +109,9 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
             p.provenance,
             p.choices == chosen,
         )
-        for p in solved.points
+        for p in solved
     ]
-    return _stage_frontier(plan, planned, beside, points, complete=solved.proven)
+    return _stage_frontier(plan, planned, beside, points, complete=complete)
 
 
 def known_frontier(plan: Plan, stage: int) -> StageFrontier:

@@ -27,7 +27,7 @@ from alpa_explore.plans.describe import node_name
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.pricing.stage_tasks import cost_model
+from alpa_explore.pricing.tasks import cost_model
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.random_plans import families
 from alpa_explore.random_plans.choose import after, choose_nodes, subject_of, tensors_of

@@ -20,14 +20,13 @@ from alpa_explore.cluster import LogicalMesh, logical_meshes
 from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockTables
-from alpa_explore.intra_op.composition.compose import Composer
+from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.pricing.frontier import Frontier, StageChoice
-from alpa_explore.pricing.mesh_tasks import chain
+from alpa_explore.pricing.price_book import PriceBook, Reading, Search, StageChoice, Tried
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCosts
-from alpa_explore.pricing.stage_tasks import cost_model
+from alpa_explore.pricing.tasks import chain, cost_model
 from alpa_explore.pricing.tuning import TIE_SECONDS, TOLERANCE
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
@@ -50,6 +49,7 @@ _NO_CHOICE_FITS = (
     "better plan. Plan with this delta to search them to the end."
 )
 
+_WITHIN = Search.COMPOSED_WITHIN_MEMORY
 _MeshStage = tuple[RangeKey, LogicalMesh]
 
 
@@ -134,20 +134,18 @@ class LazyPricing:
         """Estimated price of memory (seconds per byte) on each mesh where memory is short."""
         self._tables: dict[LogicalMesh, BlockTables] = {}
         """Block tables of each mesh at the prices that its stages share; at the first of them memory has no price."""
-        self._frontiers: dict[str, list[Frontier]] = {}
+        self._readings: dict[str, Reading] = {}
         """By the key of the problem, which several stages may share."""
         self._keys: dict[_MeshStage, str] = {}
         """Keys of the problems of the stages that were priced."""
         self._stages_of: dict[str, set[RangeKey]] = defaultdict(set)
         """The stages that were priced, by the key of their problem."""
-        self._bounds_within: dict[str, dict[int, float]] = defaultdict(dict)
-        """By the key of the problem: microbatches held -> lower bound on the seconds of every choice that fits."""
         self._widest_gap = 0.0
         """The largest relative gap between a choice that fits and its lower bound."""
         self._unfitted: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which no choice that fits was found, though one may exist."""
         self._wanted: list[CellProblem] = []
-        self._candidates = Candidates(self._wanted, self._frontiers)
+        self._candidates = Candidates()
         self._bounds: dict[RangeKey, dict[int, float]] = {}
         """As `StageCosts.bounds`."""
         for cell in feasible_stages(layered.num_layers, query.submeshes, query.cluster.devices):
@@ -155,7 +153,11 @@ class LazyPricing:
 
     def costs(self) -> StageCosts:
         """All candidates so far, and the lower bounds of the open stages."""
-        return replace(self._unpriced, candidates=self._candidates(), bounds=self._bounds)
+        return replace(
+            self._unpriced,
+            candidates=self._candidates.of(self._wanted, self._readings.__getitem__),
+            bounds=self._bounds,
+        )
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
         """Price stages until no stage has a mesh whose lower bound is below its best candidate."""
@@ -192,17 +194,17 @@ class LazyPricing:
 
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""
-        frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
+        books = [reading.book for reading in self._readings.values()]
         unfitted = {cell for key, _ in self._unfitted for cell in self._stages_of[key]}
         return StageProfile(
             costs=costs,
             choices=Choices(self._candidates.points, self.layered, self._problems.equal_problem),
             problem_of=self._problems.problem,
-            solves=sum(f.solves for f in frontiers),
-            distinct_solves=len(self._frontiers),
+            solves=sum(book.solves for book in books),
+            distinct_solves=len(books),
             cached_solves=0,
-            variables=sum(f.variables for f in frontiers),
-            constraints=sum(f.constraints for f in frontiers),
+            variables=sum(book.variables for book in books),
+            constraints=sum(book.constraints for book in books),
             warnings=(
                 _INCOMPLETE.format(len(costs.candidates), self.query.num_microbatches),
                 *((_GAP.format(self._widest_gap),) if self._widest_gap > TOLERANCE else ()),
@@ -227,40 +229,46 @@ class LazyPricing:
 
     def _is_priced(self, stage: _MeshStage, held: int) -> bool:
         """Whether nothing more can be computed for a stage on a mesh."""
-        key = self._keys.get(stage)
-        return key is not None and (
-            held in self._bounds_within[key]
-            or all(p.totals.peak_bytes(held) <= self._memory(stage[1]) for p in self._frontiers[key][0].points)
-        )
+        reading = self._reading(stage)
+        return reading is not None and (not reading.short_of_memory(held) or _searched(reading, held))
 
     def _bound(self, stage: _MeshStage, held: int) -> float:
         """Lower bound on the seconds of every choice that fits; inf where none fits, or none was found."""
-        key = self._keys.get(stage)
-        if key is None:
-            (first, last, submesh), mesh = stage
-            return self._lower_bounds.seconds(first, last, submesh, mesh)
-        return self._bounds_within[key].get(held, self._frontiers[key][0].bound_seconds)
+        if (reading := self._reading(stage)) is not None:
+            return reading.bound_within(held)
+        (first, last, submesh), mesh = stage
+        return self._lower_bounds.seconds(first, last, submesh, mesh)
 
     def _best(self, stage: _MeshStage, held: int) -> float:
         """Seconds of the fastest candidate that fits; inf where none does."""
-        points = [p for frontier in self._frontiers.get(self._keys.get(stage, ""), ()) for p in frontier.points]
-        memory = self._memory(stage[1])
-        return min(
-            (p.totals.latency_at(self.inverse_b) for p in points if p.totals.peak_bytes(held) <= memory),
-            default=math.inf,
+        reading = self._reading(stage)
+        return math.inf if reading is None else reading.seconds_within(held)
+
+    def _reading(self, stage: _MeshStage) -> Reading | None:
+        return self._readings.get(self._keys.get(stage, ""))
+
+    def _learn(self, key: str, mesh: LogicalMesh, book: PriceBook) -> None:
+        if (known := self._readings.get(key)) is not None:
+            book = known.book.merged(book)
+        self._readings[key] = Reading(
+            book=book,
+            inverse_b=self.inverse_b,
+            memory_bytes=self._memory(mesh),
+            least_held=self.counts[0],
+            most_held=self.counts[-1],
         )
 
     def _price_fastest(self, mesh: LogicalMesh, cells: Sequence[RangeKey]) -> None:
         """Find the fastest choices of stages, without a memory limit."""
         unpriced: dict[str, Range] = {}
-        device, b = self._devices[mesh.kind], self.query.num_microbatches
-        prices = price_key(mesh, device, "auto", b, self._discoveries)
+        device = self._devices[mesh.kind]
+        prices = f"{price_key(mesh, device, 'auto', self._discoveries)} {device.memory_bytes}"
         for cell in cells:
             first, last, _ = cell
             key = self._keys[cell, mesh] = problem_key(self._problems.stage(first, last), prices)
             self._stages_of[key].add(cell)
             self._wanted.append(CellProblem(cell, mesh, key))
-            if key not in self._frontiers:
+            if key not in self._readings:
                 unpriced[key] = first, last
         if not unpriced:
             return
@@ -273,26 +281,17 @@ class LazyPricing:
         for key, layers in unpriced.items():
             if layers not in solved:
                 raise _NotComposableError
-            best = solved[layers]
-            points = () if best is None else (StageChoice((), best.totals, Provenance.FASTEST, best.block_choices),)
-            self._frontiers[key] = [self._frontier(composer, layers, points)]
+            self._learn(key, mesh, self._book(composer, layers, solved[layers]))
 
     def _price_within_memory(self, key: str, layers: Range, mesh: LogicalMesh, counts: set[int]) -> None:
         """Find the fastest choices that fit with so many microbatches held, where the fastest of all does not fit."""
-        (fastest,), memory = self._frontiers[key][0].points or (None,), self._memory(mesh)
-        todo = sorted(
-            held
-            for held in counts
-            if held not in self._bounds_within[key] and (fastest is None or fastest.totals.peak_bytes(held) > memory)
-        )
-        if not todo:
-            return
-        composer = self._composer(mesh)
-        least = composer.least_peaks(*layers, todo) or (0.0,) * len(todo)
+        composer, memory, reading = self._composer(mesh), self._memory(mesh), self._readings[key]
         # Never search twice: a second search would leave the same gap, or again find no choice that fits.
-        self._bounds_within[key].update((held, math.inf) for held in todo)
-        possible = [held for held, size in zip(todo, least, strict=True) if size <= memory]
-        if fastest is None or not possible:
+        short = sorted(held for held in counts if reading.short_of_memory(held) and not _searched(reading, held))
+        least = composer.least_peaks(*layers, short) or (0.0,) * len(short)
+        self._learn(key, mesh, PriceBook(least_peaks=tuple(zip(short, least, strict=True))))
+        possible = [held for held in short if self._readings[key].short_of_memory(held)]
+        if not possible:
             return
         first = mesh not in self._memory_prices
         if not first and len(self._tables[mesh].prices) == 1:
@@ -308,13 +307,15 @@ class LazyPricing:
         )
         best = {held: f.best for held, f in fits.items() if f.best is not None}
         self._unfitted |= {(key, held) for held in possible if held not in best}
-        for held, choice in best.items():
-            self._bounds_within[key][held] = fits[held].paced_bound(self.inverse_b)
-            self._widest_gap = max(self._widest_gap, choice.cost / fits[held].bound - 1)
-        points = {
-            b.block_choices: StageChoice((), b.totals, Provenance.FITTING, b.block_choices) for b in best.values()
-        }
-        self._frontiers[key].append(self._frontier(composer, layers, tuple(points.values())))
+        self._widest_gap = max([self._widest_gap, *(c.cost / fits[held].bound - 1 for held, c in best.items())])
+        bounds = {held: fits[held].paced_bound(self.inverse_b) if held in best else math.inf for held in possible}
+        points = {b.block_choices: b for b in best.values()}
+        book = PriceBook(
+            choices=tuple(StageChoice((), b.totals, Provenance.FITTING, b.block_choices) for b in points.values()),
+            tried=tuple(Tried(_WITHIN, self.inverse_b, memory, held, bound) for held, bound in bounds.items()),
+            solves=1,
+        )
+        self._learn(key, mesh, book)
         if first and best and (price := fits[min(best)].price) > 0:
             self._memory_prices[mesh] = price
 
@@ -335,14 +336,16 @@ class LazyPricing:
         """Of one device of a mesh, in bytes."""
         return self._devices[mesh.kind].memory_bytes
 
-    def _frontier(self, composer: Composer, layers: Range, points: tuple[StageChoice, ...]) -> Frontier:
+    def _book(self, composer: Composer, layers: Range, best: ComposedChoice | None) -> PriceBook:
+        """Of a range whose fastest choice is this; None where no choice is legal."""
         variables, constraints = composer.size(*layers)
-        return Frontier(
-            points=points,
-            solves=1,
-            variables=variables,
-            constraints=constraints,
-            optimal=True,
-            proven=True,
-            bound_seconds=min((p.totals.latency_at(self.inverse_b) for p in points), default=math.inf),
+        points = () if best is None else (StageChoice((), best.totals, Provenance.FASTEST, best.block_choices),)
+        least = math.inf if best is None else best.totals.device_latency_at(self.inverse_b)
+        return PriceBook(
+            choices=points, bounds=((self.inverse_b, least),), solves=1, variables=variables, constraints=constraints
         )
+
+
+def _searched(reading: Reading, held: int) -> bool:
+    """Whether choices that fit with so many microbatches held were searched."""
+    return reading.book.has_tried(_WITHIN, held=held)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.eager.eager_pricing import EagerPricing, SolveContext
+from alpa_explore.search.eager.eager_pricing import EagerPricing
+from alpa_explore.search.eager.library import SolveContext
 from alpa_explore.search.eager.version_pricing import VersionPricing
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.resolve import resolve
@@ -65,7 +66,7 @@ def profile_stages(
         pricing.begin()
         costs = _under_each_schedule(pricing, query)
         if not any(pipeline for _, pipeline in query.best_of_each(costs)):
-            pricing.compose_deferred()  # what is nearest to fitting is found among all stages
+            pricing.finish_composition()  # what is nearest to fitting is found among all stages
             costs = _under_each_schedule(pricing, query)
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())

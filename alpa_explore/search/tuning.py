@@ -5,8 +5,8 @@ from __future__ import annotations
 MOST_SOLVED_WITHIN_MEMORY = 40
 """Problems that are solved under the memory limit for one plan, in 10 s at most each; after that the choices found so
 far are used. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
-MOST_KNOWN_COMPOSITIONS = 8
-"""Compositions of one mesh, at different B or with different memory, that the cache finds again; the newest ones."""
+SECONDS_BETWEEN_WRITES = 10.0
+"""What a search has found is written to the cache at least so often while tasks finish."""
 EXACT_FRONTIER_VARIABLES = 1_500
 """Variables of Eq. 1 up to which a composed problem, too, gets a memory frontier of its own: its Pareto sets may stay
 small enough for the exact frontier. Set by hand; halved or doubled it changes the time of

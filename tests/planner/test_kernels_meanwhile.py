@@ -12,14 +12,14 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.planner import kernels_meanwhile as module
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
-from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS, warm_up
+from alpa_explore.pricing.warm_up import COMPOSITION_KERNELS, warm_up
 from tests.waiting import LIMIT_SECONDS
 
 SCRIPT = """
 import threading
 from alpa_explore.numerics.compiled import compilation_reported
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
-from alpa_explore.pricing.mesh_tasks import COMPOSITION_KERNELS
+from alpa_explore.pricing.warm_up import COMPOSITION_KERNELS
 from tests.waiting import until
 import alpa_explore as ax
 

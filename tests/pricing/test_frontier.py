@@ -15,8 +15,9 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.pricing import explorer, tuning
 from alpa_explore.pricing.memory_frontiers import memory_frontier, whole_frontier
-from alpa_explore.pricing.mesh_tasks import MeshTask, compose_mesh
+from alpa_explore.pricing.price_book import Reading, Search
 from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.pricing.tasks import Task, run_task
 from alpa_explore.questions.frontier import known_frontier
 from tests.intra_op.stages import chain, on_mesh, whole
 
@@ -47,10 +48,10 @@ def peak(point, held=HELD):
 
 @pytest.mark.slow
 def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(problem):
-    found = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
-    assert found.proven
-    assert {p.provenance for p in found.points} == {Provenance.EXACT}
-    points = sorted(found.points, key=size)
+    found, complete = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
+    assert complete
+    assert {p.provenance for p in found} == {Provenance.EXACT}
+    points = sorted(found, key=size)
     for place in range(0, len(points), 7):
         # The limit counts the sum alone here: items that live for ever, no workspace.
         limit = problem.memory_limit(HELD, size(points[place]))
@@ -62,14 +63,14 @@ def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(p
 
 
 def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(problem):
-    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
-    convex = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, NOTHING)
-    assert not convex.proven
-    assert {p.provenance for p in convex.points} <= {Provenance.CONVEX, Provenance.NEAR, Provenance.FASTEST}
-    for p in convex.points:
+    exact, _ = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
+    convex, complete = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, NOTHING)
+    assert not complete
+    assert {p.provenance for p in convex} <= {Provenance.CONVEX, Provenance.NEAR, Provenance.FASTEST}
+    for p in convex:
         as_lean = min(seconds(e) for e in exact if size(e) <= size(p) * (1 + 1e-12))
         assert as_lean <= seconds(p) * (1 + 1e-9)
-    assert 2 < len(convex.points) < len(exact)
+    assert 2 < len(convex) < len(exact)
 
 
 def test_between_a_fast_choice_that_overflows_and_a_lean_one_a_sweep_finds_the_best_at_their_price(
@@ -77,35 +78,38 @@ def test_between_a_fast_choice_that_overflows_and_a_lean_one_a_sweep_finds_the_b
 ):
     monkeypatch.setattr(tuning, "SWEEP_PRICES", tuning.SWEEP_PRICES[-1:])  # the leanest choice is the next one
     layered, mesh, device = problem.stage.layered, problem.model.mesh, problem.model.device
-    task = MeshTask(ranges=(((0, 0), HELD),), least_held=HELD, mesh=mesh, device=device, inverse_b=INVERSE_B)
-    (free,) = compose_mesh(layered, task).values()
-    short = replace(device, memory_bytes=int(peak(min(free.points, key=seconds))) - 1)
-    (found,) = compose_mesh(layered, replace(task, device=short)).values()
-    fast, lean = min(found.points, key=seconds), min(found.points, key=size)
+    task = Task(
+        search=Search.COMPOSED, ranges=(((0, 0), HELD),), least_held=HELD, mesh=mesh, device=device, inverse_b=INVERSE_B
+    )
+    (free,) = run_task(layered, task).values()
+    short = replace(device, memory_bytes=int(peak(min(free.choices, key=seconds))) - 1)
+    (found,) = run_task(layered, replace(task, device=short)).values()
+    fast, lean = min(found.choices, key=seconds), min(found.choices, key=size)
     price = (seconds(lean) - seconds(fast)) / (size(fast) - size(lean))
     best = solve(problem.at(inverse_b=INVERSE_B, memory_price=price, microbatches_held=HELD)).objective
     assert best < 0.99 * (seconds(fast) + price * size(fast))
-    assert min(seconds(p) + price * size(p) for p in found.points) == pytest.approx(best, rel=1e-9)
+    assert min(seconds(p) + price * size(p) for p in found.choices) == pytest.approx(best, rel=1e-9)
 
 
 def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says_how(problem, monkeypatch):
-    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
+    exact, _ = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
     lean, fast = min(map(peak, exact)), max(map(peak, exact))
     memory = int((lean + fast) / 2)
     found = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
-    assert {p.provenance for p in found.points} == {Provenance.EXACT}
-    assert found.proven
-    best = min(seconds(p) for p in found.points if peak(p) <= memory)
+    assert {p.provenance for p in found.choices} == {Provenance.EXACT}
+    reading = Reading(book=found, inverse_b=INVERSE_B, memory_bytes=memory, least_held=1, most_held=HELD)
+    assert reading.proven
+    best = min(seconds(p) for p in found.choices if peak(p) <= memory)
     assert best == min(seconds(p) for p in exact if peak(p) <= memory)
     monkeypatch.setattr(tuning, "EXACT_WHERE", NOTHING)
     swept = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
-    assert Provenance.CONVEX in {p.provenance for p in swept.points}
-    assert Provenance.EXACT not in {p.provenance for p in swept.points}
-    assert best <= min(seconds(p) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)
+    assert Provenance.CONVEX in {p.provenance for p in swept.choices}
+    assert Provenance.EXACT not in {p.provenance for p in swept.choices}
+    assert best <= min(seconds(p) for p in swept.choices if peak(p) <= memory) * (1 + 1e-12)
 
 
 def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
-    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
+    exact, _ = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
     least, gaps = min(map(size, exact)), []
     monkeypatch.setattr(explorer, "EASY_ILP_VARIABLES", 0)
 
@@ -113,9 +117,9 @@ def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(pro
         gaps.append(gap)
         return solve(one, gap=gap)
 
-    found = whole_frontier(problem, within, int(least), HELD, INVERSE_B, 24, NOTHING)
+    found, _ = whole_frontier(problem, within, int(least), HELD, INVERSE_B, 24, NOTHING)
     assert min(gaps) == tuning.LEAN_GAP
-    assert min(map(size, found.points)) <= least * (1 + 2 * tuning.LEAN_GAP)
+    assert min(map(size, found)) <= least * (1 + 2 * tuning.LEAN_GAP)
 
 
 @pytest.fixture(scope="module")

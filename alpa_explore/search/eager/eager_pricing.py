@@ -1,16 +1,14 @@
 """Stage costs from candidates first: every feasible (layer range × submesh × logical mesh), equal problems once.
 
-The solves run in rounds, each through the cache and the executor:
+What the books of earlier searches say, at whatever B and memory, is read first (`Library`). Then tasks run in rounds:
 
 0. Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, are screened: their stages
    get lower bounds from FLOPs. When `resolve` finds that a pipeline may want one, they get those of composition, and
    when it still may, the whole submesh is priced; few are.
-1. All layer ranges that are chains of blocks are composed, one task for each mesh. A mesh is deferred that the cache
-   knows from another B or another memory (`known_meshes`); on large clusters the others are, too, once their fastest
-   choices are known. Bounds follow from these choices, and the mesh is composed when `resolve` finds one of its
-   stages in the best pipeline. That pipeline is the one of composing all meshes. Of a mesh that was composed at
-   another B only the fastest choices at this one may be missing: its leaner choices are the same, and those for other
-   B.
+1. All layer ranges that are chains of blocks are composed, one task for each mesh of which no book has choices; on
+   large clusters their fastest choices are composed alone. Where composition has more to say about a problem than its
+   book (`Reading.complete`), the book bounds it, and the mesh is composed when `resolve` finds one of its stages in the
+   best pipeline. The result is the same as if all meshes were composed.
 2. Every other distinct problem gets near-optimal choices with a lower bound.
 3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
 4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are bounded, then
@@ -20,29 +18,21 @@ The solves run in rounds, each through the cache and the executor:
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import replace
 
 from alpa_explore.cluster import LogicalMesh, logical_meshes
-from alpa_explore.execution.executors import Executor
-from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.memory import no_collection
-from alpa_explore.pricing.frontier import Frontier
-from alpa_explore.pricing.mesh_tasks import MeshTask, bound_mesh, compose_mesh, fastest_at_b, fastest_on_mesh
-from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCosts
-from alpa_explore.pricing.stage_tasks import Search, StageTask
-from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS
+from alpa_explore.pricing.price_book import Reading, Search
+from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts
+from alpa_explore.pricing.tasks import Task
+from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.eager.convergence import WITHIN_MEMORY, Convergence, OpenQuestion, next_searches
-from alpa_explore.search.eager.known_meshes import KnownMeshes, at_inverse_b
-from alpa_explore.search.eager.known_within_memory import KnownWithinMemory
-from alpa_explore.search.eager.task_runner import Job, TaskRunner, entry_names
-from alpa_explore.search.eager.within_memory import COMPOSITION, WithinMemory
+from alpa_explore.search.eager.library import Library, SolveContext
+from alpa_explore.search.eager.open_questions import WITHIN_MEMORY, OpenQuestion, next_searches, open_questions
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
 from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choices
@@ -50,25 +40,13 @@ from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
 from alpa_explore.sharding.splits import discover_all
-from alpa_explore.store.cache import Store
 
 _BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveContext:
-    """How problems are solved: the solver, the executor, the cache, and the progress and cancellation of the solves."""
-
-    solver: str
-    executor: Executor
-    store: Store | None
-    progress: ProgressCallback | None = None
-    cancel: threading.Event | None = None
-
-
 class EagerPricing:
-    """Candidates of all feasible stages of `layered`, from `begin` on; CancelledError when cancelled (finished tasks
-    stay in the cache)."""
+    """Candidates of all feasible stages of `layered`, from `begin` on; CancelledError when cancelled (what was found
+    stays in the cache)."""
 
     def __init__(
         self,
@@ -86,59 +64,67 @@ class EagerPricing:
         self._unpriced = unpriced_costs(layered, query, layer_flops)
         self._solver = solving.solver
         self._meshes = [logical_meshes(query.cluster, submesh) for submesh in query.submeshes]
-        self._feasible = list(feasible_stages(layered.num_layers, query.submeshes, query.cluster.devices))
-        self.tasks: dict[str, StageTask] = {}
-        self._wanted: list[CellProblem] = []
-        self._keys_of: dict[RangeKey, list[str]] = {}
-        self._runner = TaskRunner(
-            layered=layered,
-            executor=solving.executor,
-            store=solving.store,
-            progress=solving.progress,
-            cancel=solving.cancel,
-        )
-        self._known = KnownMeshes(solving.store)
-        self._frontiers: dict[str, list[Frontier]] = {}
-        self.composed: set[str] = set()
-        self.deferred: dict[str, str] = {}
-        """Problem -> name of the task that would compose its mesh."""
-        self._composed_elsewhere: dict[str, Mapping[Range, Frontier]] = {}
-        """Name of a task that would compose a mesh -> what its composition at another B found."""
-        self._bounded: dict[str, Mapping[Range, Frontier]] = {}
-        """Name of a task whose fastest choices were found here, not in the cache -> what was found."""
-        self.mesh_tasks: dict[str, tuple[MeshTask, dict[Range, str]]] = {}
-        """By a digest, with the problems of the ranges."""
-        self._convergence = Convergence(
-            self.tasks,
-            self._frontiers,
-            inverse_b=1.0 / query.num_microbatches,
-            composed=self.composed,
-            deferred=self.deferred.keys(),
-        )
-        self._within_memory = WithinMemory(
-            self.tasks, self._convergence, self._problems, self._runner, KnownWithinMemory(solving.store)
-        )
-        self._candidates = Candidates(self._wanted, self._frontiers)
-        self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
+        self._stages = self._feasible_stages()
+        """Every feasible cell with its problem on each logical mesh."""
+        self._tasks: dict[str, Task] = {}
+        """Of every distinct problem, its near-optimal choices."""
+        self._problems_on: dict[LogicalMesh, dict[Range, str]] = {}
+        """Squeezed mesh -> the distinct problems on it, by a range that has it."""
+        self.library = Library(layered, solving)
+        self._readings: dict[str, Reading] = {}
+        self._candidates = Candidates()
+        self._priced: set[int] = set()
+        """Submeshes whose stages have candidates."""
+        self._questions: dict[RangeKey, Mapping[int, Sequence[OpenQuestion]]] = {}
+        self._asked: dict[RangeKey, tuple[bool, list[Reading], Mapping[int, Sequence[OpenQuestion]]]] = {}
+        """What was read for each cell, and the questions that this left open."""
+        self._solved_within: set[tuple[str, int]] = set()
+        """(problem, microbatches held) that solvers were asked for."""
         self.screened = self._screen()
         self._composed_bounds: set[int] = set()
         """Submeshes whose screened stages have the lower bounds of composition."""
+        with no_collection():  # ten thousands of permanent objects
+            self._collect()
+            for mesh, problems in self._problems_on.items():
+                self.library.open(problems.values(), query.cluster.kinds[mesh.kind].device.reserved_bytes)
 
-    def begin(self) -> None:
-        """Candidates of all stages that are not screened."""
-        self._price_submeshes(set(range(len(self.query.submeshes))) - {submesh for _, _, submesh in self.screened})
+    def _feasible_stages(self) -> dict[RangeKey, list[CellProblem]]:
+        cluster, discoveries = self.query.cluster, discover_all(self.layered.graph)
+        # Kinds of nodes that differ in memory alone have books of their own.
+        kinds = [str(kind.device.memory_bytes) if cluster.others else "" for kind in cluster.kinds]
+        prices = {
+            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver, discoveries) + kinds[mesh.kind]
+            for meshes in self._meshes
+            for mesh in meshes
+        }
+        return {
+            cell: [
+                CellProblem(cell, mesh, problem_key(self._problems.stage(*cell[:2]), prices[mesh]))
+                for mesh in self._meshes[cell[2]]
+            ]
+            for cell in feasible_stages(self.layered.num_layers, self.query.submeshes, cluster.devices)
+        }
 
-    def known_costs(self) -> StageCosts:
-        """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
-        for name, (search, frontiers) in self._runner.finished.items():
-            task, keys = self.mesh_tasks.get(name, (None, {}))
-            if task is None or search not in (Search.COMPOSED.value, Search.BOUNDED_WITH_CHOICES.value):
-                continue
-            for layers, found in frontiers.items():
-                at_b = found if search == Search.COMPOSED.value else at_inverse_b(found, task.inverse_b)
-                if at_b is not None and keys[layers] not in self._frontiers:
-                    self._frontiers[keys[layers]] = [at_b]
-        return replace(self._unpriced, candidates=self._candidates(known_alone=True), complete=False)
+    def _collect(self) -> None:
+        """The distinct problems of all feasible stages, as tasks."""
+        layers, discoveries = self.layered.num_layers, discover_all(self.layered.graph)
+        for (first, last, _), stages in self._stages.items():
+            # At least its place from the end: with another B the same stage may hold that many.
+            held = max(layers - last, self.query.most_held(first, last, layers))
+            for _, mesh, key in stages:
+                if key not in self._tasks or self._tasks[key].ranges[0][1] < held:
+                    self._tasks[key] = Task(
+                        search=Search.NEAR_OPTIMAL,
+                        ranges=(((first, last), held),),
+                        least_held=self.counts[0],
+                        mesh=mesh,
+                        device=self.query.cluster.kinds[mesh.kind].device,
+                        solver=self._solver,
+                        inverse_b=1.0 / self.query.num_microbatches,
+                        discoveries=discoveries,
+                    )
+        for key, task in self._tasks.items():
+            self._problems_on.setdefault(task.mesh.squeezed(), {})[task.ranges[0][0]] = key
 
     def _screen(self) -> dict[RangeKey, Screened]:
         """The feasible stages on submeshes that are divided badly."""
@@ -157,116 +143,73 @@ class EagerPricing:
                 seconds=min(lower_bounds.seconds(*cell, mesh) for mesh in self._meshes[cell[2]]),
                 most_held=math.floor(min(lower_bounds.most_held(*cell), self.query.num_microbatches)),
             )
-            for cell in self._feasible
+            for cell in self._stages
             if divided[cell[2]] < well
         }
 
-    def raise_bounds(self, submeshes: Collection[int]) -> None:
-        """Give the screened stages on these submeshes the least seconds of composition, for any memory."""
-        self._composed_bounds |= set(submeshes)
-        discoveries = discover_all(self.layered.graph)
-        tasks: dict[str, MeshTask] = {}
-        keys_of: dict[RangeKey, list[tuple[str, Range]]] = {}
-        for submesh in submeshes:
-            # Of the ranges with equal problems one is composed.
-            ranges = {
-                cell: self._problems.stage(*cell[:2]).structure_key for cell in self.screened if cell[2] == submesh
-            }
-            first = {key: cell[:2] for cell, key in reversed(ranges.items())}
-            for mesh in self._meshes[submesh]:
-                device = self.query.cluster.kinds[mesh.kind].device
-                task = MeshTask(
-                    ranges=tuple((r, 1) for r in first.values()),
-                    least_held=1,
-                    mesh=mesh.squeezed(),
-                    device=device,
-                    inverse_b=0.0,
-                    discoveries=discoveries,
-                )
-                prices = price_key(mesh, replace(device, memory_bytes=0), "auto", 0, discoveries)
-                name = _digest((prices, *first.items()))
-                tasks[name] = task
-                for cell, key in ranges.items():
-                    keys_of.setdefault(cell, []).append((name, first[key]))
-        found = self._runner.on_meshes(bound_mesh, tasks, Search.BOUNDED.value)
-        for cell, keys in keys_of.items():
-            known = self.screened[cell]
-            least = min(found[name][r].bound_seconds if r in found[name] else 0.0 for name, r in keys)
-            self.screened[cell] = known._replace(seconds=max(known.seconds, least))
-        self.screened = {cell: bound for cell, bound in self.screened.items() if bound.seconds < math.inf}
+    def begin(self) -> None:
+        """Candidates of all stages that are not screened."""
+        self._price_submeshes(set(range(len(self._meshes))) - {submesh for _, _, submesh in self.screened})
 
-    def _price_submeshes(self, submeshes: Collection[int]) -> None:
-        """Candidates of all feasible stages on these submeshes."""
-        with no_collection():  # ten thousands of permanent objects
-            new = self._collect(submeshes)
-            tasks = self._tasks_of_meshes(new) if self._solver == "auto" else {}
-            self.mesh_tasks |= tasks
-            stored = self._runner.stored_on_meshes(tasks, Search.COMPOSED.value)
-            unknown = self._defer([name for name in tasks if name not in stored])
-        if self._bound_first:
-            bounded = self._bound(unknown)
-            unknown = [name for name in unknown if name not in bounded]
-        self._compose([*stored, *unknown], stored)
-
-    def _collect(self, submeshes: Collection[int]) -> list[str]:
-        """The distinct problems of all feasible stages on these submeshes, as tasks; the keys of those that are new."""
-        cluster, b = self.query.cluster, self.query.num_microbatches
-        discoveries = discover_all(self.layered.graph)
-        prices = {
-            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver, b, discoveries)
-            for submesh in submeshes
-            for mesh in self._meshes[submesh]
-        }
-        layers, known = self.layered.num_layers, set(self.tasks)
-        for first, last, submesh in self._feasible:
-            if submesh not in submeshes:
-                continue
-            # At least its place from the end: with another B the same stage may hold that many.
-            held = max(layers - last, self.query.most_held(first, last, layers))
-            for mesh in self._meshes[submesh]:
-                key = problem_key(self._problems.stage(first, last), prices[mesh])
-                self._wanted.append(CellProblem((first, last, submesh), mesh, key))
-                self._keys_of.setdefault((first, last, submesh), []).append(key)
-                if key not in self.tasks or (key not in known and self.tasks[key].held < held):
-                    self.tasks[key] = StageTask(
-                        first=first,
-                        last=last,
-                        mesh=mesh,
-                        held=held,
-                        least_held=self.counts[0],
-                        device=cluster.kinds[mesh.kind].device,
-                        solver=self._solver,
-                        inverse_b=1.0 / b,
-                        search=Search.NEAR_OPTIMAL,
-                        discoveries=discoveries,
-                    )
-        return [key for key in self.tasks if key not in known]
+    def known_costs(self) -> StageCosts:
+        """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
+        return replace(self._unpriced, candidates=self._known_candidates(), complete=False)
 
     def costs(self) -> StageCosts:
         """All candidates, and a lower bound for every stage that may have a better choice."""
-        convergence = self._convergence
         self._questions = {
             cell: questions
-            for cell, keys in self._keys_of.items()
-            if (questions := convergence.open_questions(keys, self.counts))
+            for cell in self._stages
+            if cell[2] in self._priced and (questions := self._open_questions(cell))
         }
         bounds = {
             cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
             for cell, by_held in self._questions.items()
         }
         with no_collection():
-            return replace(self._unpriced, candidates=self._candidates(), bounds=bounds, screened=self.screened)
+            candidates = self._known_candidates()
+        return replace(self._unpriced, candidates=candidates, bounds=bounds, screened=self.screened)
 
-    def compose_deferred(self) -> None:
-        """Compose all meshes that were deferred."""
-        if names := list(dict.fromkeys(self.deferred.values())):
-            self._compose(names)
+    def _open_questions(self, cell: RangeKey) -> Mapping[int, Sequence[OpenQuestion]]:
+        """Of a cell, asked again when one of its books has grown."""
+        solve = len(self._solved_within) <= tuning.MOST_SOLVED_WITHIN_MEMORY
+        readings = {stage.key: self._read(stage.key) for stage in self._stages[cell]}
+        known = self._asked.get(cell)
+        if (
+            known is None
+            or known[0] != solve
+            or any(now is not then for now, then in zip(readings.values(), known[1], strict=True))
+        ):
+            known = self._asked[cell] = (
+                solve,
+                list(readings.values()),
+                open_questions(readings, self.counts, solve=solve),
+            )
+        return known[2]
+
+    def _known_candidates(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        stages = (stage for cell, of_cell in self._stages.items() if cell[2] in self._priced for stage in of_cell)
+        return self._candidates.of(stages, self._read)
+
+    def _read(self, key: str) -> Reading:
+        """What the book of a problem says now."""
+        book, reading = self.library[key], self._readings.get(key)
+        if reading is None or reading.book is not book:
+            task = self._tasks[key]
+            reading = self._readings[key] = Reading(
+                book=book,
+                inverse_b=task.inverse_b,
+                memory_bytes=task.device.memory_bytes,
+                least_held=task.least_held,
+                most_held=task.ranges[0][1],
+            )
+        return reading
 
     def price_without_memory(self, open_stages: Sequence[HeldStage]) -> bool:
         """As `price`, but without the searches within memory, which take longest; whether there was anything else."""
 
         def within_memory(cell: RangeKey, held: int) -> bool:
-            questions = self._questions.get(cell, {}).get(held, [])
+            questions = self._questions.get(cell, {}).get(held, ())
             first = min(questions, key=lambda question: question.bound_seconds, default=None)
             return first is None or first.search in WITHIN_MEMORY
 
@@ -276,217 +219,186 @@ class EagerPricing:
         return bool(others)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
-        """Run the searches that would close the gap of these stages; where a mesh that was deferred has the lowest
-        bound, it is composed first."""
+        """Run the searches that would close the gap of these stages; where a mesh whose composition is not complete has
+        the lowest bound, it is composed first."""
         wanted = {cell[2] for cell, _ in open_stages if cell in self.screened}
         if loose := wanted - self._composed_bounds if self._solver == "auto" else set():
             self.raise_bounds(loose)
         if tight := wanted - loose:
             self.screened = {cell: bound for cell, bound in self.screened.items() if cell[2] not in tight}
             self._price_submeshes(tight)
-        meshes: dict[str, None] = {}
+        meshes: dict[LogicalMesh, None] = {}
         asked: list[tuple[int, list[OpenQuestion]]] = []
         for cell, held in open_stages:
-            questions = self._questions.get(cell, {}).get(held, [])
-            questions = sorted(questions, key=lambda question: question.bound_seconds)
+            questions = sorted(self._questions.get(cell, {}).get(held, ()), key=lambda question: question.bound_seconds)
             if questions and questions[0].search is Search.COMPOSED:
                 # By bounds without regard to memory the first rarely closes the question: the next one beside it.
-                names = [self.deferred[q.key] for q in questions if q.search is Search.COMPOSED]
-                meshes |= dict.fromkeys(names[: 2 if names[0] in self._bounded else 1])
+                open_meshes = [self._tasks[q.key].mesh.squeezed() for q in questions if q.search is Search.COMPOSED]
+                meshes |= dict.fromkeys(open_meshes[: 1 if self._has_leaner(open_meshes[0]) else 2])
             else:
                 asked.append((held, questions))
-        searches = next_searches(asked, self.tasks)
-        if self._within_memory.recall([key for key, _ in searches.get(Search.BOUNDED_WITHIN_MEMORY, ())]):
-            return  # they may be closed
-        jobs: dict[str, Job] = {}
-        for search in [search for search in searches if search in COMPOSITION]:
-            keys = searches.pop(search)
-            jobs |= self._within_memory.jobs(search, [key for key, _ in keys])
-            self._convergence.close(search, keys)
+        searches = next_searches(asked)
+        within = [
+            task
+            for search in (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY)
+            for task in self._within_memory(search, searches.pop(search, []))
+        ]
         with no_collection():
-            if meshes:
-                self._compose(list(meshes), beside=jobs)
-            else:
-                self._within_memory.record(jobs, self._runner.run_on_meshes(jobs))
+            self._compose(meshes, beside=within)
         for search, keys in searches.items():
-            self._search(search, keys)
-            self._convergence.close(search, keys)
+            if search is Search.SOLVED_WITHIN_MEMORY:
+                self._solved_within |= set(keys)
+                self._search(search, keys)
+            else:
+                self._search(search, {key: self._tasks[key].ranges[0][1] for key, _ in keys}.items())
+
+    def finish_composition(self) -> None:
+        """Finish the composition of all meshes."""
+        partial = (key for key in self._tasks_of(self._priced) if not self._read(key).complete)
+        self._compose(dict.fromkeys(self._tasks[key].mesh.squeezed() for key in partial))
+
+    def raise_bounds(self, submeshes: Collection[int]) -> None:
+        """Give the screened stages on these submeshes the least seconds of composition, for any memory."""
+        self._composed_bounds |= set(submeshes)
+        todo: dict[LogicalMesh, dict[Range, str]] = {}
+        for key in self._tasks_of(submeshes):
+            if not self.library[key].bounds:
+                task = self._tasks[key]
+                todo.setdefault(task.mesh.squeezed(), {})[task.ranges[0][0]] = key
+        self.library.run([(self._on_mesh(Search.BOUNDED, problems), problems) for problems in todo.values()])
+        for cell, known in list(self.screened.items()):
+            if cell[2] in submeshes:
+                least = min(self.library[stage.key].bound(0.0) for stage in self._stages[cell])
+                self.screened[cell] = known._replace(seconds=max(known.seconds, least))
+        self.screened = {cell: bound for cell, bound in self.screened.items() if bound.seconds < math.inf}
 
     def bounded(self) -> dict[RangeKey, Screened]:
-        """The stages with logical meshes that are still deferred, and what bounds their choices there at every B."""
+        """The stages with logical meshes whose composition is not complete, and what bounds their choices there at
+        every B."""
         bounded: dict[RangeKey, Screened] = {}
-        for cell, keys in self._keys_of.items():
-            for key in keys:
-                if key in self.deferred and (bound := self._bound_at_every_b(key)) is not None:
+        for cell, stages in self._stages.items():
+            for stage in stages if cell[2] in self._priced else ():
+                reading = self._read(stage.key)
+                if not reading.complete and (bound := reading.at_every_b()) is not None:
                     bounded[cell] = bounded.get(cell, bound).weakest(bound)
         return bounded
 
-    def _bound_at_every_b(self, key: str) -> Screened | None:
-        """What bounds the choices of a deferred problem at B up to a million: the chord from there to the requested B;
-        None where no choice is legal or none fits."""
-        (frontier,), task = self._frontiers[key], self.tasks[key]
-        most = task.held
-        if frontier.least_peaks:
-            peaks = frontier.least_peaks[: most - task.least_held + 1]
-            most = task.least_held - 1 + sum(peak <= task.device.memory_bytes for peak in peaks)
-        if not frontier.optima or most < task.least_held:
-            return None
-        smallest, least = frontier.optima[0]
-        least = min(least * (1 - PROVEN) - TIE_SECONDS, frontier.bound_seconds)
-        rise = (frontier.bound_seconds - least) / (task.inverse_b - smallest) if task.inverse_b > smallest else 0.0
-        return Screened(least - rise * smallest, most, task.inverse_b, frontier.bound_seconds)
-
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""
-        frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
+        books = self.library.books()
+        spent = len(self._solved_within) > tuning.MOST_SOLVED_WITHIN_MEMORY
         return StageProfile(
             costs=costs,
             choices=Choices(self._candidates.points, self.layered, self._problems.equal_problem),
             problem_of=self._problems.problem,
-            solves=sum(f.solves for f in frontiers),
-            distinct_solves=len(frontiers),
-            cached_solves=self._runner.cached + sum(name not in self._bounded for name in self.deferred.values()),
-            variables=sum(of_problem[0].variables for of_problem in self._frontiers.values()),
-            constraints=sum(of_problem[0].constraints for of_problem in self._frontiers.values()),
+            solves=sum(book.solves for book in books),
+            distinct_solves=len(books),
+            cached_solves=self.library.cached,
+            variables=sum(book.variables for book in books),
+            constraints=sum(book.constraints for book in books),
             warnings=(
-                *((TIME_LIMIT_REACHED,) if not all(f.optimal for f in frontiers) else ()),
-                *((_BUDGET_SPENT,) if self._convergence.budget_spent else ()),
+                *((TIME_LIMIT_REACHED,) if not all(book.optimal for book in books) else ()),
+                *((_BUDGET_SPENT,) if spent else ()),
             ),
         )
 
-    def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
-        """Run one kind of task for these (problem, microbatches held) and record the frontiers."""
-        tasks = {
-            f"{key}|{held}": replace(
-                self.tasks[key], search=search, held=held, bound_seconds=self._convergence.device_bound(key)
-            )
-            for key, held in keys
-        }
-        for name, frontier in self._runner.solve(tasks).items():
-            self._convergence.add(name.split("|")[0], frontier)
+    def _tasks_of(self, submeshes: Collection[int]) -> list[str]:
+        """The distinct problems of the stages on these submeshes."""
+        stages = (stage for cell, of_cell in self._stages.items() if cell[2] in submeshes for stage in of_cell)
+        return list(dict.fromkeys(stage.key for stage in stages))
 
-    def _tasks_of_meshes(self, keys: Sequence[str]) -> dict[str, tuple[MeshTask, dict[Range, str]]]:
-        """One task for each mesh of these problems, by a digest, with the problems of its ranges."""
-        by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
-        for key in keys:
-            task = self.tasks[key]
-            by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
-        tasks = {}
-        for mesh, of_mesh in by_mesh.items():
-            first = self.tasks[next(iter(of_mesh.values()))]
-            held = tuple((layers, self.tasks[key].held) for layers, key in of_mesh.items())
-            on_mesh = MeshTask(
-                ranges=held,
-                least_held=first.least_held,
-                mesh=mesh,
-                device=first.device,
-                inverse_b=first.inverse_b,
-                discoveries=first.discoveries,
-            )
-            tasks[_digest((held, first.least_held, *of_mesh.values()))] = on_mesh, of_mesh
-        return tasks
-
-    def _defer(self, names: Iterable[str]) -> list[str]:
-        """Give the problems of these meshes what is known from another B or memory, where all of a mesh are known; the
-        meshes with nothing that is known."""
-        unknown: list[str] = []
-        proven: set[str] = set()
-        for name in names:
-            task, keys = self.mesh_tasks[name]
-            known = self._known.find(task, self.alike(task), bounded=self._bound_first)
-            if known is None:
-                unknown.append(name)
-                continue
-            self._defer_with(name, known.frontiers)
-            if known.composed:
-                self._composed_elsewhere[name] = known.frontiers
-                proven |= {keys[layers] for layers, frontier in known.frontiers.items() if frontier.proven}
-        for key in proven:
-            del self.deferred[key]
-        self.composed |= proven
-        self._runner.cached += len(proven)
-        self._find_leaner(proven)
-        return unknown
-
-    def _defer_with(self, name: str, known: Mapping[Range, Frontier]) -> None:
-        keys = self.mesh_tasks[name][1]
-        for layers, frontier in known.items():
-            self._frontiers[keys[layers]] = [frontier]
-            self.deferred[keys[layers]] = name
-
-    def _bound(self, names: Collection[str]) -> set[str]:
-        """Find the fastest choices on these meshes, and defer those where all ranges have some: these are returned."""
-        todo = {name: self.mesh_tasks[name][0] for name in names}
-        run = self._runner.run_on_meshes(
-            {name: Job(fastest_on_mesh, task, Search.BOUNDED_WITH_CHOICES.value) for name, task in todo.items()}
-        )
-        entries = entry_names(run, Search.BOUNDED_WITH_CHOICES.value)
-        bounded = set()
-        for name, found in run.items():
-            task = todo[name]
-            frontiers = {r: at_inverse_b(frontier, task.inverse_b) for r, frontier in found.items()}
-            known = {r: frontier for r, frontier in frontiers.items() if frontier is not None}
-            if len(known) == len(task.ranges):
-                self._known.add(task, self.alike(task), entries[name], bounded=True)
-                self._defer_with(name, known)
-                self._bounded[name] = found
-                bounded.add(name)
-        return bounded
+    def _price_submeshes(self, submeshes: Collection[int]) -> None:
+        """Candidates of all feasible stages on these submeshes."""
+        self._priced |= set(submeshes)
+        keys = self._tasks_of(submeshes)
+        if self._solver == "auto":
+            enough = (Search.COMPOSED, Search.BOUNDED_WITH_CHOICES) if self._bound_first else (Search.COMPOSED,)
+            unknown = [key for key in keys if not any(self.library[key].has_tried(search) for search in enough)]
+            meshes = dict.fromkeys(self._tasks[key].mesh.squeezed() for key in unknown)
+            if self._bound_first:
+                self._sweep(Search.BOUNDED_WITH_CHOICES, meshes)
+                partly = [key for key in unknown if not self.library[key].composed]
+                meshes = dict.fromkeys(self._tasks[key].mesh.squeezed() for key in partly)
+            self._sweep(Search.COMPOSED, meshes)
+        unknown = [k for k in keys if not (self.library[k].composed or self.library[k].has_tried(Search.NEAR_OPTIMAL))]
+        self._search(Search.NEAR_OPTIMAL, [(k, self._tasks[k].ranges[0][1]) for k in unknown])
+        self._find_leaner(keys)
 
     def _compose(
-        self,
-        names: Collection[str],
-        stored: Mapping[str, Mapping[Range, Frontier]] | None = None,
-        beside: Mapping[str, Job] | None = None,
+        self, meshes: Collection[LogicalMesh], beside: Sequence[tuple[Task, Mapping[Range, str]]] = ()
     ) -> None:
-        """Compose all ranges on these meshes, or take what is in the cache, and solve all problems that cannot be
-        composed; those that overflow the device get leaner choices. The jobs `beside` find choices within memory for
-        problems that are composed already; they run together with the composition."""
-        stored, beside = stored or {}, beside or {}
-        todo = {name: self.mesh_tasks[name][0] for name in names if name not in stored}
-        jobs = {
-            name: Job(fastest_at_b, task, Search.COMPOSED.value)
-            if name in self._composed_elsewhere
-            else Job(compose_mesh, replace(task, bounds=self._bounded.get(name, {})), Search.COMPOSED.value)
-            for name, task in todo.items()
-        }
-        run = self._runner.run_on_meshes({**jobs, **beside}, known=self._composed_elsewhere)
-        self._within_memory.record(beside, {name: run.pop(name) for name in beside})
-        for name, frontiers in (*stored.items(), *run.items()):
-            keys = self.mesh_tasks[name][1]
-            # What was found within memory for a problem that was proven before stays.
-            before = {key: self._frontiers.pop(key, ()) for key in keys.values()}
-            for key in keys.values():
-                self.deferred.pop(key, None)
-            self._frontiers |= {keys[r]: [frontier, *before[keys[r]][1:]] for r, frontier in frontiers.items()}
-            self.composed |= {keys[layers] for layers in frontiers}
-        entries = entry_names(run, Search.COMPOSED.value)
-        for name, frontiers in run.items():
-            if len(frontiers) == len(todo[name].ranges):
-                self._known.add(todo[name], self.alike(todo[name]), entries[name], bounded=False)
-        solved = self._runner.solve({key: task for key, task in self.tasks.items() if key not in self._frontiers})
-        self._frontiers |= {key: [frontier] for key, frontier in solved.items()}
-        self._find_leaner({key for name in names for key in self.mesh_tasks[name][1].values()} | solved.keys())
+        """Finish the composition of these meshes; problems that overflow the device get leaner choices. The tasks
+        `beside` find choices within memory for problems that are composed already; they run together with these."""
+        leaner = {mesh: self._has_leaner(mesh) for mesh in meshes}
+        self.library.run(
+            [
+                (self._on_mesh(Search.FASTEST_COMPOSED if leaner[mesh] else Search.COMPOSED, problems), problems)
+                for mesh in meshes
+                for problems in [self._composable(mesh)]
+            ]
+            + list(beside)
+        )
+        self._find_leaner([key for mesh in meshes for key in self._problems_on[mesh].values()])
 
-    def _find_leaner(self, new: Collection[str]) -> None:
+    def _sweep(self, search: Search, meshes: Iterable[LogicalMesh]) -> None:
+        """Run one search for all problems on each of these meshes."""
+        of_mesh = [self._composable(mesh) for mesh in meshes]
+        self.library.run([(self._on_mesh(search, problems), problems) for problems in of_mesh if problems])
+
+    def _on_mesh(self, search: Search, problems: Mapping[Range, str]) -> Task:
+        """One task for these problems, which are on one mesh."""
+        tasks = [self._tasks[key] for key in problems.values()]
+        books = {layers: self.library[key] for layers, key in problems.items()}
+        bounded = all({SMALLEST_INVERSE_B, tasks[0].inverse_b} <= dict(book.bounds).keys() for book in books.values())
+        return replace(
+            tasks[0],
+            search=search,
+            mesh=tasks[0].mesh.squeezed(),
+            ranges=tuple((layers, task.ranges[0][1]) for layers, task in zip(problems, tasks, strict=True)),
+            known=books if search is Search.COMPOSED and bounded else {},
+        )
+
+    def _composable(self, mesh: LogicalMesh) -> dict[Range, str]:
+        """The problems on a squeezed mesh of which it is not known that they cannot be composed."""
+        problems = self._problems_on[mesh].items()
+        books = {key: self.library[key] for _, key in problems}
+        return {r: key for r, key in problems if books[key].composed or not books[key].has_tried_composition}
+
+    def _has_leaner(self, mesh: LogicalMesh) -> bool:
+        """Whether composition has nothing more to say about a mesh but the fastest choices at this B."""
+        return all(self._read(key).has_leaner for key in self._composable(mesh).values())
+
+    def _within_memory(self, search: Search, keys: Iterable[tuple[str, int]]) -> list[tuple[Task, Mapping[Range, str]]]:
+        """A task for each of these problems, for all numbers of microbatches held at which memory is short."""
+        counts: dict[str, set[int]] = {}
+        for key, held in keys:
+            counts.setdefault(key, set()).add(held)
+        tasks: list[tuple[Task, Mapping[Range, str]]] = []
+        for key, asked in counts.items():
+            task, reading = self._tasks[key], self._read(key)
+            asked.update(n for n in range(task.least_held, reading.most_held + 1) if reading.short_of_memory(n))
+            tasks.append((replace(task, search=search, counts=tuple(sorted(asked))), {task.ranges[0][0]: key}))
+        return tasks
+
+    def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        """Run one search for these (problem, microbatches held), one task each."""
+        tasks: list[tuple[Task, Mapping[Range, str]]] = []
+        for key, held in keys:
+            task, bound = self._tasks[key], self._read(key).device_bound
+            layers, _ = task.ranges[0]
+            tasks.append((replace(task, search=search, ranges=((layers, held),), bound_seconds=bound), {layers: key}))
+        self.library.run(tasks)
+
+    def _find_leaner(self, keys: Iterable[str]) -> None:
         """Leaner choices for those of these problems that overflow the device and have no exact frontier yet."""
-        # A composed range has the convex part of its frontier already; the exact frontier is computed for small
-        # problems.
-        inexact = [
-            key
-            for key in self.tasks
-            if key in new
-            and (
-                not self._frontiers[key][0].proven
-                or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
-            )
-        ]
-        self._search(Search.LEANER, [(k, self.tasks[k].held) for k in inexact if self._convergence.overflows(k)])
-
-    def alike(self, task: MeshTask) -> dict[Range, str]:
-        """Keys of the problems of a task that are the same at every B and with every memory."""
-        return self._problems.alike([layers for layers, _ in task.ranges], task.mesh, task.device, task.discoveries)
-
-
-def _digest(body: tuple[object, ...]) -> str:
-    return sha256(repr(body).encode()).hexdigest()
+        todo = []
+        for key in keys:
+            reading = self._read(key)
+            # A composed range has the convex part of its frontier already; the exact frontier is computed for small
+            # problems.
+            inexact = not reading.proven or reading.book.variables <= tuning.EXACT_FRONTIER_VARIABLES
+            if reading.complete and inexact and reading.overflows(held := reading.most_held):
+                where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes, "held": held}
+                if not reading.book.has_tried(Search.LEANER, **where):
+                    todo.append((key, held))
+        self._search(Search.LEANER, todo)

@@ -115,10 +115,10 @@ class VersionPricing:
         priced = [version.price_without_memory(open_stages) for version in self.versions]
         return any(priced)
 
-    def compose_deferred(self) -> None:
-        """Compose all meshes that were deferred, in every version."""
+    def finish_composition(self) -> None:
+        """Finish the composition of all meshes, in every version."""
         for version in self.versions:
-            version.compose_deferred()
+            version.finish_composition()
 
     def bounded(self) -> dict[RangeKey, Screened]:
         """The stages that some version has on meshes that it bounded only."""

@@ -4,7 +4,7 @@
     stage_problems    their sharding problems, and their costs before anything is priced
     problem_keys      keys by which stages with equal problems are solved once
     tied_weights      weights that several layers read
-    candidates        `Candidates`: from the frontiers of problems to the candidates of stages; `Choices`: from a
+    candidates        `Candidates`: from the books of problems to the candidates of stages; `Choices`: from a
                       candidate back to the strategy of every operator
 
 Nothing here solves a problem or calls the pipeline DP.

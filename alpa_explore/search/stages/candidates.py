@@ -1,17 +1,17 @@
-"""From the frontiers of problems to the candidates of stages, and back from a candidate to the choice behind it."""
+"""From the books of problems to the candidates of stages, and back from a candidate to the choice behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.intra_op.composition.compose import whole_choice
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
-from alpa_explore.pricing.frontier import Frontier, StageChoice, stronger
-from alpa_explore.pricing.mesh_tasks import chain
+from alpa_explore.pricing.price_book import PriceBook, Reading, StageChoice
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
+from alpa_explore.pricing.tasks import chain
 
 
 class CellProblem(NamedTuple):
@@ -25,33 +25,27 @@ class CellProblem(NamedTuple):
 class Candidates:
     """The candidates of every cell; for each solution key, the choice behind it and a stage that has it."""
 
-    def __init__(self, wanted: Sequence[CellProblem], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
-        self.wanted, self.frontiers = wanted, frontiers
+    def __init__(self) -> None:
         self.points: dict[str, tuple[StageChoice, CellProblem]] = {}
-        self._made: dict[tuple[str, LogicalMesh], tuple[tuple[Frontier, ...], list[StageCandidate]]] = {}
-        """(frontiers used, candidates) of every problem on a mesh."""
+        self._made: dict[tuple[str, LogicalMesh], tuple[PriceBook, list[StageCandidate]]] = {}
+        """(book used, candidates) of every problem on a mesh."""
 
-    def __call__(self, *, known_alone: bool = False) -> dict[RangeKey, tuple[StageCandidate, ...]]:
-        """From all frontiers so far; `known_alone`: where some problems have none yet."""
+    def of(
+        self, stages: Iterable[CellProblem], reading: Callable[[str], Reading]
+    ) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        """From what is known of their problems."""
         candidates: dict[RangeKey, list[StageCandidate]] = {}
-        for stage in self.wanted:
-            if known_alone and stage.key not in self.frontiers:
-                continue
-            frontiers = self.frontiers[stage.key]
+        for stage in stages:
+            read = reading(stage.key)
             made = self._made.get((stage.key, stage.mesh))
-            if made is None or not same_frontiers(made[0], frontiers):
-                made = self._made[stage.key, stage.mesh] = tuple(frontiers), self._of(stage, frontiers)
+            if made is None or made[0] is not read.book:
+                made = self._made[stage.key, stage.mesh] = read.book, self._of(stage, read)
             candidates.setdefault(stage.cell, []).extend(made[1])
         return {cell: tuple(of_cell) for cell, of_cell in candidates.items()}
 
-    def _of(self, stage: CellProblem, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
-        points: dict[object, StageChoice] = {}
-        for point in (p for frontier in frontiers for p in frontier.points):
-            # The points of one frontier are distinct; a number is a shorter key than the whole choice.
-            choice = (point.choices, point.block_choices) if len(frontiers) > 1 else len(points)
-            points[choice] = stronger(points.get(choice, point), point)
+    def _of(self, stage: CellProblem, reading: Reading) -> list[StageCandidate]:
         candidates = []
-        for number, point in enumerate(points.values()):
+        for number, point in enumerate(reading.choices()):
             name = f"{stage.key[:24]}-{number}"
             self.points[name] = point, stage
             totals = point.totals
@@ -68,16 +62,7 @@ class Candidates:
                     paced_seconds=totals.paced_seconds,
                 )
             )
-        number = len(candidates)
-        while self.points.pop(f"{stage.key[:24]}-{number}", None) is not None:  # of a frontier that was replaced
-            number += 1
         return candidates
-
-
-def same_frontiers(used: Sequence[Frontier], frontiers: Sequence[Frontier]) -> bool:
-    """Whether a problem has the frontiers that were used, and no others: frontiers are added, and the first one is
-    replaced when it came from another B."""
-    return len(used) == len(frontiers) and used[0] is frontiers[0]
 
 
 class Choices(Mapping[str, tuple[int, ...]]):

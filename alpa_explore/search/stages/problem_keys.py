@@ -15,10 +15,9 @@ def problem_key(stage: StageGraph, prices: str) -> str:
     return sha256(f"{stage.structure_key} {prices}".encode()).hexdigest()
 
 
-def price_key(
-    mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, discoveries: DiscoveryRecords
-) -> str:
-    """A digest of everything but the stage that a solve depends on. The names and sources of figures are not in it."""
-    figures = replace(device, name="", source="", peak_flops=dict(sorted(device.peak_flops.items())))
-    body = (replace(mesh.squeezed(), kind=0), figures, solver, num_microbatches, discoveries)
+def price_key(mesh: LogicalMesh, device: Device, solver: str, discoveries: DiscoveryRecords) -> str:
+    """A digest of everything but the stage that the prices of choices depend on: not the names and sources of figures,
+    nor the memory of a device."""
+    figures = replace(device, name="", source="", memory_bytes=0, peak_flops=dict(sorted(device.peak_flops.items())))
+    body = (replace(mesh.squeezed(), kind=0), figures, solver, discoveries)
     return sha256(repr(body).encode()).hexdigest()

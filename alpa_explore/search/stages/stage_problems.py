@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from alpa_explore.cluster import Cluster, Device, LogicalMesh
+from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.pricing.stage_tasks import cost_model, slicer
+from alpa_explore.pricing.tasks import cost_model, slicer
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.tied_weights import tied_weights
-from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords
 
 
 class StageProblems:
@@ -31,13 +27,6 @@ class StageProblems:
     def stage(self, first: int, last: int) -> StageGraph:
         """The stage of layers first..last."""
         return self._stage_of(first, last)
-
-    def alike(
-        self, ranges: Iterable[tuple[int, int]], mesh: LogicalMesh, device: Device, discoveries: DiscoveryRecords
-    ) -> dict[tuple[int, int], str]:
-        """For each (first, last) a key of its problem that is the same at every B and with every memory."""
-        prices = price_key(mesh, replace(device, memory_bytes=0), "auto", 0, discoveries)
-        return {layers: problem_key(self.stage(*layers), prices) for layers in ranges}
 
     def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         """Its problem on a logical mesh. The last one is kept: a choice in it is read right after it was built."""
