@@ -7,9 +7,9 @@ import pytest
 from alpa_explore.accuracy.record import Source, record_from_bytes, record_to_bytes
 from alpa_explore.accuracy.scores import score as stored_score
 from alpa_explore.validation.predict import predict_rows
-from alpa_explore.validation.record import record_of
 from alpa_explore.validation.runs.rows import read_rows
 from alpa_explore.validation.score import score
+from benchmarks.figures_fit.record import record_of
 from tests.validation.stand_in import StandIn
 
 DATA = sorted((Path(__file__).parent / "data").glob("*.csv"))

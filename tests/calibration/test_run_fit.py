@@ -10,12 +10,6 @@ import pytest
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.calibration.runs.figures import DEVICES, Figure, Place, all_figures, at_start
-from alpa_explore.calibration.runs.overlay import overlaid, stored_values
-from alpa_explore.calibration.runs.predicted import PredictedRuns
-from alpa_explore.calibration.runs.run_fit import FiguresFit, fit_figures
-from alpa_explore.calibration.runs.works import RunWork, works_of
-from alpa_explore.calibration.runs.written import write_figures
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cluster.software_profiles import software_names
@@ -25,8 +19,13 @@ from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
+from benchmarks.figures_fit.figures import DEVICES, Figure, Place, all_figures, at_start
+from benchmarks.figures_fit.predicted import PredictedRuns
+from benchmarks.figures_fit.run_fit import FiguresFit, fit_figures
+from benchmarks.figures_fit.stored import overlaid, stored_values, write_figures
+from benchmarks.figures_fit.works import RunWork, works_of
 
-DATA = Path(__file__).parents[2] / "validation" / "data"
+DATA = Path(__file__).parents[1] / "validation" / "data"
 FIGURES = all_figures()
 BY_NAME = {figure.name: figure for figure in FIGURES}
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from alpa_explore.baselines.layout_price import layout_seconds
 from alpa_explore.baselines.part_times import DecoderTime, decoder_time_of, passes_of
-from alpa_explore.calibration.runs.figures import Figure, Values
-from alpa_explore.calibration.runs.overlay import overlaid
-from alpa_explore.calibration.runs.works import RunWork
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
+from benchmarks.figures_fit.figures import Figure, Values
+from benchmarks.figures_fit.stored import overlaid
+from benchmarks.figures_fit.works import RunWork
 
 Machines: TypeAlias = frozenset[tuple[str, str]]
 """(device preset, software profile) of groups of runs."""
