@@ -7,11 +7,9 @@ kinds              the baselines by name, the degrees that each takes, and what 
 equal_stages       stages of equally many layers on equal submeshes; pipelines of a baseline that is the planner under
                    constraints
 role_pipelines     the pipelines of a baseline whose axes have roles: every division that its degrees leave open
-layout             a hand-made layout: degrees, microbatches, ZeRO stage, recomputation
+layout             a layout in words: degrees, microbatches, ZeRO stage, recomputation
 block_work         the work of the parts of a model (embedding, a block of each kind, head) on a mesh with roles
-part_times         device and host seconds of those parts in one pass
-interleaved_time   seconds of an interleaved layout, by the simulator
-layout_price       seconds and bytes of a layout, from the seconds of its parts, without a plan
+layout_price       seconds and bytes of a layout, from the kernels and collectives of these parts, without a plan
 stage_pricer       prices the stages of a pipeline whose mesh axes have roles
 infeasible         the errors where no pipeline of a baseline fits in memory
 baseline           the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`

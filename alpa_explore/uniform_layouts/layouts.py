@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.precisions import recipe_of, tensors_of
 from alpa_explore.errors import CancelledError, OptionError
@@ -22,7 +23,7 @@ from alpa_explore.store.cache import SolveCache, default_folder
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
-from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.model_work import check_dtype
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices, PricedLayout, ranked
 from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works
 
@@ -146,7 +147,7 @@ class Question:
         progress: ProgressCallback | None = None,
         partial: Callable[[Layouts], None] | None = None,
         cancel: threading.Event | None = None,
-        only: Callable[[tuple[UniformLayout, ...]], Sequence[UniformLayout]] | None = None,
+        only: Callable[[tuple[Layout, ...]], Sequence[Layout]] | None = None,
         known_alone: bool = False,
     ) -> Layouts:
         """All layouts on a cluster, or `only` some of them; without any where the batch has no division. Those that
@@ -154,15 +155,11 @@ class Question:
         check_like_nodes(cluster, "A uniform layout divides a model equally", "Give a cluster of one kind of nodes.")
         if recipe_of(self.precision):
             cluster = cluster.in_precision(self.precision)
-        elif self.prices.works.dtype not in cluster.device.peak_flops:
-            raise OptionError(
-                "The device does not compute in this precision",
-                found=f"{self.prices.works.dtype} on {cluster.device.name}",
-                remedy=f"It has {', '.join(cluster.device.peak_flops)}.",
-            )
+        else:
+            check_dtype(cluster.device, self.prices.works.dtype)
         works = self.prices.works
         structure = works.read_structure(executor=executor, cancel=cancel, known_alone=known_alone)
-        asked: Sequence[UniformLayout] = enumerate_layouts(structure, cluster, self.global_batch)
+        asked: Sequence[Layout] = enumerate_layouts(structure, cluster, self.global_batch)
         if only is not None:
             asked = only(tuple(asked))
         works.prepare(

@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from alpa_explore.baselines.layout_price import layout_seconds
-from alpa_explore.baselines.part_times import DecoderTime, decoder_time_of, passes_of
+from alpa_explore.baselines.layout_price import LayoutPricer, passes_of, seconds_of_passes
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.kernel_seconds import KernelTable
@@ -77,7 +76,7 @@ class PredictedRuns:
         kernels = seconds_of_table(device, group.table)
         of_passes = np.split(kernels, group.ends)
         clusters: dict[tuple[object, ...], Cluster] = {}
-        times: dict[tuple[object, ...], DecoderTime] = {}
+        times: dict[tuple[object, ...], Floats] = {}
         for place, number in group.runs:
             run = self.runs[place]
             at, layout = run.machine.cluster, run.layout
@@ -97,8 +96,8 @@ class PredictedRuns:
             )
             if key not in times:
                 part = group.decoders[number]
-                times[key] = decoder_time_of(group.passes[part], of_passes[part], cluster, layout)
-            seconds[place] = layout_seconds(run.work, cluster, layout, times[key])
+                times[key] = seconds_of_passes(group.passes[part], of_passes[part], cluster, layout)
+            seconds[place] = LayoutPricer(run.work, cluster, layout, run.parts, times[key]).price(sized=False).seconds
 
 
 def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:

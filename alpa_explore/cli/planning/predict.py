@@ -77,11 +77,11 @@ def run(options: argparse.Namespace) -> int:
         for words in rows.ignored:
             line.say(printable(words))
         line.say(f"predicting {len(rows.measured):,} runs")
-        from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
         from alpa_explore.validation.predict import predict_rows
+        from alpa_explore.validation.run_price import RunPricer
 
         predictions = predict_rows(
-            rows, pricer=LayoutPricer(), device=options.device, software=options.software, progress=line
+            rows, pricer=RunPricer(), device=options.device, software=options.software, progress=line
         )
     scores = score(predictions.predicted)
     if options.json:

@@ -8,6 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import (
     CONFIG,
@@ -22,9 +23,8 @@ from alpa_explore.figures.style import (
     lines,
     safe,
 )
-from alpa_explore.uniform_layouts.layout import LABELS, Axis
+from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
-from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
 from alpa_explore.uniform_layouts.report import Row, layouts_sentence, layouts_table, measured_sentence
 

@@ -6,5 +6,5 @@ refusals       what is wrong with a run: missing, contradictory, impossible, or 
 rows           a file -> MeasuredRow or RefusedRow, line by line
 machines, precisions   device, software and dtypes by the names that sources use
 nearest        names that are not known, by the nearest that is, with a note
-stages         the blocks of each part of a pipeline, as each framework divides them
+architecture   a decoder by its sizes: its config, its products and FLOPs
 """

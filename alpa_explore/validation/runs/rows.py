@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.columns import (
     COLUMNS,
     VTRAIN,

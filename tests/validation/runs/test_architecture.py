@@ -6,7 +6,7 @@ import pytest
 
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.precisions import precision_of
 
 GPT_175B = Architecture(

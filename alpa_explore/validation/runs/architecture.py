@@ -7,28 +7,7 @@ from typing import Literal
 
 from alpa_explore.models.configs import DecoderConfig, GPTConfig, LlamaConfig
 from alpa_explore.models.configs.decoder import WINDOW_PERIOD
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """What layouts divide, and by which frameworks cut pipelines."""
-
-    layers: int
-    hidden: int
-    heads: int
-    """0 where there is no attention."""
-    kv_heads: int
-    ffn: int
-    vocabulary: int
-    """As the source gives it; frameworks pad it (`padded_vocabulary`). 0 where there is none."""
-
-    @property
-    def sizes(self) -> str:
-        """'24 layers, hidden 1,024, 16 heads, vocabulary 50,257'."""
-        keys = "" if self.kv_heads == self.heads else f" ({self.kv_heads:,} of keys)"
-        heads = f", {self.heads:,} heads{keys}" if self.heads else ""
-        words = f", vocabulary {self.vocabulary:,}" if self.vocabulary else ""
-        return f"{self.layers:,} layers, hidden {self.hidden:,}{heads}{words}"
+from alpa_explore.uniform_layouts.stages import Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +21,6 @@ class Architecture(Sizes):
     decoder: DecoderConfig | None = None
     """The config of a model with experts, latent or windowed attention, or with heads of another size than hidden /
     heads; None for others."""
-    predicted_ahead: int = 0
-    """Further tokens that are predicted in training, each by a block and the head again."""
     spelled_out: bool = False
     """Whether a GPT's attention is two products and a softmax, whatever the software."""
 
