@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.accuracy.scores import Errors
 from alpa_explore.validation.predict import Prediction, Predictions
 from alpa_explore.validation.score import GroupScore
 from alpa_explore.validation.split import SIDES, side
@@ -69,49 +71,62 @@ def row_records(predictions: Predictions) -> list[dict[str, Any]]:
     return [{"file": file, **record} if several else record for file, _, record in records]
 
 
-def group_records(scores: Sequence[GroupScore]) -> list[dict[str, Any]]:
+def group_records(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
     """A record for each group; errors are shares (0.05 is 5 %)."""
     return [
         {
-            "source": s.source,
-            "group": s.group,
-            "rows": s.rows,
-            "scored": s.scored,
-            "left_out": s.left_out,
-            "mean_absolute_percentage_error": s.mean_error,
-            "median_absolute_percentage_error": s.median_error,
-            "bias": s.bias,
-            "kendall_tau": s.kendall_tau,
-            "regret": s.regret,
-            "worst_regret": s.worst_regret,
-            "memory_error": s.memory_error,
-            "memory_rows": s.memory_rows,
-            "confusion": asdict(s.confusion),
-            "repeat_noise": s.repeat_noise,
-            "repeats": s.repeats,
-            "layout_sets": [asdict(each) for each in s.sets],
+            "source": group.source,
+            "group": group.group,
+            "rows": group.score.runs,
+            "scored": _runs(group.score.seconds),
+            "left_out": group.score.left_out,
+            "mean_absolute_percentage_error": _error(group.score.seconds, "mean"),
+            "median_absolute_percentage_error": _error(group.score.seconds, "median"),
+            "bias": _error(group.score.seconds, "bias"),
+            "kendall_tau": group.score.tau,
+            "regret": group.score.regret,
+            "worst_regret": max((choice.regret for choice in group.choices), default=None),
+            "memory_error": _error(group.score.bytes_, "mean"),
+            "memory_rows": _runs(group.score.bytes_),
+            "confusion": asdict(group.score.fitting),
+            "repeat_noise": median(group.repeats) - 1 if group.repeats else None,
+            "repeats": len(group.repeats),
+            "layout_sets": [
+                {
+                    "model": choice.best.model,
+                    "devices": choice.best.gpus,
+                    "device": choice.best.device,
+                    "rows": len(choice.runs),
+                    "layouts": choice.layouts,
+                    "regret": choice.regret,
+                    "picked_line": choice.predicted_best.line,
+                    "best_line": choice.best.line,
+                    "picks_failed": choice.failed_before > 0,
+                }
+                for choice in group.choices
+            ],
         }
-        for s in scores
+        for group in groups
     ]
 
 
-def groups_table(scores: Sequence[GroupScore]) -> list[dict[str, Any]]:
+def groups_table(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
     """One line a group; '–' where there is nothing to score."""
     return [
         {
-            "group": s.group,
-            "rows": s.rows,
-            "scored": s.scored,
-            "mean error": _percent(s.mean_error),
-            "median": _percent(s.median_error),
-            "bias": _signed(s.bias),
-            "tau": "–" if s.kendall_tau is None else f"{s.kendall_tau:.2f}",
-            "regret": _percent(s.regret),
-            "memory": _percent(s.memory_error),
-            "ran, said to fit": _of(s.confusion.fits_ran, s.confusion.fits_ran + s.confusion.over_ran),
-            "failed, said not to": _of(s.confusion.over_failed, s.confusion.over_failed + s.confusion.fits_failed),
+            "group": group.group,
+            "rows": (score := group.score).runs,
+            "scored": _runs(score.seconds),
+            "mean error": _percent(_error(score.seconds, "mean")),
+            "median": _percent(_error(score.seconds, "median")),
+            "bias": _signed(_error(score.seconds, "bias")),
+            "tau": "–" if score.tau is None else f"{score.tau:.2f}",
+            "regret": _percent(score.regret),
+            "memory": _percent(_error(score.bytes_, "mean")),
+            "ran, said to fit": _of(score.fitting.fits_and_ran, score.fitting.too_large_but_ran),
+            "failed, said not to": _of(score.fitting.too_large_and_failed, score.fitting.fits_but_failed),
         }
-        for s in scores
+        for group in groups
     ]
 
 
@@ -186,24 +201,32 @@ def range_table(predicted: Sequence[Prediction], count: int = WORST) -> list[dic
     ]
 
 
-def notes(scores: Sequence[GroupScore], predicted: Sequence[Prediction]) -> list[str]:
+def notes(groups: Sequence[GroupScore], predicted: Sequence[Prediction]) -> list[str]:
     """What must be known of the scores of one source: runs left out, noise of repetitions, both sides of the split."""
-    whole = next(s for s in scores if s.group == "all")
+    whole = next(group for group in groups if group.group == "all")
     sides = [side(p.row) for p in predicted if p.row.scored]
     said = [f"Of the scored runs {sides.count(SIDES[0])} are to fit figures, {sides.count(SIDES[1])} are held out."]
-    if whole.left_out:
+    if whole.score.left_out:
         said.append(
-            f"{whole.left_out} runs are left out: a fault of the software made their time (column note of the file)."
+            f"{whole.score.left_out} runs are left out: a fault of the software made their time (column note of the "
+            "file), or their source does not say in which precision they ran."
         )
-    if whole.repeat_noise is not None:
+    if whole.repeats:
         said.append(
-            f"{whole.repeats} pairs of runs of the same configuration differ by {units.percent(whole.repeat_noise)} "
-            "in the median: no model is closer than that on single runs."
+            f"{len(whole.repeats)} pairs of runs of the same configuration differ by "
+            f"{units.percent(median(whole.repeats) - 1)} in the median: no model is closer than that on single runs."
         )
-    picks = [s for s in whole.sets if s.picks_failed]
-    if picks:
-        said.append(f"In {len(picks)} of {len(whole.sets)} sets of layouts it would pick one that failed.")
+    if picks := sum(choice.failed_before > 0 for choice in whole.choices):
+        said.append(f"In {picks} of {len(whole.choices)} sets of layouts it would pick one that failed.")
     return said
+
+
+def _error(errors: Errors | None, figure: str) -> float | None:
+    return None if errors is None else float(getattr(errors, figure))
+
+
+def _runs(errors: Errors | None) -> int:
+    return 0 if errors is None else errors.runs
 
 
 def _percent(value: float | None) -> str:
@@ -214,5 +237,5 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:+.1f} %"
 
 
-def _of(part: int, whole: int) -> str:
-    return f"{part} of {whole}" if whole else "–"
+def _of(part: int, rest: int) -> str:
+    return f"{part} of {part + rest}" if part + rest else "–"
