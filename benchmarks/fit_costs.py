@@ -41,10 +41,9 @@ from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.numerics.arrays import Flags, Floats
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.validation.predict import Prediction
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.machines import precision_of
 from alpa_explore.validation.runs.rows import read_rows
-from alpa_explore.validation.score import measured_run
-from alpa_explore.validation.split import SIDES, configuration, side
+from alpa_explore.validation.score import SIDES, configuration, measured_run, side
 from benchmarks.figures_fit import tuning
 from benchmarks.figures_fit.figures import Figure, Values, all_figures, at_start
 from benchmarks.figures_fit.predicted import PredictedRuns

@@ -11,7 +11,6 @@ layout             a layout in words: degrees, microbatches, ZeRO stage, recompu
 block_work         the work of the parts of a model (embedding, a block of each kind, head) on a mesh with roles
 layout_price       seconds and bytes of a layout, from the kernels and collectives of these parts, without a plan
 stage_pricer       prices the stages of a pipeline whose mesh axes have roles
-infeasible         the errors where no pipeline of a baseline fits in memory
 baseline           the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`
 
 Plans and layouts are evaluated from two forms of the same choice. A search needs tables of every strategy

@@ -178,11 +178,16 @@ class Question:
         prices = self.prices.on(cluster)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()
+
+        def say(done: int) -> None:
+            if progress is not None:
+                elapsed = time.monotonic() - began
+                progress(Progress(pass_name="layouts", done=done, total=len(asked), elapsed_seconds=elapsed))
+
         for number, layout in enumerate(asked):
             if number % tuning.SAYS_EVERY == 0:
                 now = time.monotonic()
-                if progress is not None:
-                    progress(Progress(pass_name="layouts", done=number, total=len(asked), elapsed_seconds=now - began))
+                say(number)
                 if cancel is not None and cancel.is_set():
                     if not priced:
                         raise CancelledError("The layouts were cancelled", found="none was priced", remedy="Ask again.")
@@ -191,12 +196,7 @@ class Question:
                     partial(self._layouts(cluster, priced, refused, whole=False))
                     said = now
             priced.append(prices.price(layout))
-        if progress is not None:
-            progress(
-                Progress(
-                    pass_name="layouts", done=len(asked), total=len(asked), elapsed_seconds=time.monotonic() - began
-                )
-            )
+        say(len(asked))
         return self._layouts(cluster, priced, refused, whole=True)
 
     def on_faster_links(self, found: Layouts) -> PricedLayout | None:

@@ -5,8 +5,7 @@ In the order to read them:
     runs/      files of measured runs: read row by row, checked, completed; device, software, stages of a run
     run_price  the price of a run from the work of its model, by `baselines`
     predict    rows -> predicted seconds and bytes, in two processes
-    split      which configurations are fitted and which are held out
-    score      errors, bias, order, regret, memory, fits against failed, by source and group
+    score      errors, order, regret, memory, fits against failed, by source and group; which runs are held out
     report     records and tables of predictions and scores
 
 It imports `baselines` and what is below it; `cli` and `figures` use it.

@@ -22,9 +22,8 @@ from alpa_explore.uniform_layouts.model_work import ModelKey
 from alpa_explore.uniform_layouts.stages import idle_ranks, pipeline_parts
 from alpa_explore.validation.run_price import BLOCKS_CAPTURED, Answer, Pricer, RunPrice, RunRequest
 from alpa_explore.validation.runs.architecture import padded_vocabulary
-from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
+from alpa_explore.validation.runs.machines import Machine, driver_memory, machine, precision_of
 from alpa_explore.validation.runs.nearest import recomputed
-from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
 
@@ -35,7 +34,7 @@ _SHARED_OPTIMIZER = ("megatron", "megatron-2025", "megatron-hybridep", "mlperf",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(RunPrice):
     """A measured run and what the cost model says of it."""
 
     row: MeasuredRow
@@ -43,20 +42,8 @@ class Prediction:
     """Name of the device preset."""
     software: str
     """Name of the software profile."""
-    seconds: float
-    """Of an iteration."""
-    bytes: float
-    """Of the fullest device."""
-    fits: bool
-    reason: str
-    """Why it does not fit, or would not run; empty where it does."""
     peak_flops: float
     """Of all devices together, in the dtype of tensors: the 100 % of the MFU."""
-    recompute: str = "none"
-    """What is recomputed in this prediction: its seconds and its bytes are of one and the same run."""
-    ends: tuple[RunPrice, ...] = ()
-    """Where the source does not say what is recomputed, the predictions of the two ends between which the run lies:
-    seconds and bytes above are those of the first, and `fits` says whether one of them does."""
     overhead: float | None = None
     """Share of the time that the software adds to kernels and links (`accuracy.likeness.overhead_share`)."""
     notes: tuple[str, ...] = ()

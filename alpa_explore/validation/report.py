@@ -10,8 +10,8 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.accuracy.scores import Errors
 from alpa_explore.validation.predict import Prediction, Predictions
-from alpa_explore.validation.score import GroupScore
-from alpa_explore.validation.split import SIDES, side
+from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow
+from alpa_explore.validation.score import SIDES, GroupScore, side
 
 WORST = 8
 """Rows of the table of the worst predictions."""
@@ -22,53 +22,48 @@ _LINES = 12
 def row_records(predictions: Predictions) -> list[dict[str, Any]]:
     """A record for each row, predicted or refused, file by file in the order of lines. Where there are several files a
     record also names its file."""
-    records: list[tuple[str, int, dict[str, Any]]] = []
-    for p in predictions.predicted:
-        record = {
-            "line": p.row.line,
-            "predicted_seconds": p.seconds,
-            "measured_seconds": p.row.measured_seconds,
-            "predicted_bytes": round(p.bytes),
-            "measured_bytes": p.row.measured_bytes and round(p.row.measured_bytes),
-            "fits": p.fits,
-            "status": p.row.status,
-            "device": p.device,
-            "software": p.software,
-            "recompute": p.recompute,
-            "range": [
-                {
-                    "recompute": end.recompute,
-                    "predicted_seconds": end.seconds,
-                    "predicted_bytes": round(end.bytes),
-                    "fits": end.fits,
-                }
-                for end in p.ends
-            ]
-            or None,
-            "notes": list(p.notes),
-            "refused": None,
-        }
-        records.append((p.row.file, p.row.line, record))
-    for r in predictions.refused:
-        record = {
-            "line": r.line,
+    rows: list[tuple[MeasuredRow | RefusedRow, dict[str, Any]]] = []
+    rows += ((p.row, _of_prediction(p)) for p in predictions.predicted)
+    rows += ((r, {"refused": r.reason}) for r in predictions.refused)
+    several = len({row.file for row, _ in rows}) > 1
+    return [
+        {
+            **({"file": row.file} if several else {}),
+            "line": row.line,
             "predicted_seconds": None,
-            "measured_seconds": r.measured_seconds,
+            "measured_seconds": row.measured_seconds,
             "predicted_bytes": None,
-            "measured_bytes": r.measured_bytes and round(r.measured_bytes),
-            "fits": None,
-            "status": r.status,
-            "device": None,
-            "software": None,
-            "recompute": None,
-            "range": None,
+            "measured_bytes": row.measured_bytes and round(row.measured_bytes),
+            **dict.fromkeys(("fits", "status", "device", "software", "recompute", "range")),
             "notes": [],
-            "refused": r.reason,
+            "refused": None,
+            "status": row.status,
+            **found,
         }
-        records.append((r.file, r.line, record))
-    several = len({file for file, _, _ in records}) > 1
-    records.sort(key=lambda entry: entry[:2])
-    return [{"file": file, **record} if several else record for file, _, record in records]
+        for row, found in sorted(rows, key=lambda entry: (entry[0].file, entry[0].line))
+    ]
+
+
+def _of_prediction(p: Prediction) -> dict[str, Any]:
+    ends = [
+        {
+            "recompute": end.recompute,
+            "predicted_seconds": end.seconds,
+            "predicted_bytes": round(end.bytes),
+            "fits": end.fits,
+        }
+        for end in p.ends
+    ]
+    return {
+        "predicted_seconds": p.seconds,
+        "predicted_bytes": round(p.bytes),
+        "fits": p.fits,
+        "device": p.device,
+        "software": p.software,
+        "recompute": p.recompute,
+        "range": ends or None,
+        "notes": list(p.notes),
+    }
 
 
 def group_records(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:

@@ -1,10 +1,16 @@
 """Errors of predictions for each source and its groups of runs: those of `accuracy.scores`, of which the record of this
-version has the same, and the noise of repetitions, to which no model can be closer on single rows."""
+version has the same, and the noise of repetitions, to which no model can be closer on single rows; and which
+configurations figures are fitted to, and which are held out.
+
+A configuration is everything that decides on a run but its measured values. The digest of its columns decides on the
+side, so that repetitions of a run, and the same run in another file, are on the same side whatever the order of rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
 
 from alpa_explore.accuracy import scores
@@ -12,11 +18,13 @@ from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.nearest import is_silent
-from alpa_explore.validation.split import Configuration, configuration, side
+from alpa_explore.validation.runs.rows import MeasuredRow
 
 ENOUGH_MFU = 0.15
 """Runs below are limited by something else than their devices' arithmetic; sources that have both are also scored
 without them."""
+SIDES = ("fit", "held-out")
+Configuration = tuple[object, ...]
 _FAULTY = "a fault of the software made its time"
 _SILENT = "its source does not say in which precision it ran"
 
@@ -127,3 +135,22 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
         left_out=_FAULTY if row.faulty else _SILENT if is_silent(row.precision) else "",
         held_out=side(row) == "held-out",
     )
+
+
+def configuration(row: MeasuredRow) -> Configuration:
+    """All that decides on a run: model, batch, machine, layout, precision, software."""
+    a = row.architecture
+    return (
+        *(a.kind, a.layers, a.hidden, a.heads, a.kv_heads, a.ffn, a.vocabulary, a.tied, row.sequence),
+        *(row.global_batch, row.micro_batch, row.devices, row.gpu_type, row.devices_per_node),
+        *(row.tensor, row.pipeline, row.data, row.chunks, row.zero_stage),
+        *(row.recompute, row.precision, row.schedule, row.framework),
+        # Absent where they say nothing, so that other configurations stay on their side.
+        *((a.experts, a.chosen_experts, row.expert, row.expert_tensor) if a.experts > 1 else ()),
+        *((row.context,) if row.context > 1 else ()),
+    )
+
+
+def side(row: MeasuredRow) -> str:
+    """'fit' or 'held-out', half of all configurations each."""
+    return SIDES[sha256(repr(configuration(row)).encode()).digest()[0] % 2]

@@ -9,8 +9,7 @@ from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
 from alpa_explore.validation.predict import Prediction, Predictions
 from alpa_explore.validation.runs.rows import RefusedRow
-from alpa_explore.validation.score import measured_run
-from alpa_explore.validation.split import side
+from alpa_explore.validation.score import measured_run, side
 
 
 def record_of(predictions: Predictions, sources: Mapping[str, Source], *, made: str) -> Record:

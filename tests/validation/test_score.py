@@ -8,8 +8,7 @@ import pytest
 from alpa_explore.accuracy.scores import Fitting
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.rows import MeasuredRow, read_rows
-from alpa_explore.validation.score import score, score_group
-from alpa_explore.validation.split import configuration, side
+from alpa_explore.validation.score import configuration, score, score_group, side
 
 DATA = Path(__file__).parent / "data"
 VTRAIN = DATA / "vtrain"

@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _on_side(rows: Rows, side_name: str) -> Rows:
     """The rows of one side of the split; what is refused has no side and stays."""
-    from alpa_explore.validation.split import side
+    from alpa_explore.validation.score import side
 
     if side_name == "all":
         return rows

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
-from alpa_explore.validation.runs.architecture import Architecture
+from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
 from alpa_explore.validation.runs.columns import (
     COLUMNS,
     VTRAIN,
@@ -28,7 +28,6 @@ from alpa_explore.validation.runs.columns import (
     parse,
     unknown_columns,
 )
-from alpa_explore.validation.runs.known_models import decoder_of, kind_of
 from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 

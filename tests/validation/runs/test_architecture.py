@@ -7,7 +7,7 @@ import pytest
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
 from alpa_explore.validation.runs.architecture import Architecture
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.machines import precision_of
 
 GPT_175B = Architecture(
     kind="gpt", layers=96, hidden=12288, heads=96, kv_heads=96, ffn=49152, vocabulary=51200, tied=True

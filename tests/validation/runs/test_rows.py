@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.errors import OptionError
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.machines import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, read_rows
 
