@@ -14,10 +14,12 @@ stage_pricer       prices the stages of a pipeline whose mesh axes have roles
 baseline           the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`
 
 Plans and layouts are evaluated from two forms of the same choice. A search needs tables of every strategy
-(`intra_op.stage`), with figures of the device in them. A layout needs the kernels and collectives of one choice,
-without such figures: hundreds of layouts and all measured runs share them, and a fit prices them anew with every trial
-of the figures. The costs of a kernel, a collective and a pass (`cost.stage_seconds`) and the simulator are the same
-functions; `tests/uniform_layouts/test_agreement.py` opens layouts as plans and compares seconds and bytes.
+(`intra_op.stage`), with figures of the device in them. A layout needs the kernels and collectives of one choice
+(`block_work`), without such figures: hundreds of layouts and all measured runs share them, and a fit prices them anew
+with every trial of the figures. The costs of a kernel, a collective, a pass and what is paid once an iteration
+(`cost.stage_seconds`) and the simulator are the same functions. What `layout_price` adds up itself is the sum over the
+parts of a stage, and 1F1B without idle time between sends; `tests/uniform_layouts/test_agreement.py` opens layouts as
+plans and compares seconds and bytes.
 
 It stands above the planner, which it calls for the baselines that are plans under constraints. It imports neither
 figures nor runtime, torch or Dask.

@@ -169,12 +169,12 @@ class Question:
             cancel=cancel,
             known_alone=known_alone,
         )
-        refusals = {layout: works.refusal(cluster, layout) for layout in asked}
-        reasons = ((f"TP {a.tensor} · CP {a.context} · EP {a.expert}", error) for a, error in refusals.items() if error)
+        errors = {a: error for a in asked if isinstance(error := works.of(cluster, a), OptionError)}
+        reasons = ((f"TP {a.tensor} · CP {a.context} · EP {a.expert}", error) for a, error in errors.items())
         refused = tuple(dict.fromkeys(f"{degrees}: {error.what}: {error.found}" for degrees, error in reasons))
-        asked = [layout for layout, error in refusals.items() if error is None]
-        if not asked and (first := next(iter(refusals.values()), None)) is not None:
-            raise first
+        asked = [layout for layout in asked if layout not in errors]
+        if not asked and errors:
+            raise next(iter(errors.values()))
         prices = self.prices.on(cluster)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()

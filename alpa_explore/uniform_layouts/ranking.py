@@ -15,6 +15,7 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import RECOMPUTATION, Axis, Layout
 from alpa_explore.baselines.layout_price import LayoutPrice, LayoutPricer, counted_microbatches, part_seconds
 from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.uniform_layouts import tuning
@@ -199,6 +200,8 @@ class Prices:
 
     def _costs_of(self, layout: Layout) -> LayoutPrice:
         work = self.works.of(self.cluster, layout)
+        if isinstance(work, OptionError):
+            raise work
         shared = (id(work), layout.pipeline > 1, layout.context, layout.expert, layout.expert_tensor, layout.recompute)
         if shared not in self._times:
             self._times[shared] = work, part_seconds(work, self.cluster, layout)  # which keeps the work, and so its id

@@ -115,17 +115,9 @@ class Works:
                 stored = {k: getattr(work, k) for k in ("what", "found", "remedy")} if refused else stored_work(work)
                 self.store.put(_name(source), stored)
 
-    def of(self, cluster: Cluster, layout: Layout) -> DecoderWork:
-        """The work of a layout that was prepared and is not refused."""
-        work = self._read[self._source(cluster, layout)]
-        if isinstance(work, OptionError):
-            raise work
-        return work
-
-    def refusal(self, cluster: Cluster, layout: Layout) -> OptionError | None:
-        """Why the model has no work with the degrees of a layout that was prepared; None where it has."""
-        work = self._read[self._source(cluster, layout)]
-        return work if isinstance(work, OptionError) else None
+    def of(self, cluster: Cluster, layout: Layout) -> DecoderWork | OptionError:
+        """The work of a layout that was prepared, or why the model has none with its degrees."""
+        return self._read[self._source(cluster, layout)]
 
     def _source(self, cluster: Cluster, layout: Layout) -> _Source:
         return _Source(

@@ -14,7 +14,7 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.baselines.layout import BASELINE, Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.plan import Plan
-from alpa_explore.uniform_layouts import of_plan
+from alpa_explore.uniform_layouts import beside_plan
 from alpa_explore.uniform_layouts.beside_plan import plan_beside, plan_layout
 from alpa_explore.uniform_layouts.measured import measured_beside
 from alpa_explore.uniform_layouts.ranking import Layouts
@@ -169,5 +169,5 @@ def test_many_ways_to_shard_stages_are_counted_not_described(
 ) -> None:
     plan = ax.plan("mlp-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial", cache=False)
     lines = ("data parallel", "tensor parallel", "expert parallel")[:ways]
-    monkeypatch.setattr(of_plan, "parallelism_lines", lambda _plan: lines)
-    assert f"; {words}; 4 microbatches" in of_plan.mixed_words(plan)
+    monkeypatch.setattr(beside_plan, "parallelism_lines", lambda _plan: lines)
+    assert f"; {words}; 4 microbatches" in beside_plan.mixed_words(plan)

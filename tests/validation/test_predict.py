@@ -46,36 +46,9 @@ def asked(rows: Rows, **options: str) -> dict[tuple[str, int], tuple[ModelKey, R
 
 
 STRANGE = (
-    *(
-        "",
-        "0",
-        "-1",
-        "nan",
-        "inf",
-        "-inf",
-        "1e300",
-        "1e-320",
-        "1e9",
-        "1000003",
-        "65536",
-        "1.5",
-        "0x10",
-        "1_000",
-        "１２",
-    ),
-    *(
-        "None",
-        "x",
-        "\x00",
-        "=1+1",
-        "a" * 5000,
-        "ETP=0",
-        "interleaved-1f1b",
-        "fp4",
-        "full",
-        "=HYPERLINK(1)",
-        "</script>",
-    ),
+    *("", "0", "-1", "nan", "inf", "-inf", "1e300", "1e-320", "1e9", "1000003", "65536", "1.5", "0x10", "1_000"),
+    *("１２", "None", "x", "\x00", "=1+1", "a" * 5000, "ETP=0", "interleaved-1f1b", "fp4", "full", "=HYPERLINK(1)"),
+    "</script>",
 )
 TOGETHER = (
     *(("layers",), ("hidden", "heads", "kv_heads"), ("hidden",), ("seq",), ("vocab",), ("ffn",), ("vp", "layers")),

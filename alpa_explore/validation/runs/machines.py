@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import is_file_name
-from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.cluster.presets import load_preset, preset_names, rack_of
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import UnknownNameError, nearest_names
@@ -209,12 +208,7 @@ class Precision:
     note: str = ""
     """That this is the nearest to a name that is not known."""
     recipe: str | None = None
-    """In which linear layers of blocks run, of `precisions.RECIPES`; attention and everything else keep `tensors`."""
-
-    @property
-    def products(self) -> str:
-        """dtype in which matrix products of linear layers run."""
-        return self.tensors if self.recipe is None else RECIPES[self.recipe].dtype
+    """In which linear layers of blocks run (`cluster.precisions`); attention and everything else keep `tensors`."""
 
 
 _KNOWN = {

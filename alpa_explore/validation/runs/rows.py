@@ -93,8 +93,6 @@ class MeasuredRow:
     """ok, doubtful, failed, oom."""
     measured_seconds: float | None
     """Of an iteration."""
-    measured_from: str
-    """The column it comes from: step_s, tokens_s_gpu or tflops_gpu; empty where nothing was measured."""
     measured_bytes: float | None
     """Most memory of a device."""
     source: str
@@ -276,7 +274,7 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         decoder=decoder,
         predicted_ahead=ahead,
     )
-    seconds, origin = _seconds(cells, numbers, architecture)
+    seconds = _seconds(cells, numbers, architecture)
     memory = cells.real["memory_gib"]
     return MeasuredRow(
         file=file,
@@ -304,7 +302,6 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         framework=text["framework"],
         status=text["status"] or ("ok" if seconds is not None else ""),
         measured_seconds=seconds,
-        measured_from=origin,
         measured_bytes=memory and memory * _GIB,
         source=text["source"],
         note=text["note"],
@@ -348,13 +345,13 @@ def _lacks_parts(cells: Cells, n: dict[str, int]) -> bool:
     return of and n["pp"] > 1 and n["vp"] == 1 and n["layers"] % parts == 0 and n["grad_accum"] % n["pp"] == 0
 
 
-def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> tuple[float | None, str]:
-    """(seconds of an iteration, the column they come from)."""
+def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> float | None:
+    """Seconds of an iteration, from the first column that tells them."""
     real, tokens = cells.real, n["global_batch"] * n["seq"]
     if (step := real["step_s"]) is not None:
-        return step, "step_s"
+        return step
     if (rate := real["tokens_s_gpu"]) is not None:
-        return tokens / (rate * n["gpus"]), "tokens_s_gpu"
+        return tokens / (rate * n["gpus"])
     if (teraflops := real["tflops_gpu"]) is not None:
-        return architecture.flops(tokens, n["seq"]) / (teraflops * 1e12 * n["gpus"]), "tflops_gpu"
-    return None, ""
+        return architecture.flops(tokens, n["seq"]) / (teraflops * 1e12 * n["gpus"])
+    return None
