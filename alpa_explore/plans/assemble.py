@@ -290,10 +290,15 @@ def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions
 
 
 def _held_in_turns(stage: PlanStage, interleaved: Sequence[PlanStage]) -> PlanStage:
-    """`stage` with as many microbatches as have the bytes that the stages hold which its submesh runs in turn: the last
-    of them has the head, and holds fewer of them than the others."""
-    held = sum(own.activations_held_bytes for own in interleaved if own.devices == stage.devices)
-    return replace(stage, microbatches_held=held / stage.activation_bytes) if held else stage
+    """`stage` with the weights and the workspace of the stages that its submesh runs in turn, and as many microbatches
+    as have the bytes that these hold: the last of them has the head, and holds fewer of them than the others."""
+    own = [one for one in interleaved if one.devices == stage.devices]
+    held = sum(one.activations_held_bytes for one in own)
+    if not held:
+        return stage
+    weights, workspace = sum(one.weight_bytes for one in own), max(one.workspace_bytes for one in own)
+    held /= stage.activation_bytes
+    return replace(stage, weight_bytes=weights, workspace_bytes=workspace, microbatches_held=held)
 
 
 def _summary(graph: TrainingGraph) -> ModelSummary:

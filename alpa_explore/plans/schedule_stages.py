@@ -26,6 +26,7 @@ from alpa_explore.plans.phrases import on_submesh
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 from alpa_explore.schedules.catalog import (
     DUAL_PIPE,
     INTERLEAVED,
@@ -184,7 +185,9 @@ def _stages_of_ranges(
     turns, tied = len(order) // depth, once_seconds(costs, plan.cluster, plan.options.pipeline)
     name = table.name if table.name in (*V_SHAPES, DUAL_PIPE) else INTERLEAVED
     terms = ScheduleTerms(schedule=name, num_microbatches=b, stages_per_submesh=turns)
-    stages = []
+    keys: list[RangeKey] = []
+    chosen: list[StageCandidate] = []
+    holds: list[float] = []
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
         stage, in_turns = plan.stages[submesh], terms.held_in_turns(depth - submesh, depth)
         held = in_turns[index // depth % len(in_turns)]
@@ -197,12 +200,42 @@ def _stages_of_ranges(
                 found=on_submesh(layers, stage.submesh),
                 remedy="Plan for that schedule, or choose one with a stage on each submesh.",
             )
-        fitting = [c for c in candidates if c.peak_bytes(held, turns) <= costs.memory_of(c.logical_mesh)]
-        best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
-        best = best or min(candidates, key=lambda c: c.peak_bytes(held, turns))
-        once = float(tied[layers[0], layers[1] + 1])
+        keys.append(key)
+        holds.append(held)
+        chosen.append(min(candidates, key=lambda c: c.peak_bytes(held, turns)))
+    for submesh in range(depth):
+        own = [index for index, of in enumerate(order) if of == submesh]
+        room = costs.memory_of(chosen[own[0]].logical_mesh)
+        together = _fastest_together([costs.candidates[keys[k]] for k in own], [holds[k] for k in own], room, b)
+        for k, candidate in zip(own, together, strict=bool(together)):
+            chosen[k] = candidate
+    stages = []
+    for index, (key, candidate, held) in enumerate(zip(keys, chosen, holds, strict=True)):
+        once, devices = float(tied[key[0], key[1] + 1]), plan.stages[order[index]].devices
         made = planned_stage(
-            plan, descriptions, index, key, stage.devices, best, held=held, tied_seconds=once, turns=turns
+            plan, descriptions, index, key, devices, candidate, held=held, tied_seconds=once, turns=turns
         )
         stages.append(_one_copy(made, costs.copies))
     return tuple(stages)
+
+
+def _fastest_together(
+    candidates: Sequence[Sequence[StageCandidate]], holds: Sequence[float], room: float, b: int
+) -> tuple[StageCandidate, ...]:
+    """A choice for each of the stages that one submesh runs in turn: the fastest that fit in `room` bytes together;
+    () where none do."""
+    fastest: tuple[float, tuple[StageCandidate, ...]] = (math.inf, ())
+    for most in {c.workspace_bytes for choices in candidates for c in choices}:
+        ways: list[tuple[float, float, tuple[StageCandidate, ...]]] = [(0.0, most, ())]
+        for choices, held in zip(candidates, holds, strict=True):
+            longer = [
+                (seconds + c.latency_seconds(b), size + c.held_bytes(held), (*way, c))
+                for seconds, size, way in ways
+                for c in choices
+                if c.workspace_bytes <= most and size + c.held_bytes(held) <= room
+            ]
+            longer.sort(key=lambda way: way[:2])
+            least = list(accumulate((size for _, size, _ in longer), min, initial=math.inf))
+            ways = [way for way, before in zip(longer, least, strict=False) if way[1] < before]
+        fastest = min([fastest, *((seconds, way) for seconds, _, way in ways[:1])], key=lambda found: found[0])
+    return fastest[1]

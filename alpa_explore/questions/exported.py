@@ -20,6 +20,7 @@ from alpa_explore.plans.export.exported import Exported
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import capture_again
 from alpa_explore.plans.report.tried import reason_of
+from alpa_explore.schedules.catalog import INTERLEAVED
 
 _ONE_STAGE = ("data-parallel", "zero-1", "zero-2", "zero-3")
 """By ZeRO stage."""
@@ -50,7 +51,7 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
             plan.cluster,
             kind,
             num_microbatches=degrees.microbatches,
-            num_layers=plan.options.num_layers,
+            num_layers=None if arguments.get("blocks") else plan.options.num_layers,
             delta=plan.options.delta,
             paper=bool(plan.options.pipeline.paper),
             rematerialization=False if degrees.recomputation == NONE else degrees.recomputation,
@@ -64,16 +65,16 @@ def priced_again(plan: Plan, graph: TrainingGraph | None = None) -> PricedAgain:
 
 def _as_baseline(plan: Plan, degrees: PlanDegrees) -> tuple[str, dict[str, Any]]:
     """The baseline that is this layout, and its degrees. OptionError where none is."""
-    default = int(plan.cluster.software.shards_optimizer and degrees.data * degrees.context > 1)
     alone = degrees.tensor == degrees.pipeline == degrees.context == degrees.expert == 1
+    sharded = degrees.zero_stage == 3
     unlike = {
-        f"the schedule {degrees.schedule}": degrees.schedule != "1f1b",
+        f"the schedule {degrees.schedule}": degrees.schedule not in ("1f1b", INTERLEAVED),
         "another tensor parallelism of experts": degrees.expert > 1 and degrees.expert_tensor != degrees.tensor,
-        f"ZeRO-{degrees.zero_stage} with other parallelism": not alone and degrees.zero_stage not in (default, 3),
+        "interleaved stages whose weights are sharded": sharded and degrees.chunks > 1,
     }
     if reasons := [reason for reason, holds in unlike.items() if holds]:
         raise OptionError("No baseline is this layout", found=reasons[0], remedy="Compare it by a measured run.")
-    if alone and degrees.zero_stage == 3 and degrees.replicas > 1:
+    if alone and sharded and degrees.replicas > 1:
         return "hsdp", {"replicas": degrees.replicas}
     if alone:
         return _ONE_STAGE[degrees.zero_stage], {}
@@ -86,6 +87,8 @@ def _as_baseline(plan: Plan, degrees: PlanDegrees) -> tuple[str, dict[str, Any]]
     }
     if degrees.exchange:
         arguments["exchange"] = degrees.exchange.lower() + "-zigzag" * (degrees.exchange == "ring" and degrees.zigzag)
-    if degrees.zero_stage == 3:
+    if sharded:
         return "fsdp+tp+pp", arguments | {"replicas": degrees.replicas}
-    return "megatron", arguments
+    chunks = {"chunks": degrees.chunks} if degrees.chunks > 1 else {}
+    blocks = {"blocks": [len(run) for run in degrees.blocks]} if degrees.blocks and degrees.pipeline > 1 else {}
+    return "megatron", arguments | chunks | blocks | {"zero": degrees.zero_stage}

@@ -1,6 +1,7 @@
 """The timeline of a plan: its seconds and bytes are the plan's, its links are the cluster's."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -9,13 +10,14 @@ from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
 from alpa_explore.graph.tensor import GIVEN_KINDS
 from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.planned_stage import stage_descriptions
 from alpa_explore.plans.report.timeline_tables import (
     critical_table,
     submeshes_table,
     timeline_sentence,
     timeline_summary,
 )
-from alpa_explore.plans.schedule_stages import possible_schedules, schedule_stages
+from alpa_explore.plans.schedule_stages import interleaved_stages, possible_schedules, schedule_stages
 from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
 from alpa_explore.schedules.csv_file import parse_csv, write_csv
@@ -133,16 +135,9 @@ def test_interleaved_stages_are_equal_runs_of_layers_at_the_costs_of_their_subme
     assert timeline.schedule.num_stages == 8
     assert timeline.schedule.submesh_of_stage == (0, 1, 2, 3, 0, 1, 2, 3)
     shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
-    plan_held = [6, 5, 4, 3]  # of two such runs together: (2 · (4 − p − 1) + 4 + 1) / 2, rounded up
     for stage, times in enumerate(timeline.times):
-        shape, held = shapes.index(plan.stages[stage % 4].submesh), plan_held[stage % 4]
-        peaks = {
-            c.microbatch_seconds: 2 * (c.weight_bytes + held * c.activation_bytes) + c.workspace_bytes
-            for c in plan.costs.candidates[stage, stage, shape]
-        }
-        fitting = [seconds for seconds, peak in peaks.items() if peak <= plan.costs.device_memory_bytes]
-        expected = min(fitting) if fitting else min(peaks, key=lambda seconds: peaks[seconds])
-        assert times.microbatch_seconds == pytest.approx(expected)
+        shape = shapes.index(plan.stages[stage % 4].submesh)
+        assert times.microbatch_seconds in [c.microbatch_seconds for c in plan.costs.candidates[stage, stage, shape]]
 
 
 @pytest.mark.parametrize("asked", ["1f1b", "1f1b-overlap", "gpipe", "zb-h1", INTERLEAVED])
@@ -176,6 +171,33 @@ def test_an_interleaved_plan_of_unequal_stages_gives_each_submesh_the_layers_it_
     assert read.interleaved == without_describe(made).interleaved
     assert timeline_summary(read, read.timeline()) == timeline_summary(made, timeline)
     assert not ax.replan(made, pipeline=ax.PipelineOptions()).interleaved
+
+
+def test_stages_that_a_submesh_runs_in_turn_fit_together_by_the_choices_that_cost_least_time(plan: Plan) -> None:
+    options = ax.PipelineOptions(schedule=INTERLEAVED, num_stages=4)
+    made = ax.replan(plan, pipeline=options)
+    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    changed = 0
+    for submesh, stage in enumerate(made.stages):
+        turns = made.interleaved[submesh::4]
+        held = [turn.microbatches_held for turn in turns]
+        ways = [
+            (
+                sum(c.held_bytes(n) for c, n in zip(way, held, strict=True)) + max(c.workspace_bytes for c in way),
+                sum(c.latency_seconds(16) for c in way),
+            )
+            for way in product(*(plan.costs.candidates[(*t.layers, shapes.index(stage.submesh))] for t in turns))
+        ]
+        for room in sorted(size for size, _ in ways):
+            limited = replace(made, costs=replace(made.costs, device_memory_bytes=int(room) + 1))
+            own = interleaved_stages(limited, stage_descriptions(made))[submesh::4]
+            used = sum(s.weight_bytes + s.activations_held_bytes for s in own) + max(s.workspace_bytes for s in own)
+            assert used <= room + 1
+            seconds = sum(s.latency_seconds - s.receive_seconds for s in own)
+            fastest = min(seconds for size, seconds in ways if size <= room + 1)
+            assert seconds == pytest.approx(fastest)
+            changed += {s.solution_key for s in own} != {s.solution_key for s in turns}
+    assert changed >= 4
 
 
 def test_an_interleaved_plan_of_unknown_runs_has_no_timeline_and_says_what_to_do(plan: Plan) -> None:
