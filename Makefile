@@ -13,7 +13,7 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet
 # them while its model is captured, and the first `solve` within its time limit.
 COMPILE = echo "Compiling kernels (once, half a minute)"; \
 	$(PYTHON) -c 'from alpa_explore.pricing.mesh_tasks import warm_up; warm_up()' & plans=$$!; \
-	$(PYTHON) -c 'from alpa_explore.intra_op.warm_up import warm_up_search; warm_up_search()'; wait $$plans
+	$(PYTHON) -c 'from alpa_explore.iopddl.search import warm_up_search; warm_up_search()'; wait $$plans
 LINTED := alpa_explore widgets tests benchmarks notebooks
 
 # `make explore BROWSER=no` prints the address instead of opening it; PORT=8900 chooses a port.

@@ -4,7 +4,7 @@
     python benchmarks/composed_against_ilp.py gpt-1.3b --checkpoint FILE       one of them; resume from FILE
 
 For every distinct (layer range × logical mesh) that a pipeline could have, Eq. 1 at the plan's B is solved once by
-composition (by `auto` where composition does not apply) and once as the plain ILP in PuLP with HiGHS (`enumerated`).
+composition (by `auto` where composition does not apply) and once as the plain ILP in PuLP with HiGHS (`highs`).
 The plan of the ILPs is the pipeline DP over their objectives. Where the choice of an ILP overflows a stage of that
 pipeline, the ILP is solved again within the memory, and the DP runs again, until all stages fit. Then no other pipeline
 is better, because its stages are at least as slow within memory as without a limit. That plan is compared with the

@@ -14,9 +14,9 @@ from pathlib import Path
 from chain_of_blocks import chain_of_blocks
 
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import SOLVERS, solve
+from alpa_explore.iopddl.files import read_problem
 
 PROBLEMS = Path(__file__).parent.parent / "tests" / "problems"
 ALPA = "alpa-cbc"
@@ -26,7 +26,6 @@ SLOW = {
     ALPA: SLOW_FOR_CBC,
     "cbc": SLOW_FOR_CBC,
     "highs": ("llama2_8x8", "r1000x12", "24 blocks"),
-    "highs-direct": ("llama2_8x8", "r1000x12", "24 blocks"),
     "ilp": ("r1000x12", "24 blocks"),
 }
 """Solver -> problems that it is run on only with --slow."""

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import alpa_explore as ax
-from alpa_explore.intra_op.iopddl.files import read_problem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.iopddl.files import read_problem
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 
 PROBLEMS = Path(__file__).parents[1] / "tests" / "problems"

@@ -40,8 +40,7 @@ import numpy as np
 from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
 from alpa_explore.graph import GIVEN_KINDS, Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import ROUTED, is_view, packet
-from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
-from alpa_explore.intra_op.formulations.batch_share import batch_options
+from alpa_explore.intra_op.stage.axis_options import NodeOptions, Option, batch_options, node_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE

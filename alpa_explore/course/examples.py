@@ -10,8 +10,8 @@ import numpy as np
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.resharding import reshard_table
+from alpa_explore.formulations.comparison import StageInstance
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.formulations.comparison import StageInstance
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages

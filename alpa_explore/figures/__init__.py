@@ -6,9 +6,8 @@ Read in this order, which is also the order of imports:
 
 keys, style    the text that identifies a mark; colours, themes, titles, escaping (neither imports plotly at load)
 tuning         how much a figure draws before it aggregates
-part_looks, plots  colours of the parts of time and memory; what several figures draw alike
-placing        axis ranges that fit the points, labels that do not cover one another, sums behind bars
-time_bars      stacked bars of the parts of an iteration's time, shared by several figures
+marks          bars, lines, points, words, cells; axes, notes, and a grid of plots: what all figures are made of
+placing        axis ranges that fit the points, and labels that do not cover one another
 decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory
 timelines/     one iteration of a plan over time
 dataflow/      a stage as a graph of its operators, as a value and as JSON for the page that draws it
@@ -23,5 +22,6 @@ accuracy_page  all measured runs beside their predictions as such a page
 report_page    all plans that were tried as such a page: a table to sort, figures, comparisons
 html_page      what the pages are made of: sections with a figure and a table each
 
-Only this package and the front end import plotly. It imports neither torch nor Dask nor ipywidgets.
+A figure is drawn without a theme: colours that a theme decides are functions of it, called when it is finished
+(`style.finished`). Only this package and the front end import plotly. It imports neither torch nor Dask nor ipywidgets.
 """

@@ -14,11 +14,10 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import CONFIG
+from alpa_explore.figures.style import CONFIG, Figure
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading
@@ -35,7 +34,7 @@ class Section:
     """Of the anchor and of the figure's element."""
     title: str
     question: str
-    themes: Mapping[str, go.Figure]
+    themes: Mapping[str, Figure]
     """'light' and 'dark'."""
     rows: Sequence[Row]
 
@@ -83,6 +82,12 @@ def html_page(title: str, head: str, sections: Sequence[Section], footer: str, *
 def escaped(text: str) -> str:
     """Plain text as HTML; characters that do not print are written out."""
     return escape(printable(text))
+
+
+def figure_html(figure: Figure) -> str:
+    """A figure alone as one self-contained page."""
+    page: str = figure.to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
+    return page
 
 
 def _contents_html(sections: Sequence[Section]) -> str:

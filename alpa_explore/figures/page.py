@@ -34,9 +34,8 @@ def _head_html(plan: Plan) -> str:
     recompute = f"recompute {recompute_word(plan)}"
     settings = (
         f"{units.count(model.parameters)} parameters, {precision_phrase(model, plan.cluster)}, {model.optimizer}, "
-        f"{recompute}; B = "
-        f"{options.num_microbatches:,} microbatches of {units.samples(model.samples)}, δ {options.delta:g}, "
-        f"{options.num_layers} layers, solver {options.solver}"
+        f"{recompute}; B = {options.num_microbatches:,} microbatches of {units.samples(model.samples)}, δ "
+        f"{options.delta:g}, {options.num_layers} layers, solver {options.solver}"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; spec constraint: {constraint}" for constraint in options.spec_constraints)
         + "."

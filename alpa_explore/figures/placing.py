@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import ink
 
 _POSITIONS = ("top center", "bottom center", "middle right", "middle left", "top right", "bottom right", "top left")
 """Plotly's names of the places beside a point, the preferred ones first."""
@@ -96,35 +95,3 @@ def _overlap(a: _Box, b: _Box) -> float:
 def _outside(box: _Box, pixels: tuple[float, float]) -> float:
     whole = (box[2] - box[0]) * (box[3] - box[1])
     return whole - _overlap(box, (0.0, 0.0, *pixels))
-
-
-def bar_texts(
-    x: Sequence[float | str | None], y: Sequence[float | str | None], texts: Sequence[str], theme: str, *, place: str
-) -> dict[str, Any]:
-    """A trace of texts at the ends of bars, such as the sums of stacked ones; `place` is plotly's name of the side.
-    (Bars themselves would put the text of negative values on their names.)"""
-    return {
-        "type": "scatter",
-        "x": list(x),
-        "y": list(y),
-        "mode": "text",
-        # A no-break space between the bar and its text.
-        "text": [f"\u00a0{text}" for text in texts] if place == "middle right" else list(texts),
-        "textposition": place,
-        "textfont": {"color": ink(theme), "size": 12 if place == "middle right" else 11},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "sums",
-        **({"cliponaxis": False} if place == "middle right" else {}),
-    }
-
-
-def limit_label(memory: str, theme: str, *, seen: bool = True, **place: Any) -> dict[str, Any]:
-    """The annotation of the line at the memory of a device, `place` being its position; an arrow points to a line that
-    is out of sight."""
-    return {
-        "text": f"{memory}, one device{'' if seen else ' →'}",
-        "showarrow": False,
-        "font": {"size": 12, "color": ink(theme)},
-        **place,
-    }

@@ -1,13 +1,14 @@
 """What all figures share: the colours of stages, two themes, a full sentence as title, and escaped text.
 
-Imports plotly only when a figure is finished (`dress`, `unchecked`), so that other parts of the screen can use the
+Figures are drawn without a theme: a colour that a theme decides is a function of it (`ink`, `faint`, `ground`, `empty`,
+or a mixture of them), which `finished` calls. Imports plotly only then, so that other parts of the screen can use the
 colours.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -16,9 +17,13 @@ from alpa_explore.plans.printable import printable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from plotly.basedatatypes import BaseTraceType
 
+Figure: TypeAlias = "go.Figure"
+Trace: TypeAlias = dict[str, Any]
+"""A trace or a part of a layout in plotly's words; what is callable in it is a function of the theme."""
 Theme: TypeAlias = Literal["light", "dark"]
+Color: TypeAlias = "str | Callable[[str], str]"
+"""'#rrggbb', or a function from a theme to it."""
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 """The palette of Okabe and Ito, distinguishable with every kind of colour vision."""
@@ -28,7 +33,6 @@ _SHADES = (("#ffffff", 0.0), ("#ffffff", 0.55), ("#000000", 0.45))
 """Stages 0–7 have the colours of the palette, 8–15 the same with so much white, 16–23 with so much black."""
 HEAT = "Cividis"
 """Colour scale of heatmaps; its lightness alone gives the order of values."""
-COMMUNICATION_PATTERN = "x"
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
     "showSendToCloud": False,
@@ -39,26 +43,34 @@ CONFIG: dict[str, Any] = {
 }
 """plotly's configuration of every figure: no button that uploads it, and only the tools that do what nothing else does
 (picture, zoom, pan, reset)."""
-HOVER_TEXT = "%{hovertext}<extra></extra>"
-"""`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
 TOOL_PIXELS = 24
 """Width of plotly's tool bar, and of the right margin in which it stands."""
 _TITLE_CHARACTERS = 118
 """Width at which a title is wrapped."""
 _TRACES = ("bar", "heatmap", "scatter")
+_DATA = frozenset(("x", "y", "z", "text", "hovertext", "customdata", "template"))
+"""Properties that no theme changes, unless they are functions."""
 
 
-def stage_color(index: int, theme: str = "light") -> str:
+def stage_color(index: int) -> str:
     """CSS colour of a stage, the same in both themes; after 24 stages it repeats and `stage_pattern` differs."""
-    base = OKABE_ITO[index % len(OKABE_ITO)]
     towards, share = _SHADES[index // len(OKABE_ITO) % len(_SHADES)]
-    return mixed(base, towards, share)
+    return str(mixed(OKABE_ITO[index % len(OKABE_ITO)], towards, share))
 
 
-def mixed(color: str, other: str, share: float) -> str:
-    """`color` with so much of `other` ('#rrggbb')."""
+def mixed(color: Color, other: Color, share: float) -> Color:
+    """`color` with so much of `other`."""
+    if not share:
+        return color
+    if callable(color) or callable(other):
+        return lambda theme: str(mixed(in_theme(color, theme), in_theme(other, theme), share))
     pairs = zip(_channels(color), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + share * (b - a)):02X}" for a, b in pairs)
+
+
+def in_theme(color: Color, theme: str) -> str:
+    """A colour in a theme."""
+    return color(theme) if callable(color) else color
 
 
 def stage_pattern(index: int) -> str:
@@ -66,27 +78,20 @@ def stage_pattern(index: int) -> str:
     return PATTERNS[index // len(OKABE_ITO) % len(PATTERNS)]
 
 
-def stage_marker(stage: int, theme: str) -> dict[str, Any]:
+def stage_marker(stage: int) -> Trace:
     """Marker of the bars of one stage. A stage is a trace of its own: plotly cannot hatch a trace of many colours."""
-    color = stage_color(stage, theme)
-    marker: dict[str, Any] = {"color": color, "line": {"width": 0}}
-    if stage_pattern(stage):
-        base = OKABE_ITO[stage % len(OKABE_ITO)]
+    color, base = stage_color(stage), OKABE_ITO[stage % len(OKABE_ITO)]
+    marker: Trace = {"color": color, "line": {"width": 0}}
+    if shape := stage_pattern(stage):
         # In the colour of the palette; where that is the ground, away from the colour of text on it.
         over = base if base != color else "#ffffff" if ink_on(color) == "#000000" else "#000000"
-        marker["pattern"] = {
-            "shape": stage_pattern(stage),
-            "fgcolor": over,
-            "fgopacity": 0.5,
-            "size": 6,
-            "solidity": 0.3,
-        }
+        marker["pattern"] = {"shape": shape, "fgcolor": over, "fgopacity": 0.5, "size": 6, "solidity": 0.3}
     return marker
 
 
-def stage_swatch(stage: int, theme: str = "light") -> str:
+def stage_swatch(stage: int) -> str:
     """CSS background of a small square that stands for a stage, hatched like its bars."""
-    color, base = stage_color(stage, theme), OKABE_ITO[stage % len(OKABE_ITO)]
+    color, base = stage_color(stage), OKABE_ITO[stage % len(OKABE_ITO)]
     return color if color == base else f"repeating-linear-gradient(135deg,{color} 0 2px,{base} 2px 3px)"
 
 
@@ -95,8 +100,10 @@ def hatching(shape: str) -> dict[str, Any]:
     return {"shape": shape, "fillmode": "replace", "size": 6, "solidity": 0.4} if shape else {}
 
 
-def ink_on(color: str) -> str:
-    """Black or white, whichever has more contrast on `color` ('#rrggbb')."""
+def ink_on(color: Color) -> Color:
+    """Black or white, whichever has more contrast on `color`."""
+    if callable(color):
+        return lambda theme: str(ink_on(color(theme)))
     shares = [channel / 255 for channel in _channels(color)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -149,6 +156,15 @@ def lines(*parts: str) -> str:
 
 
 @cache
+def heat_scale(theme: str) -> list[list[Any]]:
+    """The colour scale of heatmaps, the same in both themes, as places and colours."""
+    from plotly.colors import get_colorscale
+
+    scale: list[list[Any]] = get_colorscale(HEAT)
+    return scale
+
+
+@cache
 def template(theme: str) -> go.layout.Template:
     """Plotly's template for the trace types that are used here, with our font sizes and colour bars; part of every
     figure."""
@@ -164,29 +180,23 @@ def template(theme: str) -> go.layout.Template:
     return template.update(layout={"xaxis": axis, "yaxis": y_axis, "coloraxis": {"colorbar": bar}})
 
 
-def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str, Any]:
-    """The layout of a figure: its title (one sentence, plain text), theme, height in pixels and margins; `layout`
-    overrides. A figure is made fastest from its traces and its whole layout at once.
+def layout_of(
+    title: str, *, theme: str, height: float, characters: int = _TITLE_CHARACTERS, above: float = 0, **layout: Any
+) -> Trace:
+    """The layout of a figure: its title (one sentence, plain text, in lines of so many characters), theme, height in
+    pixels and margins; `above` are more pixels between title and plot; `layout` overrides.
 
     The legend stands above the plot on the left, plotly's tool bar upright in the right margin.
     """
-    wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS, break_on_hyphens=False) or [""]
+    wrapped = textwrap.wrap(printable(title), characters, break_on_hyphens=False) or [""]
+    place = {"xref": "container", "xanchor": "left", "yref": "container", "yanchor": "top", "pad": {"l": 8}}
+    text = "<br>".join(escape(line, quote=False) for line in wrapped)
     common = {
         "template": template(theme),
-        "title": {
-            "text": "<br>".join(escape(line, quote=False) for line in wrapped),
-            "font": {"size": 16},
-            "x": 0,
-            "xref": "container",
-            "xanchor": "left",
-            "pad": {"l": 8},
-            "y": 1 - 14 / height,
-            "yref": "container",
-            "yanchor": "top",
-        },
+        "title": {"text": text, "font": {"size": 16}, "x": 0, "y": 1 - 14 / height, **place},
         "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
         "height": height,
-        "margin": {"t": 46 + 20 * len(wrapped), "r": TOOL_PIXELS, "b": 56, "l": 72},
+        "margin": {"t": 46 + 20 * len(wrapped) + above, "r": TOOL_PIXELS, "b": 56, "l": 72},
         "hovermode": "closest",
         "hoverlabel": {"align": "left"},
         "bargap": 0,
@@ -199,15 +209,48 @@ def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str
     return common | {"margin": margin} | layout
 
 
-def unchecked(traces: Sequence[BaseTraceType | dict[str, Any]], layout: dict[str, Any]) -> go.Figure:
-    """The figure of these traces and this layout, without plotly's checks: those of the template alone take 10 ms,
-    which is long while a slider moves. A test makes the same figures with the checks."""
+def finished(
+    traces: Sequence[Trace],
+    title: str,
+    *,
+    theme: str,
+    height: float,
+    around: Any = None,
+    frames: Any = (),
+    **layout: Any,
+) -> Figure:
+    """The figure of these traces and a `layout_of`, in a theme. With `around`, `height` is that of the plot alone, and
+    the figure is higher by its margins, of which `around` differ.
+
+    Without plotly's checks: those of the template alone take 10 ms, which is long while a slider moves. A test makes
+    the same figures with the checks.
+    """
     import plotly.graph_objects as go
 
-    plain = layout["template"].to_plotly_json()
-    return go.Figure(data=list(traces), layout=layout | {"template": plain}, _validate=False)
+    whole: Trace = layout_of(title, theme=theme, height=height, **layout)
+    if around is not None:
+        margin = whole["margin"] | around
+        height += margin["t"] + margin["b"]
+        whole |= {"margin": margin, "height": height, "title": whole["title"] | {"y": 1 - 20 / height}}
+    known: dict[Any, Any] = {}
+    whole = themed(whole, theme, known) | {"template": template(theme).to_plotly_json()}
+    drawn = [themed(trace, theme, known) for trace in traces]
+    return go.Figure(
+        data=drawn, layout=whole, frames=[themed(frame, theme, known) for frame in frames] or None, _validate=False
+    )
 
 
-def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
-    """Give a figure its `layout_of`."""
-    return figure.update_layout(layout_of(title, theme=theme, height=height, **layout))
+def themed(value: Any, theme: str, known: dict[Any, Any]) -> Any:
+    """`value` with all that is a function of the theme as it is in this theme; `known` are those called before."""
+    if callable(value):
+        if value not in known:
+            known[value] = value(theme)
+        return known[value]
+    if isinstance(value, dict):
+        return {
+            name: part if name in _DATA and not callable(part) else themed(part, theme, known)
+            for name, part in value.items()
+        }
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], float | int):
+        return [themed(part, theme, known) for part in value]
+    return value

@@ -3,21 +3,18 @@
     auto           simplify exactly, then solve each component as below (default)
     elimination    the same without HiGHS; an error where the problem is too wide for elimination
     ilp            simplify, then PuLP with HiGHS on each component
-    enumerated     the plain ILP of the paper (Eq. 1) in PuLP with HiGHS; also called highs. cbc: with CBC
-    highs-direct   the same ILP passed to HiGHS as a matrix
-    toulbar2       branch and bound with soft arc consistency (needs the extra `toulbar2`)
+    highs          the plain ILP of the paper (Eq. 1) in PuLP with HiGHS
+    cbc            the same with CBC
 
 `auto` tries the cheapest step first; every step is exact:
 
 1. `decompose`: strategies without a legal partner are dropped, nodes with at most two neighbours are eliminated, and
    the rest is split into connected components.
-2. A component with an obvious and cheap elimination order is eliminated.
+2. A component with an obvious and cheap elimination order is contracted (`composition.contraction`).
 3. Otherwise message passing raises a dual bound and suggests choices (`prune_by_bound`); where the two meet, the
-   optimum is proven.
-4. Where they do not meet, `close_gap` solves the region on which bound and choice disagree, and grows it. Strategies
-   that the bound and their slack exclude are pruned.
-5. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
-   are bounded once more, and HiGHS solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
+   optimum is proven. Strategies that the bound and their slack exclude are pruned.
+4. The pruned component is decomposed again. Parts that have become narrow are contracted, and HiGHS
+   solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
    `bounds.tuning`), or on which it is not done after WIDE_ILP_SECONDS, is left at the best choice and the best lower
    bound so far, with Status.UNPROVEN.
 
@@ -31,37 +28,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.disagreement import close_gap
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
+from alpa_explore.intra_op.bounds.messages import is_legal
+from alpa_explore.intra_op.composition.contraction.contract import optimum
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
-from alpa_explore.intra_op.elimination.eliminate import Limits, cheap_order_of, eliminate, order_of
-from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder
+from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order, is_cheap
 from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
-from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
-from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.reduction.components import Decomposition, decompose
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 
-SOLVERS = ("auto", "elimination", "ilp", "enumerated", "highs", "cbc", "highs-direct", "toulbar2")
-
-
-class _Ilp(Protocol):
-    """A solver of Eq. 1."""
-
-    def __call__(
-        self, problem: ShardingProblem, *, time_limit_seconds: float | None, gap: float = 0.0
-    ) -> ShardingSolution: ...
+SOLVERS = ("auto", "elimination", "ilp", "highs", "cbc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +66,11 @@ def solve(
     it.
 
     Raises OptionError for an unknown solver or a time limit that is not positive, SolverError for a damaged problem or
-    when no choice at all was found. An infeasible problem is not an error: its answer has Status.INFEASIBLE, and
-    `conflicting_nodes` computes which nodes cannot agree.
+    when no choice at all was found. An infeasible problem is not an error: its answer has Status.INFEASIBLE.
     """
     started = time.perf_counter()
-    check_solver(solver)
-    if time_limit_seconds is not None and not time_limit_seconds > 0:
-        raise OptionError(
-            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
-        )
+    deadline = deadline_of(solver, time_limit_seconds, started)
     _check(problem)
-    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
     try:
         if any(not costs.size for costs in problem.node_costs):
             raise Contradiction(0)
@@ -108,85 +86,66 @@ def check_solver(solver: str) -> None:
         raise OptionError("Unknown solver", found=repr(solver), remedy=nearest_names(str(solver), SOLVERS))
 
 
-def _auto(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
-    return _reduced(problem, eliminating=True, ilp=solve_highs_direct, deadline=deadline, gap=gap)
-
-
-def _elimination(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
-    return _reduced(problem, eliminating=True, ilp=None, deadline=deadline)
-
-
-def _ilp(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
-    return _reduced(problem, eliminating=False, ilp=solve_enumerated, deadline=deadline)
-
-
-def _plain(ilp: _Ilp) -> Callable[[ShardingProblem, float, float], _Answer]:
-    return lambda problem, deadline, gap: _answer_of(ilp(problem, time_limit_seconds=_remaining(deadline)))
-
-
-_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
-    "auto": _auto,
-    "elimination": _elimination,
-    "ilp": _ilp,
-    "enumerated": _plain(partial(solve_enumerated, backend="highs")),
-    "highs": _plain(partial(solve_enumerated, backend="highs")),
-    "cbc": _plain(partial(solve_enumerated, backend="cbc")),
-    "highs-direct": _plain(solve_highs_direct),
-    "toulbar2": _plain(solve_toulbar2),
-}
+def deadline_of(solver: str, time_limit_seconds: float | None, started: float) -> float:
+    """On the clock of time.perf_counter; raises OptionError for an unknown solver or a limit that is not positive."""
+    check_solver(solver)
+    if time_limit_seconds is None:
+        return math.inf
+    if not time_limit_seconds > 0:
+        raise OptionError(
+            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
+        )
+    return started + time_limit_seconds
 
 
 def _reduced(
-    problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, deadline: float, gap: float = 0.0
+    problem: ShardingProblem, deadline: float, gap: float, *, eliminating: bool = True, ilp: bool = True
 ) -> _Answer:
-    """Decompose the problem and solve each component."""
+    """Decompose the problem and solve each component, by elimination where `eliminating`, and by Eq. 1 where `ilp`."""
     # Dominance costs more than it saves where the plain reductions already leave a narrow core.
     parts = decompose(problem, dominance=not eliminating)
     answers = []
     for component in parts.components:
         if not eliminating:
-            assert ilp is not None
-            answer = _answer_of(ilp(component, time_limit_seconds=_remaining(deadline)))
-        elif (order := cheap_order_of(component)) is not None:
-            answer = _eliminated(component, order)
+            answer = _solved_as_ilp(component, deadline)
+        elif is_cheap(component) and (choices := optimum(component, Limits())) is not None:
+            answer = _proven(component, choices)
         else:
-            answer = _wide(component, ilp, deadline, gap)
+            answer = _wide(component, deadline, gap, ilp=ilp)
         answers.append(answer)
     return _combined(parts, answers)
 
 
-def _wide(
-    problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = tuning.BOUND_ROUNDS
-) -> _Answer:
-    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP.
+_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
+    "auto": _reduced,
+    "elimination": partial(_reduced, ilp=False),
+    "ilp": partial(_reduced, eliminating=False),
+    "highs": lambda problem, deadline, _gap: _solved_as_ilp(problem, deadline),
+    "cbc": lambda problem, deadline, _gap: _solved_as_ilp(problem, deadline, backend="cbc"),
+}
 
-    Pruning makes the next bound tighter, so a component that shrank is bounded again, `rounds` times in all.
-    """
-    too_large = problem.variables > bounds_tuning.LARGEST_ILP_VARIABLES
+
+def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -> _Answer:
+    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP."""
     pruned = prune_by_bound(problem, gap)
-    if not pruned.closed and not too_large:
-        pruned = close_gap(problem, pruned, gap)
     if pruned.best is not None and pruned.closed:
         proven = gap == 0.0
         bound = problem.evaluate(pruned.best) if proven else pruned.bound
         return _Answer(choices=pruned.best, bound=bound, finished=proven)
-    if too_large and pruned.best is not None:
+    if problem.variables > bounds_tuning.LARGEST_ILP_VARIABLES and pruned.best is not None:
         return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
     parts = decompose(restricted(problem, pruned.kept), dominance=True)
     answers = []
     for component in parts.components:
-        order, remaining = order_of(component), _remaining(deadline)
-        if Limits().within(remaining).allow(order):
-            answer = _eliminated(component, order)
-        elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
-            answer = _wide(component, ilp, deadline, gap, rounds - 1)
-        elif ilp is not None:
-            limit = tuning.WIDE_ILP_SECONDS if remaining is None else remaining
-            answer = _answer_of(ilp(component, time_limit_seconds=limit, gap=gap))
+        if (optimal := optimum(component, Limits().within(remaining_seconds(deadline)))) is not None:
+            answer = _proven(component, optimal)
+        elif ilp:
+            until = time.perf_counter() + tuning.WIDE_ILP_SECONDS if deadline == math.inf else deadline
+            answer = _solved_as_ilp(component, until, gap=gap)
         else:
             raise SolverError(
                 "The problem is too wide for elimination",
-                found=_width(order) + f" on the {len(component.node_costs)} nodes that are left after simplification",
+                found=_width(component) + f" on the {len(component.node_costs)} nodes that simplification leaves",
                 remedy="Use solver='auto', which gives such a part to an ILP.",
             )
         answers.append(answer)
@@ -212,18 +171,20 @@ def _combined(parts: Decomposition, answers: Sequence[_Answer]) -> _Answer:
     )
 
 
-def _width(order: EliminationOrder) -> str:
+def _width(problem: ShardingProblem) -> str:
+    order = elimination_order([len(costs) for costs in problem.node_costs], problem.edges)
     if not order.nodes:
         return f"more than {elimination_tuning.HOPELESS_JOINS:.0e} entries to join"
     return f"a table of {order.largest_table:.1e} entries, {order.joined_entries:.1e} to join"
 
 
-def _eliminated(problem: ShardingProblem, order: EliminationOrder) -> _Answer:
-    choices = eliminate(problem, order)
+def _proven(problem: ShardingProblem, choices: Choices) -> _Answer:
     return _Answer(choices=choices, bound=problem.evaluate(choices), finished=True)
 
 
-def _answer_of(solution: ShardingSolution) -> _Answer:
+def _solved_as_ilp(problem: ShardingProblem, deadline: float, backend: str = "highs", gap: float = 0.0) -> _Answer:
+    limit = remaining_seconds(deadline)
+    solution = solve_enumerated(problem, backend=backend, time_limit_seconds=limit, gap=gap)
     if solution.status is Status.INFEASIBLE:
         raise Contradiction(0)
     return _Answer(
@@ -235,7 +196,8 @@ def _answer_of(solution: ShardingSolution) -> _Answer:
     )
 
 
-def _remaining(deadline: float) -> float | None:
+def remaining_seconds(deadline: float) -> float | None:
+    """What is left, as the time limit of an ILP; None for no deadline."""
     return None if deadline == math.inf else max(ilp_tuning.MIN_TIME_LIMIT_SECONDS, deadline - time.perf_counter())
 
 

@@ -5,11 +5,10 @@
    legal partner, until none remains.
 3. Eliminate nodes whose memory is the same for every strategy, where the elimination is narrow (`simplify`).
 4. Prices of memory (`memory.price_search`) give a choice that fits and a lower bound; often the two meet.
-5. Otherwise HiGHS solves Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the
+5. Otherwise HiGHS solves Eq. 1 with a running sum of the memory (`ilp.enumerated_ilp`), without the strategies that the
    bounds of the price search exclude, unless the problem is too large for HiGHS.
 
-With a time limit, and for problems of more than LARGEST_ILP_VARIABLES, step 2 is followed by `anytime.search` instead:
-the best choice that is found by then, with the lower bound that was proven.
+With a time limit the answer is the best choice that is found by then, with the lower bound that was proven.
 """
 
 from __future__ import annotations
@@ -24,22 +23,18 @@ import numpy as np
 
 from alpa_explore.errors import OptionError, SolverError
 from alpa_explore.intra_op import tuning
-from alpa_explore.intra_op.anytime.search import anytime_search
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
-from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
-from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.intra_op.reduction.possible import possible_strategies
 from alpa_explore.intra_op.reduction.simplify import simplify
-from alpa_explore.intra_op.solve import check_solver, solve
+from alpa_explore.intra_op.solve import deadline_of, remaining_seconds, solve
 
 
 def solve_limited(
@@ -50,35 +45,21 @@ def solve_limited(
     *,
     gap: float = 0.0,
     bound: float | None = None,
-    keep_when_interrupted: bool = False,
 ) -> ShardingSolution:
     """A least-cost choice for `problem` within `memory`.
 
-    Without a time limit, a choice within a relative `gap` of the optimum is enough where it would take an ILP of more
-    than tuning.EASY_ILP_VARIABLES; with one, the search goes on until the optimum is proven or the time is over, and
-    the solution states the gap that is left. `bound` is a known lower bound on the least cost without the limit; where
-    it is given, step 1 is left out. With `keep_when_interrupted`, Ctrl-C under a time limit ends the search with the
-    best choice so far.
+    A choice within a relative `gap` of the optimum is enough where it would take an ILP of more than
+    tuning.EASY_ILP_VARIABLES. `bound` is a known lower bound on the least cost without the limit; where it is given,
+    step 1 is left out.
 
-    "auto" takes the steps above; other solvers get the whole problem as one ILP or cost function network. A problem
-    without a choice has Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises
-    OptionError for a solver that cannot take a memory limit and a time limit that is not
-    positive, SolverError when the time limit was reached before any
-    choice was found.
+    "auto" takes the steps above; other solvers get the whole problem as one ILP. A problem without a choice has
+    Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises OptionError for a solver
+    that cannot take a memory limit and a time limit that is not positive, SolverError when no choice was found in time.
     """
     started = time.perf_counter()
-    check_solver(solver)
-    if time_limit_seconds is not None and not time_limit_seconds > 0:
-        raise OptionError(
-            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
-        )
+    deadline = deadline_of(solver, time_limit_seconds, started)
     if solver == "auto":
-        if time_limit_seconds is None and problem.variables <= bounds_tuning.LARGEST_ILP_VARIABLES:
-            return _auto(problem, memory, started, gap, bound)
-        deadline = started + (tuning.ANYTIME_SECONDS if time_limit_seconds is None else time_limit_seconds)
-        return _anytime(
-            problem, memory, started, deadline, -math.inf if bound is None else bound, keep_when_interrupted
-        )
+        return _auto(problem, memory, started, deadline, gap, bound)
     if solver not in _WHOLE_PROBLEM_SOLVERS:
         raise OptionError(
             f"The solver '{solver}' cannot take a memory limit",
@@ -90,19 +71,21 @@ def solve_limited(
 
 
 _WHOLE_PROBLEM_SOLVERS: dict[str, Callable[..., ShardingSolution]] = {
-    "enumerated": solve_enumerated,
     "highs": solve_enumerated,
     "cbc": partial(solve_enumerated, backend="cbc"),
-    "highs-direct": solve_highs_direct,
-    "toulbar2": solve_toulbar2,
 }
 
 
 def _auto(
-    problem: ShardingProblem, memory: MemoryLimit, started: float, gap: float, known_bound: float | None
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    started: float,
+    deadline: float,
+    gap: float,
+    known_bound: float | None,
 ) -> ShardingSolution:
     unlimited_bound = -math.inf if known_bound is None else known_bound
-    if known_bound is None and problem.variables <= tuning.UNLIMITED_FIRST_VARIABLES:
+    if known_bound is None:
         unlimited = _solve_unlimited(problem)
         if unlimited is not None:
             fits = unlimited.status is Status.OPTIMAL and memory.allows(unlimited.choices)
@@ -117,7 +100,7 @@ def _auto(
     except Contradiction:
         return infeasible(solver="auto", started=started)
     core_bound = unlimited_bound - reduced.constant
-    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, gap)
+    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, deadline, gap)
     if answer.bound == math.inf:
         return infeasible(solver="auto", started=started, variables=answer.variables, constraints=answer.constraints)
     if answer.choices is None:
@@ -126,21 +109,16 @@ def _auto(
             found=f"{problem.variables:,} variables",
             remedy="Give it more time, or a larger limit.",
         )
-    choices = unrestricted_choices(kept, reduced.restore(answer.choices))
-    objective = problem.evaluate(choices)
-    bound = reduced.constant + answer.bound
-    optimal = objective - bound <= tuning.PROVEN_GAP * abs(objective)
-    solution = ShardingSolution(
-        choices=choices,
-        objective=objective,
-        bound=objective if optimal else bound,
-        solver="auto",
-        status=Status.OPTIMAL if optimal else Status.UNPROVEN,
-        seconds=time.perf_counter() - started,
+    return checked_within(
+        problem,
+        memory,
+        choices=unrestricted_choices(kept, reduced.restore(answer.choices)),
+        bound=reduced.constant + answer.bound,
+        started=started,
+        in_time=deadline < math.inf,
         variables=answer.variables,
         constraints=answer.constraints,
     )
-    return _checked(problem, memory, solution)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,10 +131,13 @@ class _CoreAnswer:
     constraints: int = 0
 
 
-def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, gap: float) -> _CoreAnswer:
+def _solve_core(
+    core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float, gap: float
+) -> _CoreAnswer:
     """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
-    deadline = time.perf_counter() + tuning.PRICE_SEARCH_SECONDS
-    result = price_search(core, memory, deadline, compiling_counts=False)
+    now = time.perf_counter()
+    search_seconds = min(tuning.PRICE_SEARCH_SECONDS, tuning.PRICE_SEARCH_SHARE * (deadline - now))
+    result = price_search(core, memory, now + search_seconds, compiling_counts=False)
     best = result.choices
     best_cost = math.inf if best is None else core.evaluate(best)
     bound = max(result.bound, known_bound)
@@ -170,7 +151,14 @@ def _solve_core(core: ShardingProblem, memory: MemoryLimit, known_bound: float, 
     if closed or smaller.variables > bounds_tuning.LARGEST_ILP_VARIABLES:
         return _CoreAnswer(choices=best, bound=bound)
     start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
-    ilp = solve_highs_direct(smaller, memory=limit, start=start, gap=target_gap)
+    try:
+        ilp = solve_enumerated(
+            smaller, memory=limit, start=start, gap=target_gap, time_limit_seconds=remaining_seconds(deadline)
+        )
+    except SolverError:
+        if best is None:
+            raise
+        return _CoreAnswer(choices=best, bound=bound)
     if ilp.status is Status.INFEASIBLE:
         return _CoreAnswer(choices=None, bound=math.inf, variables=ilp.variables, constraints=ilp.constraints)
     # Choices with an excluded strategy do not cost less than the best.
@@ -189,42 +177,30 @@ def _solve_unlimited(problem: ShardingProblem) -> ShardingSolution | None:
         return None
 
 
-def _anytime(
+def checked_within(
     problem: ShardingProblem,
     memory: MemoryLimit,
-    started: float,
-    deadline: float,
+    *,
+    choices: Choices,
     bound: float,
-    keep_when_interrupted: bool,
+    started: float,
+    in_time: bool,
+    variables: int = 0,
+    constraints: int = 0,
 ) -> ShardingSolution:
-    """The best choice by the deadline."""
-    try:
-        result = anytime_search(problem, memory, deadline, bound=bound, keep_when_interrupted=keep_when_interrupted)
-    except Contradiction:
-        return infeasible(solver="auto", started=started)
-    if result.choices is None and result.bound == math.inf:
-        return infeasible(solver="auto", started=started)
-    if result.choices is None:
-        if not result.began:
-            found = "the time was over before the problem was prepared"
-        elif result.overflow == math.inf:
-            found = f"no legal choice, the limit {memory.limit:,.0f}"
-        else:
-            found = f"the least usage found is {memory.limit + result.overflow:,.0f}, the limit {memory.limit:,.0f}"
-        raise SolverError(
-            "No choice within the memory limit was found", found=found, remedy="Give it more time, or a larger limit."
-        )
-    objective = problem.evaluate(result.choices)
-    optimal = objective - result.bound <= tuning.PROVEN_GAP * abs(objective)
+    """The checked solution for choices within the limit and a lower bound; `in_time`: a time limit ends the search."""
+    objective = problem.evaluate(choices)
+    optimal = objective - bound <= tuning.PROVEN_GAP * abs(objective)
+    unproven = Status.TIME_LIMIT if in_time else Status.UNPROVEN
     solution = ShardingSolution(
-        choices=result.choices,
+        choices=choices,
         objective=objective,
-        bound=objective if optimal else result.bound,
+        bound=objective if optimal else bound,
         solver="auto",
-        status=Status.OPTIMAL if optimal else Status.TIME_LIMIT,
+        status=Status.OPTIMAL if optimal else unproven,
         seconds=0.0,
-        variables=0,
-        constraints=0,
+        variables=variables,
+        constraints=constraints,
     )
     return replace(_checked(problem, memory, solution), seconds=time.perf_counter() - started)
 

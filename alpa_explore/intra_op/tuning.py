@@ -1,15 +1,10 @@
-"""Tuning constants of `solve_limited` and `regrets`; those of the methods they call are in the rooms of these."""
-
-UNLIMITED_FIRST_VARIABLES = 10**6
-"""Variables of Eq. 1 up to which `solve_limited` first computes the optimum without the memory limit. Set by hand;
-halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
-
-ANYTIME_SECONDS = 60.0
-"""Time for a problem with a memory limit that is too large for an ILP, where no time limit is given. Set by hand."""
+"""Tuning constants of `solve` and `solve_limited`; those of the methods they call are in the rooms of these."""
 
 PRICE_SEARCH_SECONDS = 20.0
 """Time limit of the price search where an ILP can still prove the answer. Set by hand; halved or doubled it changes the
 time of benchmarks/tuning_constants.py by less than 7 %."""
+PRICE_SEARCH_SHARE = 0.5
+"""Share of a time limit that the price search takes at most; the ILP that proves its answer gets the rest."""
 
 EASY_ILP_VARIABLES = 25_000
 """Variables of an ILP that HiGHS solves in a second or so: up to here it closes the gap entirely, beyond it to the
@@ -20,20 +15,3 @@ where it proves nothing by then (SimCLR on 2 × 4 devices: 174 nodes, 23,000 var
 and the better of its choice and that of descent is the answer, with the better bound."""
 PROVEN_GAP = 1e-9
 """Relative gap that is rounding."""
-
-SHRUNK_SHARE = 0.7
-"""`solve` bounds a component again when it has fewer than this share of the variables it had before pruning. Set by
-hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
-BOUND_ROUNDS = 2
-"""How often a component is bounded at most. Set by hand; halved or doubled it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
-
-REGRET_JOINED_ENTRIES = 2e9
-"""`regrets` uses one elimination up to this many joined entries (about 4 s on one core), else a solve per strategy."""
-REGRET_TABLE_ENTRIES = 5e6
-"""The same for the largest table: the tables of all steps are kept."""
-REGRET_TOTAL_ENTRIES = 5e7
-"""The same for all tables together."""
-WARM_UP_ROUNDS, WARM_UP_SECONDS = 4, 0.4
-"""Calls that compile every kernel of the search within a memory limit, and the time limit of each. Set by hand: after
-two rounds every kernel was on disk."""

@@ -38,7 +38,7 @@ SOLVED_BY = (
 )
 """Packages whose code a cached solve depends on; tracing and models, because discovery runs operators through
 them."""
-SOLVED_WITH = ("highspy", "numba", "numpy", "pulp", "pytoulbar2", "torch")
+SOLVED_WITH = ("highspy", "numba", "numpy", "pulp", "torch")
 """Libraries whose version it depends on."""
 
 

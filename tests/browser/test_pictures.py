@@ -1,7 +1,7 @@
 """A stage as a graph, and the playback of an iteration, by keyboard and pointer."""
 
 import pytest
-from alpa_explore_widgets.elements.static_files import module_with_helpers
+from alpa_explore_widgets.elements.page_widget import module_with_helpers
 from playwright.sync_api import Locator
 
 from tests.browser.harness.explorer import explorer_of, show_again, show_baseline, show_tab

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.cli import main
-from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+from alpa_explore.intra_op.solve import SOLVERS
+from alpa_explore.iopddl.evaluator import evaluate_file
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 
@@ -28,7 +29,7 @@ def solve_json(capsys, *arguments):
     return code, json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("solver", ["auto", "elimination", "ilp", "enumerated", "cbc", "highs-direct", "toulbar2"])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_prints_the_optimum_of_a_file(solver, capsys):
     path = str(PROBLEMS / "t2.json.gz")
     code, answer = solve_json(capsys, path, "--solver", solver)
@@ -42,7 +43,7 @@ def test_a_memory_limit_changes_the_choice_and_is_kept(tmp_path, capsys):
     free = solve_json(capsys, write(tmp_path / "free.json"))[1]
     assert (free["objective"], free["choices"], free["usage_limit"]) == (7, [1, 1], None)
     nodes = {"usages": [[1, 9], [1, 8]]}
-    for solver in ("auto", "enumerated", "cbc", "highs-direct", "toulbar2"):
+    for solver in ("auto", "highs", "cbc"):
         path = write(tmp_path / "limited.json", 10, **nodes)
         code, answer = solve_json(capsys, path, "--solver", solver)
         assert (code, answer["objective"], answer["choices"]) == (0, 8, [0, 0])
@@ -66,7 +67,7 @@ def test_whole_numbers_are_added_up_exactly(tmp_path, capsys):
 
 
 def test_a_time_limit_in_which_the_file_cannot_be_read_is_refused_at_once(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("alpa_explore.intra_op.iopddl.tuning.READ_BYTES_A_SECOND", 1.0)
+    monkeypatch.setattr("alpa_explore.iopddl.tuning.READ_BYTES_A_SECOND", 1.0)
     write(tmp_path / "good.json", 10)
     assert main(["solve", str(tmp_path / "good.json"), "--time-limit", "20"]) == 2
     assert "too short to read the file" in capsys.readouterr().err

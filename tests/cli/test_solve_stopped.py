@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+from alpa_explore.iopddl.evaluator import evaluate_file
 from tests.waiting import LIMIT_SECONDS, until
 
 WATCHED = """
 import sys
 from alpa_explore.cli import main
-from alpa_explore.intra_op.anytime import search
+from alpa_explore.iopddl import search
 
 anneal = search.anneal_within
 

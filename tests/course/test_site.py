@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from alpa_explore.course.lessons.index import BEGIN, END
 from alpa_explore.course.lessons.notebook import Cell, Lesson, course_folder, read_lesson
+from alpa_explore.course.lessons.sync import BEGIN, END
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import build as site_build
 from alpa_explore.course.site.build import MARK, build_site
@@ -17,8 +17,7 @@ from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.formulas import formula_html
 from alpa_explore.course.site.markdown import markdown_html
 from alpa_explore.course.site.outputs import PLOTLY, WIDGET, Figures, outputs_html
-from alpa_explore.course.site.page import page_html
-from alpa_explore.course.site.plan_view import plan_html
+from alpa_explore.course.site.page import page_html, plan_html
 from alpa_explore.course.site.quiz import quiz_data, quiz_html
 from alpa_explore.course.site.saved_plan import plan_data, save_plan
 from alpa_explore.errors import CourseError

@@ -30,14 +30,3 @@ def long_plan() -> Plan:
 def hostile_plan() -> Plan:
     """A plan from a stranger."""
     return example_plan(mark=HOSTILE)
-
-
-@pytest.fixture(scope="session")
-def large_plan() -> Plan:
-    """Twelve layers on 64 devices."""
-    return example_plan("8x8:v100", num_layers=12)
-
-
-@pytest.fixture(scope="session")
-def one_device() -> Plan:
-    return example_plan("1x1:a100")

@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,25 @@ OF_SEVERAL: dict[str, Callable[..., go.Figure]] = {
     "two timelines": lambda plan, **theme: timeline_figure(plan, ("1f1b", "gpipe"), brush=True, **theme),
 }
 ALL = [*FIGURES, stage_memory_figure, *OF_RECORD, *(pytest.param(d, id=name) for name, d in OF_SEVERAL.items())]
-CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
+PLANS: dict[str, Callable[[], Plan]] = {
+    "usual": example_plan,  # four stages on 2 × 4 devices, 172 forward operators
+    "other": lambda: example_plan("1x4:v100", num_layers=12),
+    "one device": lambda: example_plan("1x1:a100"),
+    "large": lambda: example_plan("8x8:v100"),
+    "deep": lambda: example_plan("2x8:v100", num_layers=12, num_microbatches=512),
+    "long": lambda: example_plan("8x8:h100", blocks=360),
+}
 
 
-def subject(draw: Callable[..., go.Figure], plan: Plan) -> Plan | Record:
-    """What a figure is of: a plan, or measured runs."""
-    return example_record() if draw in OF_RECORD else plan
+@cache
+def plan_of(name: str) -> Plan:
+    return PLANS[name]()
+
+
+@cache
+def drawn(draw: Callable[..., go.Figure], name: str = "usual", theme: str = "light") -> go.Figure:
+    """The figure of a plan, or of measured runs; drawn once for all tests, which only read it."""
+    return draw(example_record() if draw in OF_RECORD else plan_of(name), theme=theme)
 
 
 def traces(figure: go.Figure, name: str) -> list[Any]:
@@ -77,7 +91,7 @@ def trace_of(figure: go.Figure, name: str) -> Any:
 
 def parsed(text: str | None) -> Any:
     """A figure without the empty parts, which plotly leaves out where it checks."""
-    return json.loads(text or "", object_hook=lambda entry: {k: v for k, v in entry.items() if v != {}})
+    return json.loads(text or "", object_hook=lambda entry: {k: v for k, v in entry.items() if v not in ({}, [], None)})
 
 
 def title_of(figure: go.Figure) -> str:
@@ -86,42 +100,43 @@ def title_of(figure: go.Figure) -> str:
 
 @pytest.mark.parametrize("draw", FIGURES)
 def test_a_title_is_one_sentence_about_its_plan(draw: Callable[..., go.Figure]) -> None:
-    other = title_of(draw(example_plan("1x4:v100", num_layers=12)))
-    for cluster in CLUSTERS:
-        title = title_of(draw(example_plan(cluster)))
+    other = title_of(drawn(draw, "other"))
+    for name in ("usual", "one device", "large"):
+        title = title_of(drawn(draw, name))
         assert title.endswith(".")
         assert any(letter.isdigit() for letter in title) or "One stage" in title
         assert title != other
 
 
 @pytest.mark.parametrize("draw", [*FIGURES, stage_memory_figure, *OF_RECORD])
-def test_the_title_of_a_figure_is_its_sentence(draw: Callable[..., go.Figure], plan: Plan) -> None:
+def test_the_title_of_a_figure_is_its_sentence(draw: Callable[..., go.Figure]) -> None:
     sentence = getattr(sys.modules[draw.__module__], draw.__name__.replace("_figure", "_sentence"))
-    title = title_of(draw(subject(draw, plan)))
-    assert title == escape(sentence(subject(draw, plan)), quote=False)
+    title = title_of(drawn(draw))
+    assert title == escape(sentence(example_record() if draw in OF_RECORD else plan_of("usual")), quote=False)
     assert title.endswith(".")
 
 
 @pytest.mark.parametrize("draw", ALL)
-def test_themes_change_the_background_and_not_the_data(draw: Callable[..., go.Figure], plan: Plan) -> None:
-    light, dark = (draw(subject(draw, plan), theme=theme) for theme in ("light", "dark"))
-    assert (light.layout.paper_bgcolor, dark.layout.paper_bgcolor) == ("#ffffff", "#111111")
-    drawn = [[(t.name, t.type, len(t.x) if t.x is not None else 0) for t in figure.data] for figure in (light, dark)]
-    assert drawn[0] == drawn[1]
+def test_themes_change_the_background_and_not_the_data(draw: Callable[..., go.Figure]) -> None:
+    figures = [drawn(draw), drawn(draw, theme="dark")]
+    assert [figure.layout.paper_bgcolor for figure in figures] == ["#ffffff", "#111111"]
+    light, dark = ([(t.name, t.type, len(t.x) if t.x is not None else 0) for t in f.data] for f in figures)
+    assert light == dark
+    assert "#ffffff" not in json.dumps(figures[1].layout.to_plotly_json(), default=str)
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_nothing_is_drawn_with_shapes_or_many_annotations(draw: Callable[..., go.Figure], deep_plan: Plan) -> None:
-    figure = draw(deep_plan)
+def test_nothing_is_drawn_with_shapes_or_many_annotations(draw: Callable[..., go.Figure]) -> None:
+    figure = drawn(draw, "deep")
     assert len(figure.layout.shapes) == 0
     assert len(figure.layout.annotations) <= 12  # headings of panels
     assert len(figure.data) <= 60
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_a_plan_from_a_file_draws_the_same(draw: Callable[..., go.Figure], plan: Plan, tmp_path: Path) -> None:
-    plan.save(tmp_path / "a")
-    assert draw(load_plan(tmp_path / "a")).to_json() == draw(plan).to_json()
+def test_a_plan_from_a_file_draws_the_same(draw: Callable[..., go.Figure], tmp_path: Path) -> None:
+    plan_of("usual").save(tmp_path / "a")
+    assert draw(load_plan(tmp_path / "a")).to_json() == drawn(draw).to_json()
 
 
 @pytest.mark.parametrize("draw", ALL)
@@ -136,9 +151,9 @@ def test_a_name_cannot_inject_a_tag_into_a_figure(draw: Callable[..., go.Figure]
 
 
 @pytest.mark.parametrize("draw", ALL)
-@pytest.mark.parametrize("name", ["one_device", "large_plan"])
-def test_plotly_accepts_what_it_did_not_check(draw: Callable[..., go.Figure], name: str, request: Any) -> None:
-    figure = draw(subject(draw, request.getfixturevalue(name)), theme="dark" if name == "large_plan" else "light")
+@pytest.mark.parametrize(("name", "theme"), [("one device", "light"), ("large", "dark")])
+def test_plotly_accepts_what_it_did_not_check(draw: Callable[..., go.Figure], name: str, theme: str) -> None:
+    figure = drawn(draw, name, theme)
     checked = go.Figure(figure.to_dict())
     assert parsed(checked.to_json()) == parsed(figure.to_json(validate=False))
     assert len(checked.data) > 0
@@ -159,22 +174,22 @@ def test_layers_shows_every_forward_operator_in_the_colour_of_its_stage(plan: Pl
 
 @pytest.mark.parametrize("draw", FIGURES)
 def test_a_figure_of_ten_thousand_operators_has_no_more_marks_than_a_browser_draws_at_once(
-    draw: Callable[..., go.Figure], long_plan: Plan
+    draw: Callable[..., go.Figure],
 ) -> None:
-    assert sum(len(stage.operators) for stage in long_plan.stages) > 10_000
-    figure = draw(long_plan)
+    assert sum(len(stage.operators) for stage in plan_of("long").stages) > 10_000
+    figure = drawn(draw, "long")
     marks = sum(max(len(getattr(trace, axis, None) or ()) for axis in "xy") for trace in figure.data)
     assert marks <= 5000
     assert len(figure.to_json(validate=False) or "") < 1e6
 
 
-def test_in_a_long_model_neighbouring_operators_of_one_layer_share_a_mark(long_plan: Plan) -> None:
-    count = sum(len(layer.operators) for layer in long_plan.layers)
-    figure = layers_figure(long_plan)
-    bars = [traces(figure, f"stage {stage.index}")[1] for stage in long_plan.stages]
+def test_in_a_long_model_neighbouring_operators_of_one_layer_share_a_mark() -> None:
+    plan, figure = plan_of("long"), drawn(layers_figure, "long")
+    count = sum(len(layer.operators) for layer in plan.layers)
+    bars = [traces(figure, f"stage {stage.index}")[1] for stage in plan.stages]
     assert sum(len(trace.x) for trace in bars) <= 700 < 5000 < count
     assert sum(sum(trace.width) for trace in bars) == count
-    assert sum(sum(trace.y) for trace in bars) * 1e12 == pytest.approx(sum(layer.flops for layer in long_plan.layers))
+    assert sum(sum(trace.y) for trace in bars) * 1e12 == pytest.approx(sum(layer.flops for layer in plan.layers))
     assert f"Each mark stands for up to {-(-count // 600)} operators" in title_of(figure)
 
 
@@ -262,8 +277,8 @@ def test_text_on_the_colour_of_a_stage_has_the_better_contrast() -> None:
     assert [ink_on(color) for color in OKABE_ITO] == ["#ffffff"] + ["#000000"] * 7
 
 
-def test_the_boxes_of_layers_have_the_labels_that_fit(deep_plan: Plan) -> None:
-    figure = layers_figure(deep_plan)
+def test_the_boxes_of_layers_have_the_labels_that_fit() -> None:
+    deep_plan, figure = plan_of("deep"), drawn(layers_figure, "deep")
     labels = [label for stage in deep_plan.stages for label in traces(figure, f"stage {stage.index}")[0].text]
     assert "stage 0" not in labels, "a twelfth of the width has no room for it"
     assert {str(stage.index) for stage in deep_plan.stages} <= set(labels)

@@ -11,9 +11,10 @@ import pytest
 from alpa_explore.accuracy.record import stored_record
 from alpa_explore.errors import PlanFileError
 from alpa_explore.figures.accuracy_page import accuracy_html
-from alpa_explore.figures.comparisons.baselines import baselines_html
-from alpa_explore.figures.comparisons.solvers import solvers_html
-from alpa_explore.figures.layouts.heat_map import heat_map_html
+from alpa_explore.figures.comparisons.baselines import baselines_figure
+from alpa_explore.figures.comparisons.solvers import solvers_figure
+from alpa_explore.figures.html_page import figure_html
+from alpa_explore.figures.layouts.heat_map import heat_map_figure
 from alpa_explore.figures.page import page_html, write_html
 from alpa_explore.figures.report_page import Tried, report_html
 from alpa_explore.plans.plan import Plan
@@ -50,9 +51,9 @@ def page(plan: Plan) -> str:
 PAGES: dict[str, Callable[[Plan], str]] = {
     "plan": page_html,
     "report": lambda plan: report_html([Tried(plan=plan), Tried(plan=plan)], chosen=1),
-    "baselines": lambda plan: baselines_html([plan, plan]),
-    "layouts": lambda plan: heat_map_html(priced_layouts()),
-    "solvers": lambda plan: solvers_html(compared(row("auto", 0.1, 2.0, 2.0), row("factor", 0.4, 2.0, 2.0))),
+    "baselines": lambda plan: figure_html(baselines_figure([plan, plan])),
+    "layouts": lambda plan: figure_html(heat_map_figure(priced_layouts())),
+    "solvers": lambda plan: figure_html(solvers_figure(compared(row("auto", 0.1, 2.0, 2.0)))),
     "accuracy": lambda plan: accuracy_html(example_record()),
 }
 

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.messages import is_legal
+from alpa_explore.intra_op.elimination.elimination_order import Limits
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.regrets import pinned, regrets
 from alpa_explore.intra_op.solve import solve
@@ -15,7 +16,7 @@ from tests.intra_op.bounds.test_message_bound import random_problem
 @pytest.mark.parametrize("narrow", [True, False])
 def test_every_strategy_costs_what_brute_force_finds(narrow, monkeypatch):
     if not narrow:
-        monkeypatch.setattr("alpa_explore.intra_op.elimination.eliminate.Limits.allow", lambda self, order: False)
+        monkeypatch.setattr(Limits, "allow", lambda self, order: False)
     rng = np.random.default_rng(21)
     infeasible = impossible = 0
     for _ in range(150 if narrow else 30):

@@ -14,13 +14,13 @@ import pytest
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op import solve_limited as solving
-from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.ilp.highs_direct import least_limit
-from alpa_explore.intra_op.iopddl.files import read_problem
+from alpa_explore.intra_op.bounds.messages import is_legal
+from alpa_explore.intra_op.ilp.enumerated_ilp import least_limit
 from alpa_explore.intra_op.memory import price_search as searching
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.iopddl.files import read_problem
 from tests.intra_op.problems import drawn, whole_numbers
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
@@ -154,7 +154,6 @@ def test_the_problems_of_the_contest(name, optimum):
 def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
     # Every problem counts as too large for an ILP.
     monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", -1)
-    monkeypatch.setattr("alpa_explore.intra_op.anytime.tuning.ILP_VARIABLES", -1)
     rng = np.random.default_rng(13)
     proven = unproven = missed = 0
     for _ in range(60):
@@ -183,26 +182,17 @@ def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
 
 
 @pytest.mark.slow
-def test_highs_prints_nothing_by_itself_or_by_pulp_not_even_its_name_when_it_first_runs():
+def test_highs_prints_nothing_not_even_its_name_when_it_first_runs():
     """A process of its own, as HiGHS prints it once a process: commands print JSON."""
     script = """
 import numpy as np
-import pulp
-from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
-from alpa_explore.intra_op.ilp.quiet_highs import PulpHighs
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 costs = np.arange(4.0)
-solution = solve_highs_direct(
-    ShardingProblem(name="pair", node_costs=(costs, costs), edges=((0, 1),), edge_costs=(np.eye(4),))
-)
-assert solution.objective == 1.0, solution
+pair = ShardingProblem(name="pair", node_costs=(costs, costs), edges=((0, 1),), edge_costs=(np.eye(4),))
 for seconds in (None, 10.0):
-    model = pulp.LpProblem("small", pulp.LpMinimize)
-    x = model.add_variable("x", lowBound=0, upBound=3, cat="Integer")
-    model += x
-    model += x >= 1.5
-    model.solve(PulpHighs(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=seconds))
-    assert x.varValue == 2, x.varValue
+    solution = solve_enumerated(pair, time_limit_seconds=seconds, start=(0, 0))
+    assert solution.objective == 1.0, solution
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

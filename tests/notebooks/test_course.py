@@ -14,10 +14,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from alpa_explore.course.lessons.index import lessons_table
 from alpa_explore.course.lessons.notebook import Lesson, course_folder, read_lesson, read_lessons
 from alpa_explore.course.lessons.structure import faults
-from alpa_explore.course.lessons.sync import out_of_date
+from alpa_explore.course.lessons.sync import lessons_table, out_of_date
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.models.catalog import entry
 from tests.daily import today

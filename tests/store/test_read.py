@@ -119,7 +119,7 @@ from pathlib import Path
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.attached.file import load_attached
 from alpa_explore.cluster import Cluster
-from alpa_explore.intra_op.iopddl.files import read_problem, reading_seconds
+from alpa_explore.iopddl.files import read_problem, reading_seconds
 from alpa_explore.models.configs.huggingface import read_config
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.runtime.checkpoints.find import find_checkpoint

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.figures_ahead import FiguresAhead
-from alpa_explore_widgets.session.library.backend import Backend
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources

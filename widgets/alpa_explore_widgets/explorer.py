@@ -22,9 +22,8 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import MessageOrder
-from alpa_explore_widgets.elements.page_widget import share_lock
+from alpa_explore_widgets.elements.page_widget import send_states, share_lock
 from alpa_explore_widgets.elements.tables import table_csv
-from alpa_explore_widgets.elements.widget_tree import send_states
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import file_name, not_expressed, plan_code, plan_from_text
 from alpa_explore_widgets.figures_ahead import FiguresAhead
@@ -39,8 +38,8 @@ from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
-from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, config_of_plan, model_of_plan, user_model

@@ -125,9 +125,10 @@ def run(options: argparse.Namespace) -> int:
         priced, refused = _priced(graph, cluster, degrees, settings, line)
     plans = [automatic, *priced]
     if options.html is not None:
-        from alpa_explore.figures.comparisons.baselines import baselines_html
+        from alpa_explore.figures.comparisons.baselines import baselines_figure
+        from alpa_explore.figures.html_page import figure_html
 
-        write_text(options.html, baselines_html(plans), "The page")
+        write_text(options.html, figure_html(baselines_figure(plans)), "The page")
         print(f"wrote {printable(options.html)}", file=sys.stderr)
     rows = comparison_table(plans)
     if options.json:

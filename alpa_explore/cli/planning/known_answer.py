@@ -23,7 +23,7 @@ from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
 
 _ALL_SOURCES = (".",)
-_LIBRARIES = ("highspy", "numba", "numpy", "plotly", "pulp", "pytoulbar2", "torch", "transformers")
+_LIBRARIES = ("highspy", "numba", "numpy", "plotly", "pulp", "torch", "transformers")
 _WITHOUT_INFLUENCE = ("run", "output", "html", "json", "model", "hf", "sequence", "cluster")
 """Options that say where the answer goes, or that the model and the cluster hold."""
 

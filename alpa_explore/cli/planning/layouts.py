@@ -76,9 +76,10 @@ def run(options: argparse.Namespace) -> int:
     beside = None if plan is None else plan_beside(found, plan)
     measured = measured_beside(found)
     if options.html is not None:
-        from alpa_explore.figures.layouts.heat_map import heat_map_html
+        from alpa_explore.figures.html_page import figure_html
+        from alpa_explore.figures.layouts.heat_map import heat_map_figure
 
-        write_text(options.html, heat_map_html(found, beside, measured), "The page")
+        write_text(options.html, figure_html(heat_map_figure(found, plan=beside, measured=measured)), "The page")
         print(f"wrote {printable(options.html)}", file=sys.stderr)
     if options.json:
         print_json(

@@ -99,7 +99,7 @@ def add(commands: Any) -> None:
         "--solver",
         default="auto",
         metavar="NAME",
-        help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
+        help="auto, elimination, ilp, highs or cbc; all are exact (default: auto)",
     )
     add_baseline(parser.add_argument)
     add_from_layout(parser.add_argument)

@@ -77,9 +77,10 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
 
     if options.html is not None:
-        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_html
+        from alpa_explore.figures.html_page import figure_html
+        from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure
 
-        write_text(options.html, scaling_curve_html(found), "The page")
+        write_text(options.html, figure_html(scaling_curve_figure(found)), "The page")
         print(f"wrote {printable(options.html)}", file=sys.stderr)
     if options.json:
         print_json(

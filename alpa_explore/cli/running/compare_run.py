@@ -60,7 +60,8 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the table, and write the figure if requested."""
     from alpa_explore.cluster import Cluster
-    from alpa_explore.figures.runs.run import ranks_table, run_html, run_sentence, run_table
+    from alpa_explore.figures.html_page import figure_html
+    from alpa_explore.figures.runs.run import ranks_table, run_figure, run_sentence, run_table
     from alpa_explore.runtime.drift import drift_of
     from alpa_explore.runtime.measured import load_measured
     from alpa_explore.store.write import check_target, write_text
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     cluster = Cluster.parse(options.cluster) if options.cluster is not None else None
     measured = load_measured(options.folder, cluster, allow_import=options.allow_import)
     if options.html is not None:
-        write_text(options.html, run_html(measured), "The page")
+        write_text(options.html, figure_html(run_figure(measured)), "The page")
         print(f"wrote {printable(options.html)}", file=sys.stderr)
     if options.json:
         print_json({**asdict(measured), "kinds": run_table(measured)})

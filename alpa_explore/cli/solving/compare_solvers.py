@@ -18,8 +18,8 @@ from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster, LogicalMesh
+    from alpa_explore.formulations.comparison import Comparison, SolverRow
     from alpa_explore.graph import TrainingGraph
-    from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
     from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 MOST_DEVICES = 1024
@@ -86,7 +86,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
     # Check the input before torch is imported.
-    from alpa_explore.intra_op.formulations.compare import FORMULATIONS, check_formulations
+    from alpa_explore.formulations.compare import FORMULATIONS, check_formulations
     from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target
 
@@ -106,8 +106,8 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         check_target(options.html, "The page")
 
-    from alpa_explore.intra_op.formulations.compare import compare_solvers
-    from alpa_explore.intra_op.formulations.comparison import StageInstance
+    from alpa_explore.formulations.compare import compare_solvers
+    from alpa_explore.formulations.comparison import StageInstance
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     with ProgressLine(sys.stderr) as line:
@@ -118,10 +118,11 @@ def run(options: argparse.Namespace) -> int:
             instance, solvers, time_limit_seconds=options.time_limit, progress=lambda name: line.say(f"solving: {name}")
         )
     if options.html is not None:
-        from alpa_explore.figures.comparisons.solvers import solvers_html
+        from alpa_explore.figures.comparisons.solvers import solvers_figure
+        from alpa_explore.figures.html_page import figure_html
         from alpa_explore.store.write import write_text
 
-        write_text(options.html, solvers_html(comparison), "The page")
+        write_text(options.html, figure_html(solvers_figure(comparison)), "The page")
         print(f"wrote {options.html}", file=sys.stderr)
     if options.json:
         print_json({"model": model.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))
@@ -203,7 +204,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int]
 
 
 def _json(comparison: Comparison) -> dict[str, Any]:
-    from alpa_explore.intra_op.formulations.comparison import solvers_table
+    from alpa_explore.formulations.comparison import solvers_table
 
     return {
         "mesh": list(comparison.mesh.shape),
@@ -221,7 +222,7 @@ def _json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _report(name: str, b: int, cluster: Cluster, mesh: LogicalMesh, count: int, comparison: Comparison) -> str:
-    from alpa_explore.intra_op.formulations.comparison import solvers_table
+    from alpa_explore.formulations.comparison import solvers_table
 
     rows = [
         {

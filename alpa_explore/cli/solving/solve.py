@@ -15,8 +15,8 @@ from alpa_explore import units
 from alpa_explore.cli.output import print_json
 
 if TYPE_CHECKING:
-    from alpa_explore.intra_op.iopddl.files import ProblemFile
     from alpa_explore.intra_op.problem.solution import ShardingSolution
+    from alpa_explore.iopddl.files import ProblemFile
 
 EVALUATION_SECONDS = 3e-6
 """Time for a node or an edge when an answer is evaluated, printed and the process ends. Set by hand."""
@@ -24,13 +24,6 @@ MOST_SLOWDOWN = 10.0
 """By how much that time is stretched at most on a loaded machine. Set by hand."""
 LONGEST_START_SECONDS = 30.0
 """A process that is said to be older was not started for this command. Set by hand."""
-LEAST_LIMIT_SECONDS = 30.0
-"""Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
-LEAST_REASON_SECONDS = 1.0
-"""It is looked for this long even where no time is left. Set by hand."""
-REASON_VARIABLES = 300_000
-"""Variables of Eq. 1 up to which the reason is computed exactly. Set by hand: with 2.7 million it took more than two
-minutes."""
 
 
 def add(commands: Any) -> None:
@@ -44,10 +37,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="a .json or .json.gz file")
     parser.add_argument(
-        "--solver",
-        default="auto",
-        metavar="NAME",
-        help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
+        "--solver", default="auto", metavar="NAME", help="auto (default), elimination, ilp, highs or cbc"
     )
     parser.add_argument(
         "--time-limit",
@@ -68,10 +58,12 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Solve, check, print; exit code 1 when the problem is infeasible."""
     started = time.perf_counter() - _age_seconds()
-    from alpa_explore.intra_op.iopddl.files import read_document, read_problem
     from alpa_explore.intra_op.problem.solution import Status
     from alpa_explore.intra_op.solve import solve
-    from alpa_explore.intra_op.solve_limited import solve_limited
+    from alpa_explore.iopddl.files import read_document, read_problem
+    from alpa_explore.iopddl.reasons import why_infeasible
+    from alpa_explore.iopddl.search import solve_within
+    from alpa_explore.iopddl.tuning import LEAST_LIMIT_SECONDS
 
     _check_time_to_read(options.file, options.time_limit, started)
     data = read_document(options.file)
@@ -81,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         solution = solve(file.problem, options.solver, remaining)
     else:
         with _kept_when_stopped(wanted=options.best_so_far):
-            solution = solve_limited(
+            solution = solve_within(
                 file.problem, file.memory, options.solver, remaining, keep_when_interrupted=options.best_so_far
             )
     answer: dict[str, Any] = {
@@ -103,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
         "choices": None,
     }
     if solution.status is Status.INFEASIBLE:
-        answer |= _reason(file, options.time_limit, started)
+        seconds = options.time_limit and max(options.time_limit - (time.perf_counter() - started), 0.0)
+        answer |= why_infeasible(file.problem, file.memory, LEAST_LIMIT_SECONDS if seconds is None else seconds)
     else:
         answer |= _evaluated(options.file, data, solution, limited=file.memory is not None)
     if options.json:
@@ -143,43 +136,6 @@ def _kept_when_stopped(*, wanted: bool) -> Iterator[None]:
     handle(nothing)
 
 
-def _reason(file: ProblemFile, time_limit: float | None, started: float) -> dict[str, Any]:
-    """Why a problem is infeasible: nodes in conflict, or a memory limit that is too small."""
-    from alpa_explore.intra_op.anytime.search import least_usage_found
-    from alpa_explore.intra_op.conflicts import conflicting_nodes
-    from alpa_explore.intra_op.ilp.highs_direct import least_limit
-    from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-
-    allowed = LEAST_LIMIT_SECONDS if time_limit is None else max(time_limit - (time.perf_counter() - started), 0.0)
-    small = file.problem.variables <= REASON_VARIABLES
-    if file.memory is None or small:
-        if conflict := conflicting_nodes(file.problem):
-            return {"advice": f"No choice satisfies nodes {', '.join(map(str, conflict))} together."}
-        if file.memory is None:
-            return {}
-    too_small = f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
-    if small:
-        least, exact = least_limit(file.problem, file.memory, max(allowed, LEAST_REASON_SECONDS))
-        phrase = "the smallest feasible limit is" if exact else "the smallest feasible limit is more than"
-        return {"least_limit": least, "advice": f"{too_small}{phrase} {least:,.0f}."}
-    # An ILP of this size takes minutes: a bound, and what a search finds.
-    bound = file.memory.least_peak()
-    try:
-        found = least_usage_found(file.problem, file.memory, time.perf_counter() + min(allowed, LEAST_LIMIT_SECONDS))
-    except Contradiction as contradiction:
-        return {"advice": f"No choice satisfies node {contradiction.node} and those around it."}
-    if found is None:
-        return {
-            "least_limit": bound,
-            "advice": f"{too_small}no choice uses less than {bound:,.0f}, and no legal choice was found.",
-        }
-    return {
-        "least_limit": bound,
-        "least_found": found,
-        "advice": f"{too_small}the least usage found is {found:,.0f}, and no choice uses less than {bound:,.0f}.",
-    }
-
-
 def _age_seconds() -> float:
     """Seconds since this process was started: longer than its time of the processor where the machine is loaded.
 
@@ -198,7 +154,7 @@ def _age_seconds() -> float:
 def _check_time_to_read(path: str, time_limit: float | None, started: float) -> None:
     """Raise SolverError where the time limit would pass while the file is read."""
     from alpa_explore.errors import SolverError
-    from alpa_explore.intra_op.iopddl.files import reading_seconds
+    from alpa_explore.iopddl.files import reading_seconds
 
     used, reading = time.perf_counter() - started, reading_seconds(path)
     if time_limit is not None and 0 < time_limit < used + reading:
@@ -235,8 +191,8 @@ def _remaining(time_limit: float | None, started: float, file: ProblemFile) -> f
 def _evaluated(path: str, data: dict[str, Any], solution: ShardingSolution, *, limited: bool) -> dict[str, Any]:
     """The objective, bound and choices of a solution, evaluated from the file alone. SolverError if they disagree."""
     from alpa_explore.errors import SolverError
-    from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
     from alpa_explore.intra_op.problem.solution import Status
+    from alpa_explore.iopddl.evaluator import evaluate_file
 
     evaluation = evaluate_file(path, solution.choices, data)
     agrees = abs(evaluation.cost - solution.objective) <= 1e-6 * abs(solution.objective)

@@ -1,17 +1,28 @@
-"""Bring what follows from the lessons up to date: nbgrader's metadata of exercise cells, and the table of the index."""
+"""Bring what follows from the lessons up to date: nbgrader's metadata of exercise cells, and the table of the index.
+
+- A cell that asks an exercise is the student's: not locked, so that it may be edited, and no `solution`, as nbgrader
+  empties such cells when it makes the version for students.
+- The cell with `points("06")` is locked and graded: nbgrader takes the number that it shows as its points, and runs it
+  in the session in which the answers were given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.course.lessons.index import with_table
-from alpa_explore.course.lessons.nbgrader import KEY, nbgrader_metadata
-from alpa_explore.course.lessons.notebook import Lesson, notebook_text, read_lessons, read_notebook, source_of
+from alpa_explore.course.lessons.notebook import Cell, Lesson, notebook_text, read_lessons, read_notebook, source_of
+from alpa_explore.course.registry import exercises_of
 from alpa_explore.store.write import write_text
 
 INDEX = "index.ipynb"
+BEGIN, END = "<!-- lessons -->", "<!-- end of lessons -->"
+_BETWEEN = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+KEY = "nbgrader"
+_VERSION = 3
+"""Of nbgrader's cell metadata schema."""
 
 
 def out_of_date(folder: Path) -> dict[Path, str]:
@@ -48,3 +59,44 @@ def _indexed(path: Path, lessons: Sequence[Lesson]) -> str:
         if cell["cell_type"] == "markdown" and (new := with_table(text, lessons)) != text:
             cell["source"] = new.splitlines(keepends=True)
     return notebook_text(notebook)
+
+
+def with_table(text: str, lessons: Sequence[Lesson]) -> str:
+    """`text` with the table of these lessons between the comments; unchanged where it has none."""
+    return _BETWEEN.sub(lambda _: f"{BEGIN}\n\n{lessons_table(lessons)}\n\n{END}", text)
+
+
+def lessons_table(lessons: Sequence[Lesson]) -> str:
+    """The lessons with minutes, goals, exercises, and the lessons that each builds on, as a Markdown table."""
+    rows = ["| lesson | minutes | after it you can | builds on | exercises |", "|---|--:|---|---|--:|"]
+    for lesson in lessons:
+        goals = "; ".join(goal.rstrip(".") for goal in lesson.goals) or "–"
+        minutes = str(lesson.minutes) if lesson.minutes else "–"
+        rows.append(
+            f"| [{lesson.number} · {lesson.title}]({lesson.path.name}) | {minutes} | {goals} | "
+            f"{', '.join(lesson.prerequisites) or '–'} | {len(exercises_of(lesson.number))} |"
+        )
+    return "\n".join([*rows, "", f"Together {sum(lesson.minutes for lesson in lessons)} minutes."])
+
+
+def nbgrader_metadata(cell: Cell) -> Mapping[str, Any] | None:
+    """The metadata that a cell should have under 'nbgrader'; None for none."""
+    if cell.points:
+        return _metadata(f"points-{cell.points}", graded=True) | {
+            "points": sum(exercise.points for exercise in exercises_of(cell.points))
+        }
+    if cell.exercise:
+        return _metadata(f"exercise-{cell.exercise.replace('.', '-')}", graded=False)
+    return None
+
+
+def _metadata(grade_id: str, *, graded: bool) -> dict[str, Any]:
+    return {
+        "schema_version": _VERSION,
+        "grade_id": grade_id,
+        "grade": graded,
+        "solution": False,
+        "locked": graded,
+        "task": False,
+        "cell_type": "code",
+    }

@@ -3,13 +3,11 @@
 build       runs the lessons and writes the folder, whole or not at all
 execute     a notebook to its cells with their outputs, in a kernel of its own
 saved_plan  in that kernel: the plan of an explorer as data, in place of the widget
-page        a lesson to an HTML page: parts, navigation, figures, quizzes
+page        a lesson to an HTML page: parts, navigation, figures, quizzes; a saved plan in place of its explorer
 outputs     the outputs of a cell as HTML
-plan_view   a saved plan as HTML: its table, and its figures behind a fold
 quiz        an exercise as a form, with what the page needs to grade it
 markdown    text cells as HTML
 formulas    formulas as MathML, which browsers draw without a library
-theme       what figures change between the light and the dark theme
 tuning      limits
 
 `site.css` and `site.js` are the style and the script of every page; the script draws figures, grades quizzes and shows

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from alpa_explore.course.lessons.index import with_table
 from alpa_explore.course.lessons.notebook import Lesson, read_lesson, read_lessons
+from alpa_explore.course.lessons.sync import with_table
 from alpa_explore.course.site.execute import RunCell, run_lessons
 from alpa_explore.course.site.markdown import code_styles, markdown_html
 from alpa_explore.course.site.page import page_html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,10 +12,9 @@ from alpa_explore.course.lessons.notebook import Lesson
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
-from alpa_explore.course.site.outputs import WIDGET, Figures, outputs_html
-from alpa_explore.course.site.plan_view import plan_html
+from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
 from alpa_explore.course.site.quiz import quiz_data, quiz_html
-from alpa_explore.course.site.theme import themes
+from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
@@ -36,10 +35,10 @@ def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson],
     figures, quizzes, parts = Figures(), dict[str, Any](), [list[str]()]
     for cell in run:
         html = _cell_html(cell, figures, quizzes)
-        for piece in _pieces(html, new_part=bool(cell.cell.exercise)):
-            if piece.starts:
+        for piece, starts in _pieces(html, new_part=bool(cell.cell.exercise)):
+            if starts:
                 parts.append([])
-            parts[-1].append(piece.html)
+            parts[-1].append(piece)
     body = "\n".join(
         f'<section class="part" id="part-{number}">{"".join(part)}</section>'
         for number, part in enumerate(part for part in parts if part)
@@ -47,27 +46,18 @@ def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson],
     return _document(lesson, lessons, pages, body, {"figures": figures.data, "quizzes": quizzes, **themes()})
 
 
-class _Piece:
-    """Part of the HTML of a cell; `starts`: a new part of the page begins with it."""
-
-    __slots__ = ("html", "starts")
-
-    def __init__(self, html: str, starts: bool) -> None:
-        self.html, self.starts = html, starts
-
-
-def _pieces(html: str, *, new_part: bool) -> list[_Piece]:
-    """The HTML of a cell, divided before its headings, which get an id to link to."""
+def _pieces(html: str, *, new_part: bool) -> list[tuple[str, bool]]:
+    """The HTML of a cell, divided before its headings, which get an id to link to; whether a part begins with each."""
     pieces, last, starts = [], 0, new_part
     for match in _HEADING.finditer(html):
         if match.start() > last and html[last : match.start()].strip():
-            pieces.append(_Piece(html[last : match.start()], starts))
+            pieces.append((html[last : match.start()], starts))
         level, words = match[1], match[2]
         key = re.sub(r"\W+", "-", _TAG.sub("", words)).strip("-").lower()
-        pieces.append(_Piece(f'<h{level} id="{key}">{words}</h{level}>', True))
+        pieces.append((f'<h{level} id="{key}">{words}</h{level}>', True))
         last, starts = match.end(), False
     if html[last:].strip():
-        pieces.append(_Piece(html[last:], starts))
+        pieces.append((html[last:], starts))
     return pieces
 
 
@@ -160,3 +150,37 @@ def _json(data: Any) -> str:
     """For a script element, in which entities are not decoded: what could end it becomes an escape."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def plan_html(plan: Mapping[str, Any], figures: Figures) -> str:
+    """The explorer of a cell, as it was when the lesson was run."""
+    parts = "".join(
+        f'<section><h4>{escape(part["title"])}</h4><p class="note">{escape(part["question"])}</p>'
+        f"{figure_html(part['figure'], figures)}"
+        f"<details><summary>The same as a table</summary>{part['table']}</details></section>"
+        for part in plan["figures"]
+    )
+    return (
+        f'<div class="plan"><div class="scroll">{plan["table"]}</div>'
+        '<p class="note">In the notebook this is the explorer, whose plan follows every slider.</p>'
+        f"<details><summary>The figures of this plan: {escape(plan['name'])}</summary>{parts}</details></div>"
+    )
+
+
+def themes() -> dict[str, Any]:
+    """For the script: what differs between figures in the light and in the dark theme.
+
+    Figures are made in the light theme. For the dark one the script replaces their template, the colours of their
+    ground, and those of ink (`pairs`), wherever one of these stands alone as a value.
+    """
+    return {
+        "config": CONFIG,
+        "templates": {theme: _plain(template(theme)) for theme in ("light", "dark")},
+        "ground": {theme: ground(theme) for theme in ("light", "dark")},
+        "ink": {theme: ink(theme) for theme in ("light", "dark")},
+        "pairs": {colour("light"): colour("dark") for colour in (ink, faint, empty)},
+    }
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value.to_plotly_json()))

@@ -4,59 +4,42 @@ from __future__ import annotations
 
 from statistics import fmean, median
 
-import plotly.graph_objects as go
-
 from alpa_explore import units
 from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
-from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, recomputed, source_marker
-from alpa_explore.figures.style import HOVER_TEXT, dress, faint, ink, lines, safe
+from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, recomputed, source_look
+from alpa_explore.figures.marks import Plots, points
+from alpa_explore.figures.style import Figure, faint, ink, lines, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["layout_choices_figure", "layout_choices_sentence", "layout_choices_table"]
 
 
-def layout_choices_figure(record: Record, theme: str = "light") -> go.Figure:
+def layout_choices_figure(record: Record, theme: str = "light") -> Figure:
     """A mark for each group of layouts of one model on one number of GPUs, in the order of the regret.
 
     The mark is the time of the predicted best above that of the best, the dash above it that of the layout in the
     middle, which a choice without knowledge would have.
     """
-    found = _ordered(record)
-    figure = go.Figure()
+    found, figure = _ordered(record), Plots()
     if found:
-        figure.add_trace(
-            go.Scatter(
-                x=[place + 1 for place in range(len(found))],
-                y=[100 * choice.median_regret for choice in found],
-                mode="markers",
-                marker={"symbol": "line-ew-open", "size": 9, "color": faint(theme), "line": {"width": 2}},
-                name="the layout in the middle",
-                hovertext=[f"the layout in the middle takes {_more(c.median_regret)} the best" for c in found],
-                hovertemplate=HOVER_TEXT,
-            )
-        )
+        hover = [f"the layout in the middle takes {_more(c.median_regret)} the best" for c in found]
+        middle = [100 * choice.median_regret for choice in found]
+        dash = {"symbol": "line-ew-open", "size": 9, "color": faint, "line": {"width": 2}}
+        places = range(1, len(found) + 1)
+        figure.add(points(list(places), middle, faint, name="the layout in the middle", hover=hover) | {"marker": dash})
         for source in record.sources:
-            own = [(place, c) for place, c in enumerate(found) if c.best.source == source.name]
+            own = [(place, c) for place, c in zip(places, found, strict=True) if c.best.source == source.name]
             if own:
-                marker = source_marker(record, source.name)
-                figure.add_trace(
-                    go.Scatter(
-                        x=[place + 1 for place, _ in own],
-                        y=[100 * choice.regret for _, choice in own],
-                        mode="markers",
-                        name=safe(source.label),
-                        marker={**marker, "size": 10, "line": {"width": 1, "color": ink(theme)}},
-                        hovertext=[_hover(record, choice) for _, choice in own],
-                        hovertemplate=HOVER_TEXT,
-                        cliponaxis=False,
-                    )
-                )
+                color, symbol = source_look(record, source.name)
+                regrets, hover = [100 * c.regret for _, c in own], [_hover(record, c) for _, c in own]
+                looks = {"name": safe(source.label), "edge": (ink, 1), "cliponaxis": False}
+                figure.add(points([place for place, _ in own], regrets, color, symbol, hover=hover, **looks))
         top = max(max(c.regret for c in found), median(c.median_regret for c in found), 0.05)
-        figure.update_yaxes(title="time above the best", range=[-4 * top, 112 * top], ticksuffix=" %")
-        figure.update_xaxes(title="groups of layouts, in this order", range=[0, len(found) + 1])
-    return dress(figure, layout_choices_sentence(record), theme=theme, **below_plot(len(figure.data)))
+        figure.y(title="time above the best", span=(-4 * top, 112 * top), ticksuffix=" %")
+        figure.x(title="groups of layouts, in this order", span=(0, len(found) + 1))
+    return figure.figure(layout_choices_sentence(record), theme=theme, **below_plot(figure.listed))
 
 
 def layout_choices_sentence(record: Record) -> str:

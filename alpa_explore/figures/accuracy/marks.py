@@ -7,6 +7,7 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
+from alpa_explore.figures.marks import legend_below
 from alpa_explore.figures.style import OKABE_ITO, lines, safe
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "pentagon", "star", "hexagram")
@@ -20,25 +21,8 @@ def below_plot(entries: int) -> dict[str, Any]:
     """Height, margin and legend of a figure whose legend stands below the axis, in two columns where the page is
     narrow."""
     bottom = _AXIS + _ENTRY * max(-(-entries // 2), 1)
-    legend = {
-        "orientation": "h",
-        "x": 0.0,
-        "xanchor": "left",
-        "y": -_AXIS / _PLOT,
-        "yanchor": "top",
-        "traceorder": "normal",
-        "font": {"size": 11},
-    }
+    legend = legend_below(_AXIS, _PLOT, font={"size": 11})
     return {"height": _PLOT + 86 + bottom, "margin": {"b": bottom}, "legend": legend}
-
-
-def source_marker(record: Record, source: str) -> dict[str, Any]:
-    """plotly's marker of the points of a source: colour and symbol differ, so that colour is not the only sign."""
-    place = [s.name for s in record.sources].index(source)
-    return {
-        "color": OKABE_ITO[place % len(OKABE_ITO)],
-        "symbol": _SYMBOLS[(place + place // len(OKABE_ITO)) % len(_SYMBOLS)],
-    }
 
 
 def signed_percent(fraction: float) -> str:
@@ -80,3 +64,10 @@ def measured_lines(run: MeasuredRun) -> list[str]:
 def recomputed(run: MeasuredRun) -> str:
     """'full recomputation'; '' where the source does not say."""
     return f"recomputation: {run.recompute}" if run.recompute else ""
+
+
+def source_look(record: Record, source: str) -> tuple[str, str]:
+    """Colour and symbol of the points of a source: both differ, so that colour is not the only sign."""
+    place = [s.name for s in record.sources].index(source)
+    color = OKABE_ITO[place % len(OKABE_ITO)]
+    return color, _SYMBOLS[(place + place // len(OKABE_ITO)) % len(_SYMBOLS)]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
-from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_marker
-from alpa_explore.figures.style import HOVER_TEXT, dress, ink, safe
+from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_look
+from alpa_explore.figures.marks import Plots, line, points
+from alpa_explore.figures.style import Figure, Trace, ink, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
@@ -25,27 +24,25 @@ _MARGIN = 1.25
 """The axes end at this multiple of the largest value, and begin at this fraction of the least."""
 
 
-def predictions_figure(record: Record, theme: str = "light", *, quantity: Quantity = "seconds") -> go.Figure:
+def predictions_figure(record: Record, theme: str = "light", *, quantity: Quantity = "seconds") -> Figure:
     """A point for each run with a prediction and a measurement, a trace for each source; both axes logarithmic.
 
     Runs that count in no score, as those with a fault of the measurement, are hollow.
     """
     drawn = [(run, *pair) for run in record.runs if (pair := _pair(run, quantity)) is not None]
-    figure = go.Figure()
+    figure = Plots()
     if drawn:
         low = min(min(p, m) for _, p, m in drawn) / _MARGIN
         high = max(max(p, m) for _, p, m in drawn) * _MARGIN
-        for trace in _diagonals(low, high, theme):
-            figure.add_trace(trace)
+        figure.add(*_diagonals(low, high))
         for source in record.sources:
             own = [entry for entry in drawn if entry[0].source == source.name]
             if own:
-                figure.add_trace(_points(record, source.name, source.label, own))
-        figure.update_xaxes(_axis("measured", quantity, low, high))
-        figure.update_yaxes(_axis("predicted", quantity, low, high))
+                figure.add(_points(record, source.name, source.label, own))
+        figure.x(**_axis("measured", quantity, low, high))
+        figure.y(**_axis("predicted", quantity, low, high))
     title = predictions_sentence(record, quantity=quantity)
-    entries = sum(trace.showlegend is not False for trace in figure.data)
-    return dress(figure, title, theme=theme, **below_plot(entries))
+    return figure.figure(title, theme=theme, **below_plot(figure.listed))
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
@@ -56,12 +53,12 @@ def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> s
     if fresh is None and fitted is None:
         return NO_RUNS if not record.runs else f"{what}: no run has both a prediction and a measurement."
     parts = []
-    if fresh is not None:
-        parts.append(
-            f"{fresh.runs:,} runs that no figure was fitted to, {_mean(fresh.mean)}, {_within(record, quantity)}"
-        )
-    if fitted is not None:
-        parts.append(f"{fitted.runs:,} runs that figures were fitted to, {_mean(fitted.mean)}")
+    for found, phrase, more in (
+        (fresh, "no figure was fitted to", ", " + _within(record, quantity) if fresh else ""),
+        (fitted, "figures were fitted to", ""),
+    ):
+        if found is not None:
+            parts.append(f"{found.runs:,} runs that {phrase}, mean error {units.percent(found.mean)}{more}")
     return f"{what}, predicted against measured: {'; '.join(parts)}."
 
 
@@ -97,20 +94,12 @@ def _apart(predicted: float | None, measured: float | None) -> float | None:
 
 def _pair(run: MeasuredRun, quantity: Quantity) -> tuple[float, float] | None:
     """(predicted, measured)."""
-    pair = (
-        (run.predicted_seconds, run.measured_seconds)
-        if quantity == "seconds"
-        else (run.predicted_bytes, run.measured_bytes)
-    )
-    return (pair[0], pair[1]) if pair[0] and pair[1] else None
+    predicted, measured = getattr(run, f"predicted_{quantity}"), getattr(run, f"measured_{quantity}")
+    return (predicted, measured) if predicted and measured else None
 
 
 def _error(run: MeasuredRun, quantity: Quantity) -> float | None:
     return run.seconds_error if quantity == "seconds" else run.bytes_error
-
-
-def _mean(fraction: float) -> str:
-    return f"mean error {units.percent(fraction)}"
 
 
 def _within(record: Record, quantity: Quantity) -> str:
@@ -118,72 +107,35 @@ def _within(record: Record, quantity: Quantity) -> str:
     return f"{units.percent(sum(e <= 0.10 for e in found) / len(found))} of them within 10 %"
 
 
-def _diagonals(low: float, high: float, theme: str) -> list[go.Scatter]:
+def _diagonals(low: float, high: float) -> Iterator[Trace]:
     """The bands, the wider one first, then the line on which predictions are right."""
-    traces: list[go.Scatter] = []
+    ends = [low, high]
     for width, opacity in _BANDS:
-        color = f"rgba(128,140,152,{opacity})"
-        common: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip", "line": {"width": 0}}
         # +25 % is 1.25 times the measured value, −25 % is 0.75 times.
-        traces.append(
-            go.Scatter(x=[low, high], y=[low * (1 - width), high * (1 - width)], showlegend=False, name="", **common)
-        )
-        traces.append(
-            go.Scatter(
-                x=[low, high],
-                y=[low * (1 + width), high * (1 + width)],
-                fill="tonexty",
-                fillcolor=color,
-                name=f"within {100 * width:.0f} %",
-                **common,
-            )
-        )
-    line = {"color": ink(theme), "width": 1}
-    traces.append(
-        go.Scatter(x=[low, high], y=[low, high], mode="lines", hoverinfo="skip", line=line, name="predicted = measured")
-    )
-    return traces
+        under, over = ([end * (1 + side * width) for end in ends] for side in (-1, 1))
+        edge = {"line": {"width": 0}}
+        yield line(ends, under, "", listed=False, **edge)
+        band = {"fill": "tonexty", "fillcolor": f"rgba(128,140,152,{opacity})"}
+        yield line(ends, over, "", name=f"within {100 * width:.0f} %", **band, **edge)
+    yield line(ends, ends, ink, 1, name="predicted = measured")
 
 
-def _points(record: Record, source: str, label: str, own: Sequence[tuple[MeasuredRun, float, float]]) -> go.Scatter:
-    marker = source_marker(record, source)
-    return go.Scatter(
-        x=[_digits(measured) for _, _, measured in own],
-        y=[_digits(predicted) for _, predicted, _ in own],
-        mode="markers",
-        name=safe(label),
-        marker={
-            **marker,
-            "symbol": [marker["symbol"] + ("" if run.timed else "-open") for run, _, _ in own],
-            "size": 6,
-            "opacity": 0.75,
-        },
-        hovertext=[run_text(record, run) for run, _, _ in own],
-        hovertemplate=HOVER_TEXT,
-    )
-
-
-def _digits(value: float) -> float:
-    """Four digits: more than can be seen, and a smaller page."""
-    return float(f"{value:.4g}")
+def _points(record: Record, source: str, label: str, own: Sequence[tuple[MeasuredRun, float, float]]) -> Trace:
+    color, symbol = source_look(record, source)
+    symbols = [symbol + ("" if run.timed else "-open") for run, _, _ in own]
+    # Four digits: more than can be seen, and a smaller page.
+    y, x = ([float(f"{entry[place]:.4g}") for entry in own] for place in (1, 2))
+    trace = points(x, y, color, symbols, 6, name=safe(label), hover=[run_text(record, run) for run, _, _ in own])
+    return trace | {"marker": trace["marker"] | {"opacity": 0.75}}
 
 
 def _axis(which: str, quantity: Quantity, low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis with ticks in readable units."""
-    what, show, base = (
-        ("iteration time", units.seconds, 1.0)
-        if quantity == "seconds"
-        else ("memory of a device", units.bytes_, 2.0**30)
-    )
+    time = quantity == "seconds"
+    what, show, base = ("iteration time", units.seconds, 1.0) if time else ("memory of a device", units.bytes_, 2.0**30)
     decades = range(math.floor(math.log10(low / base)), math.ceil(math.log10(high / base)) + 1)
     digits = (1,) if len(decades) > 3 else (1, 2, 5)
     ticks = [digit * 10.0**decade * base for decade in decades for digit in digits]
-    ticks = [tick for tick in ticks if low <= tick <= high]
-    return {
-        "type": "log",
-        "title": f"{which} {what}",
-        "range": [math.log10(low), math.log10(high)],
-        "tickvals": ticks,
-        "ticktext": [show(tick) for tick in ticks],
-        "automargin": True,
-    }
+    ticks_shown = {tick: show(tick) for tick in ticks if low <= tick <= high}
+    span = (math.log10(low), math.log10(high))
+    return {"title": f"{which} {what}", "span": span, "ticks": ticks_shown, "type": "log", "automargin": True}

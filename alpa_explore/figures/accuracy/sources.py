@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from alpa_explore import units
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
 from alpa_explore.accuracy.scores import Score, errors, score
 from alpa_explore.accuracy.tuning import ENOUGH_MFU
-from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_marker
-from alpa_explore.figures.style import HOVER_TEXT, TOOL_PIXELS, dress, faint, ink, lines, safe
+from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_look
+from alpa_explore.figures.marks import Plots, bars_across, line, outline, points
+from alpa_explore.figures.style import TOOL_PIXELS, Figure, faint, ink, lines, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["sources_figure", "sources_sentence", "sources_table"]
@@ -21,63 +20,36 @@ _ROW, _FRAME = 38, 120
 """Pixels of a row, and of axis and legend."""
 
 
-def sources_figure(record: Record, theme: str = "light") -> go.Figure:
+def sources_figure(record: Record, theme: str = "light") -> Figure:
     """A row for each source: the middle 80 % of the errors of its runs as a bar, the mean of them as a mark."""
-    rows = [(source, _shown(record, source)) for source in record.sources]
-    rows = [(source, own) for source, own in rows if own]
-    figure = go.Figure()
+    rows = [(source, own) for source in record.sources if (own := _shown(record, source))]
+    figure, ends = Plots(), list[float]()
     for source, own in rows:
         found = sorted(run.seconds_error for run in own if run.seconds_error is not None)
         low, high = _quantile(found, 0.1), _quantile(found, 0.9)
-        mark = source_marker(record, source.name)
-        shown = score(record.of(source.name))
-        hover = _hover(source, shown, own)
-        name = safe(source.label)
-        figure.add_trace(
-            go.Bar(
-                y=[name],
-                x=[100 * (high - low)],
-                base=[100 * low],
-                orientation="h",
-                width=0.5,
-                marker={"color": mark["color"], "opacity": 0.55, "line": {"width": 1, "color": mark["color"]}},
-                hovertext=[hover],
-                hovertemplate=HOVER_TEXT,
-                showlegend=False,
-            )
-        )
-        figure.add_trace(
-            go.Scatter(
-                y=[name],
-                x=[100 * sum(found) / len(found)],
-                mode="markers",
-                marker={**mark, "size": 11, "line": {"width": 1, "color": ink(theme)}},
-                hovertext=[hover],
-                hovertemplate=HOVER_TEXT,
-                showlegend=False,
-            )
-        )
-    height = _FRAME + _ROW * max(len(rows), 3)
+        ends += [low, high]
+        color, symbol = source_look(record, source.name)
+        hover, name = [_hover(source, score(record.of(source.name)), own)], safe(source.label)
+        bar = bars_across([100 * (high - low)], [name], color, base=[100 * low], width=0.5, hover=hover, listed=False)
+        figure.add(bar | {"marker": {"color": color, "opacity": 0.55, **outline((color, 1))}})
+        mean = [100 * sum(found) / len(found)]
+        figure.add(points(mean, [name], color, symbol, 11, edge=(ink, 1), hover=hover, listed=False))
     if rows:
-        ends = [_ends(own) for _, own in rows]
-        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+        names = [safe(source.label) for source, _ in rows]
+        low, high = min(ends), max(ends)
         room = 0.06 * (high - low) + 0.01
-        low, high = min(low - room, -0.12), max(high + room, 0.12)
-        figure.add_trace(_zero([safe(source.label) for source, _ in rows], theme))
-        figure.update_xaxes(
-            title="predicted / measured − 1: bar, the middle 80 % of the runs; mark, their mean",
-            range=[100 * low, 100 * high],
-            ticksuffix=" %",
-        )
-        figure.update_yaxes(
+        figure.add(line([0.0] * len(names), names, ink, 1, listed=False))
+        title = "predicted / measured − 1: bar, the middle 80 % of the runs; mark, their mean"
+        figure.x(title=title, span=(100 * min(low - room, -0.12), 100 * max(high + room, 0.12)), ticksuffix=" %")
+        shown = [_label(source, own) for source, own in rows]
+        figure.y(
             automargin=True,
             autorange="reversed",
-            tickvals=[safe(source.label) for source, _ in rows],
-            ticktext=[_label(source, own, theme) for source, own in rows],
+            tickvals=names,
+            ticktext=lambda theme: [label.format(faint(theme)) for label in shown],
         )
-    return dress(
-        figure, sources_sentence(record), theme=theme, height=height, barmode="overlay", margin={"r": TOOL_PIXELS + 12}
-    )
+    layout = {"height": _FRAME + _ROW * max(len(rows), 3), "margin": {"r": TOOL_PIXELS + 12}}
+    return figure.figure(sources_sentence(record), theme=theme, barmode="overlay", **layout)
 
 
 def sources_sentence(record: Record) -> str:
@@ -139,18 +111,13 @@ def _shown(record: Record, source: Source) -> list[MeasuredRun]:
     return [run for run in timed if run.held_out] or timed
 
 
-def _label(source: Source, runs: Sequence[MeasuredRun], theme: str) -> str:
-    """The source, and below it '± 9 %, 312 runs'."""
+def _label(source: Source, runs: Sequence[MeasuredRun]) -> str:
+    """The source, and below it '± 9 %, 312 runs' in a colour that is to be filled in."""
     found = errors(run.seconds_error for run in runs)
     assert found is not None, "rows have errors"
+    name = safe(source.label).replace("{", "{{").replace("}", "}}")
     counted = f"{found.runs:,} run{'' if found.runs == 1 else 's'}"
-    colour = f"color:{faint(theme)}"
-    return f"{safe(source.label)}<br><span style='{colour}'>± {units.percent(found.mean)}, {counted}</span>"
-
-
-def _ends(runs: Sequence[MeasuredRun]) -> tuple[float, float]:
-    found = sorted(run.seconds_error for run in runs if run.seconds_error is not None)
-    return _quantile(found, 0.1), _quantile(found, 0.9)
+    return f"{name}<br><span style='color:{{}}'>± {units.percent(found.mean)}, {counted}</span>"
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -159,18 +126,6 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-def _zero(names: Sequence[str], theme: str) -> go.Scatter:
-    """The line of no error."""
-    return go.Scatter(
-        x=[0.0] * len(names),
-        y=list(names),
-        mode="lines",
-        line={"color": ink(theme), "width": 1},
-        hoverinfo="skip",
-        showlegend=False,
-    )
 
 
 def _hover(source: Source, whole: Score, shown: Sequence[MeasuredRun]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from alpa_explore import units
 from alpa_explore.accuracy.record import Record, stored_reasons
 from alpa_explore.accuracy.weak_spots import WeakSpot, weak_spots
-from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_marker
-from alpa_explore.figures.style import HOVER_TEXT, dress, faint, ink, lines, safe
+from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_look
+from alpa_explore.figures.marks import Plots, bars_across, labels, points
+from alpa_explore.figures.style import Figure, faint, ink, lines, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["reasons_table", "weak_spots_figure", "weak_spots_sentence", "weak_spots_table"]
@@ -17,44 +16,29 @@ _ROW, _FRAME = 34, 130
 """Pixels of a row, and of axis and legend."""
 
 
-def weak_spots_figure(record: Record, theme: str = "light") -> go.Figure:
+def weak_spots_figure(record: Record, theme: str = "light") -> Figure:
     """A bar for the mean error of each kind of runs, with the mean error of its whole source as a mark."""
-    spots = _spots(record)
-    names = [
-        f"{safe(spot.feature)} {safe(spot.value)}<br>"
-        f"<span style='color:{faint(theme)}'>{safe(record.label(spot.source))}</span>"
-        for spot in spots
-    ]
-    figure = go.Figure()
+    spots, figure = _spots(record), Plots()
     if spots:
-        common = {"y": names, "hovertext": [_hover(record, spot) for spot in spots], "hovertemplate": HOVER_TEXT}
-        figure.add_trace(
-            go.Bar(
-                x=[100 * spot.errors.mean for spot in spots],
-                orientation="h",
-                name="mean error of these runs",
-                marker={"color": [source_marker(record, spot.source)["color"] for spot in spots], "opacity": 0.8},
-                text=[f"{spot.errors.runs:,} runs, {signed_percent(spot.errors.bias)}" for spot in spots],
-                textposition="outside",
-                textfont={"color": ink(theme), "size": 11},
-                cliponaxis=False,
-                **common,
-            )
-        )
-        figure.add_trace(
-            go.Scatter(
-                x=[100 * spot.of_source.mean for spot in spots],
-                mode="markers",
-                name="mean error of the whole source",
-                marker={"symbol": "line-ns-open", "size": 14, "color": ink(theme), "line": {"width": 2}},
-                **common,
-            )
-        )
+        kinds = [(f"{safe(s.feature)} {safe(s.value)}", safe(record.label(s.source))) for s in spots]
+
+        def names(theme: str) -> list[str]:
+            return [f"{kind}<br><span style='color:{faint(theme)}'>{source}</span>" for kind, source in kinds]
+
+        hover = [_hover(record, spot) for spot in spots]
+        texts = [f"{spot.errors.runs:,} runs, {signed_percent(spot.errors.bias)}" for spot in spots]
+        colors = [source_look(record, spot.source)[0] for spot in spots]
+        looks = labels(texts, "outside", 11) | {"cliponaxis": False, "marker": {"color": colors, "opacity": 0.8}}
+        means = [100 * spot.errors.mean for spot in spots]
+        figure.add(bars_across(means, names, colors, name="mean error of these runs", hover=hover) | looks)
+        of_sources, dash = [100 * spot.of_source.mean for spot in spots], "line-ns-open"
+        marks = points(of_sources, names, ink, dash, 14, name="mean error of the whole source", hover=hover)
+        figure.add(marks | {"marker": marks["marker"] | {"line": {"width": 2}}})
         longest = max(spot.errors.mean for spot in spots)
-        figure.update_xaxes(title="mean error of the iteration time", range=[0, 150 * longest], ticksuffix=" %")
-        figure.update_yaxes(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)
+        figure.x(title="mean error of the iteration time", span=(0, 150 * longest), ticksuffix=" %")
+        figure.y(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)
     height = _FRAME + _ROW * max(len(spots), 3)
-    return dress(figure, weak_spots_sentence(record), theme=theme, height=height, bargap=0.35)
+    return figure.figure(weak_spots_sentence(record), theme=theme, height=height, bargap=0.35)
 
 
 def weak_spots_sentence(record: Record) -> str:

@@ -9,5 +9,5 @@ search_points  its points: plans that are nearly equal are one
 baselines      the automatic plan beside data parallelism, ZeRO-3, Megatron and others
 solvers        formulations of one sharding problem: seconds, and gap above the optimum
 
-Imports keys, placing, style, tuning and time_bars of the package above; not decisions, runs or the page.
+Imports keys, marks, placing, style and tuning of the package above; not decisions, runs or the page.
 """

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TypeAlias
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+from typing import Any
 
 from alpa_explore import units
 from alpa_explore.figures.comparisons.compare_words import (
@@ -18,13 +15,23 @@ from alpa_explore.figures.comparisons.compare_words import (
     stage_text,
 )
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import (
+from alpa_explore.figures.marks import (
+    HIDDEN_AXIS,
     HOVER_TEXT,
+    Plots,
+    bars,
+    bars_across,
+    inside,
+    legend_below,
+    outline,
+    words,
+)
+from alpa_explore.figures.style import (
     OKABE_ITO,
-    dress,
+    Figure,
+    Trace,
     empty,
     faint,
-    hatching,
     ink,
     ink_on,
     lines,
@@ -56,192 +63,105 @@ _TINTED = 0.69
 """Where the colour of better and worse begins, likewise."""
 _LEAST_WIDTH = 720
 """Pixels at which no column of the table reaches into the next one."""
-_Results: TypeAlias = Sequence[tuple[str, str, str, str, int]]
-"""See `compare_words.results`."""
 
 
-def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other plan") -> go.Figure:
+def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other plan") -> Figure:
     """Above, the latency of each stage, and a table of the headline figures and the parts of the time of both plans;
     below, both plans along the model with the number of operators that are cut differently in each layer."""
     comparison = compare_plans(other, plan)
     rows = [row for row in results(comparison) if row[0] != "tokens/s"]  # changes as samples/s does
     heights = [_ROW * (len(rows) + 1) + 4, 26 * (3 if comparison.common else 2)]
     height = sum(heights) + _GAP
-    figure = make_subplots(
-        rows=2,
-        cols=2,
-        specs=[[{}, {}], [{"colspan": 2}, None]],
-        row_heights=heights,
-        vertical_spacing=_GAP / height,
-        horizontal_spacing=0.02,
-        column_widths=[0.26, 0.74],
-    )
-    _results_table(figure, comparison, rows, other_name.removeprefix("the "), theme)
-    for shown, name in ((other, other_name), (plan, THIS)):
-        _latencies(figure, shown, safe(name), theme, new=shown is plan)
-        _stages(figure, shown, safe(name), theme, selectable=shown is plan)
+    figure = Plots(heights, [0.26, 0.74], spacing=(0.02, _GAP / height), last_alone=True)
+    _results_table(figure, comparison, rows, other_name.removeprefix("the "))
+    for shown, name in ((other, safe(other_name)), (plan, THIS)):
+        _stages(figure, shown, name, new=shown is plan)
     if comparison.common:
-        _cuts_by_layer(figure, comparison, theme)
-    figure.update_xaxes(title="the model, by FLOPs (%)", range=[0, 100], domain=[0.1, 1], row=2, col=1)
-    figure.update_yaxes(autorange="reversed", row=2, col=1)
-    figure = dress(figure, comparison_sentence(comparison, other_name), theme=theme, height=height, bargap=0.25)
-    figure.update_layout(height=height + 56 + figure.layout.margin.t, margin={"l": 60, "r": 8, "b": 56})
-    return figure.update_layout(
+        figure.add(_cuts_by_layer(comparison), row=2)
+    figure.x(2, 1, title="the model, by FLOPs (%)", span=(0, 100), domain=[0.1, 1])
+    figure.y(2, 1, autorange="reversed")
+    return figure.figure(
+        comparison_sentence(comparison, other_name),
+        theme=theme,
+        height=height,
+        around={"l": 60, "r": 8, "b": 56},
+        bargap=0.25,
         meta={"least_width": _LEAST_WIDTH},
         barmode="group",
-        legend={"x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
+        legend=legend_below(-1.01, 1) | {"yanchor": "bottom"},
     )
 
 
-def _results_table(figure: go.Figure, comparison: PlanComparison, rows: _Results, other_name: str, theme: str) -> None:
-    """A table as text marks: its lines are never wrapped or scrolled out of sight, whatever the width."""
+def _results_table(
+    figure: Plots, comparison: PlanComparison, rows: Sequence[tuple[str, str, str, str, int]], other_name: str
+) -> None:
+    """A table as text marks: its lines are never wrapped or scrolled out of sight, whatever the width. `rows`: see
+    `compare_words.results`."""
     names, before, now, changes, tones = zip(*rows, strict=True)
     why = {figure.name: safe(figure.why) for _, figure in comparison.headline}
-    tints = {1: _BETTER, -1: _WORSE, 0: empty(theme)}
+    tints = {1: _BETTER, -1: _WORSE, 0: empty}
+    hover = [lines(f"<b>{safe(name)}</b>", why.get(name, "")) for name in names]
     for start, colors in ((0.0, "rgba(0, 0, 0, 0)"), (_TINTED, [tints[tone] for tone in tones])):
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                y=list(range(1, len(rows) + 1)),
-                x=[(1.0 if start else _TINTED) - start] * len(rows),
-                base=[start] * len(rows),
-                width=0.92,
-                offset=-0.46,
-                marker={"color": colors, "line": {"width": 0}},
-                hovertext=[lines(f"<b>{safe(name)}</b>", why.get(name, "")) for name in names],
-                hovertemplate=HOVER_TEXT,
-                showlegend=False,
-                name="results",
-            ),
-            row=1,
-            col=2,
+        width = (1.0 if start else _TINTED) - start
+        looks = {"base": [start] * len(rows), "width": 0.92, "offset": -0.46, "edge": (None, 0), "listed": False}
+        y = list(range(1, len(rows) + 1))
+        figure.add(bars_across([width] * len(rows), y, colors, name="results", hover=hover, **looks), col=2)
+    # Without the error bands: there is no room for them, and the headline has them.
+    plain = ([text.partition(" ± ")[0] for text in texts] for texts in (before, now))
+    columns = (["", *names], *([n, *t] for n, t in zip((other_name, THIS), plain, strict=True)))
+    last = ["change", *(text or "same" for text in changes)]
+    for place, side, column in zip(_COLUMNS, ("right", "left", "left", "right"), (*columns, last), strict=True):
+        texts = [f"<b>{safe(column[0])}</b>", *map(safe, column[1:])]
+        x, y = [place] * len(column), list(range(len(column)))
+        figure.add(words(x, y, texts, f"middle {side}", name="table"), col=2)
+    figure.x(1, 2, span=(0, 1), **HIDDEN_AXIS)
+    figure.y(1, 2, span=(len(rows) + 0.5, -0.5), **HIDDEN_AXIS)
+
+
+def _stages(figure: Plots, plan: Plan, name: str, *, new: bool) -> None:
+    """The latency of each stage, and its part of the model; a stage of the new plan can be selected."""
+    slowest, keys = pace_setter(plan), [key(stage=stage.index) for stage in plan.stages]
+    scale, unit = units.seconds_axis(slowest.latency_seconds)
+    hover = [
+        lines(
+            f"<b>{name}, stage {stage.index}</b>",
+            stage_text(stage),
+            "the slowest: it sets the pace" if stage is slowest else "",
         )
-    for place, position, column in zip(
-        _COLUMNS,
-        ("middle right", "middle left", "middle left", "middle right"),
-        (
-            ["", *names],
-            [other_name, *_plain(before)],
-            [THIS, *_plain(now)],
-            ["change", *(text or "same" for text in changes)],
-        ),
-        strict=True,
-    ):
-        figure.add_trace(
-            go.Scatter(
-                x=[place] * len(column),
-                y=list(range(len(column))),
-                text=[f"<b>{safe(column[0])}</b>", *map(safe, column[1:])],
-                mode="text",
-                textposition=position,
-                textfont={"color": ink(theme), "size": 12},
-                hoverinfo="skip",
-                showlegend=False,
-                name="table",
-            ),
-            row=1,
-            col=2,
-        )
-    figure.update_xaxes(range=[0, 1], visible=False, fixedrange=True, row=1, col=2)
-    figure.update_yaxes(range=[len(rows) + 0.5, -0.5], visible=False, fixedrange=True, row=1, col=2)
-
-
-def _plain(texts: Sequence[str]) -> list[str]:
-    """Without the error band: there is no room for it, and the headline has it."""
-    return [text.partition(" ± ")[0] for text in texts]
-
-
-def _latencies(figure: go.Figure, plan: Plan, name: str, theme: str, *, new: bool) -> None:
-    scale, unit = units.seconds_axis(pace_setter(plan).latency_seconds)
-    look = {"color": OKABE_ITO[0]} if new else {"color": faint(theme), "pattern": hatching("/")}
-    slowest = pace_setter(plan)
-    figure.add_trace(
-        go.Bar(
-            x=[str(stage.index) for stage in plan.stages],
-            y=[stage.latency_seconds / scale for stage in plan.stages],
-            name=name,
-            marker=look,
-            customdata=[key(stage=stage.index) for stage in plan.stages] if new else None,
-            hovertext=[
-                lines(
-                    f"<b>{name}, stage {stage.index}</b>",
-                    stage_text(stage),
-                    "the slowest: it sets the pace" if stage is slowest else "",
-                )
-                for stage in plan.stages
-            ],
-            hovertemplate=HOVER_TEXT,
-        ),
-        row=1,
-        col=1,
-    )
-    figure.update_yaxes(title=f"latency per microbatch ({unit})", rangemode="tozero", row=1, col=1)
-    figure.update_xaxes(type="category", title="stage", row=1, col=1)
-
-
-def _stages(figure: go.Figure, plan: Plan, name: str, theme: str, *, selectable: bool) -> None:
-    ends = _layer_ends(plan)
+        for stage in plan.stages
+    ]
+    look = (OKABE_ITO[0], "") if new else (faint, "/")
+    x, y = [str(stage.index) for stage in plan.stages], [s.latency_seconds / scale for s in plan.stages]
+    figure.add(bars(x, y, *look, name=name, hover=hover, keys=keys if new else None))
+    figure.y(1, 1, title=f"latency per microbatch ({unit})", rangemode="tozero")
+    figure.x(1, 1, type="category", title="stage")
+    ends = [0.0, *_layer_ends(plan)]
     for stage in plan.stages:
-        start, end = (ends[stage.layers[0] - 1] if stage.layers[0] else 0.0), ends[stage.layers[1]]
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                y=[name],
-                x=[end - start],
-                base=[start],
-                showlegend=False,
-                offsetgroup="along the model",
-                name=f"stage {stage.index}",
-                marker=stage_marker(stage.index, theme) | {"line": {"width": 1.5, "color": empty(theme)}},
-                text=f"{stage.index}: {submesh_phrase(stage.submesh, stage.device)}"
-                if end - start > _LABELLED
-                else str(stage.index),
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={"color": ink_on(stage_color(stage.index, theme)), "size": 12},
-                customdata=[key(stage=stage.index)] if selectable else None,
-                hovertext=lines(f"<b>{name}, stage {stage.index}</b>", stage_text(stage)),
-                hovertemplate=HOVER_TEXT,
-            ),
-            row=2,
-            col=1,
-        )
+        start, end = ends[stage.layers[0]], ends[stage.layers[1] + 1]
+        place = f": {submesh_phrase(stage.submesh, stage.device)}" if end - start > _LABELLED else ""
+        marker = stage_marker(stage.index) | outline((empty, 1.5))
+        text = inside(f"{stage.index}{place}", ink_on(stage_color(stage.index)))
+        own = [key(stage=stage.index)] if new else None
+        about = lines(f"<b>{name}, stage {stage.index}</b>", stage_text(stage))
+        box = _along_the_model([end - start], name, [start], f"stage {stage.index}", about, own)
+        figure.add(box | {"marker": marker} | text, row=2)
 
 
-def _cuts_by_layer(figure: go.Figure, comparison: PlanComparison, theme: str) -> None:
+def _cuts_by_layer(comparison: PlanComparison) -> Trace:
     """For each layer, how many of the operators that both plans have are cut differently."""
     ends = _layer_ends(comparison.new)
-    layers = range(len(ends))
-    starts = [0.0, *ends[:-1]]
+    layers, starts = range(len(ends)), [0.0, *ends[:-1]]
     counts = [sum(o.layer == layer for o in comparison.operators) for layer in layers]
     totals = [comparison.common.get(layer, 0) for layer in layers]
     stage_of = stage_of_layer(comparison.new)
-    figure.add_trace(
-        go.Bar(
-            orientation="h",
-            y=[_CUT] * len(ends),
-            x=[b - a for a, b in zip(starts, ends, strict=True)],
-            base=starts,
-            showlegend=False,
-            offsetgroup="along the model",
-            name=_CUT,
-            marker={
-                "color": [OKABE_ITO[6] if count else empty(theme) for count in counts],
-                "line": {"width": 1.5, "color": ["#1f2933" if count else faint(theme) for count in counts]},
-            },
-            text=[f"{c:,}" if n else "?" for c, n in zip(counts, totals, strict=True)],
-            textposition="inside",
-            textangle=0,
-            insidetextanchor="middle",
-            textfont={"color": [ink_on(OKABE_ITO[6]) if count else ink(theme) for count in counts], "size": 12},
-            customdata=[key(stage=stage_of[layer], layer=layer) for layer in layers],
-            hovertext=[_layer_text(comparison, *of_layer) for of_layer in zip(layers, counts, totals, strict=True)],
-            hovertemplate=HOVER_TEXT,
-        ),
-        row=2,
-        col=1,
-    )
+    edges = outline((["#1f2933" if count else faint for count in counts], 1.5))
+    marker = {"color": [OKABE_ITO[6] if count else empty for count in counts], **edges}
+    texts = [f"{c:,}" if n else "?" for c, n in zip(counts, totals, strict=True)]
+    hover = [_layer_text(comparison, *of_layer) for of_layer in zip(layers, counts, totals, strict=True)]
+    keys = [key(stage=stage_of[layer], layer=layer) for layer in layers]
+    lengths = [b - a for a, b in zip(starts, ends, strict=True)]
+    inks = [ink_on(OKABE_ITO[6]) if count else ink for count in counts]
+    return _along_the_model(lengths, _CUT, starts, _CUT, hover, keys) | {"marker": marker} | inside(texts, inks)
 
 
 def _layer_text(comparison: PlanComparison, layer: int, count: int, total: int) -> str:
@@ -261,3 +181,10 @@ def _layer_ends(plan: PlanValue) -> list[float]:
     """Where each layer ends, in percent of the FLOPs of the forward pass."""
     total = sum(layer.flops for layer in plan.layers) or 1
     return [100 * end / total for end in accumulate(layer.flops for layer in plan.layers)]
+
+
+def _along_the_model(lengths: Any, row: str, starts: Any, name: str, hover: Any, keys: Any) -> Trace:
+    looks = {"hovertext": hover, "hovertemplate": HOVER_TEXT, "keys": keys, "listed": False}
+    return bars_across(
+        lengths, [row] * len(lengths), empty, base=starts, name=name, offsetgroup="along the model", **looks
+    )

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.comparisons.search_points import Point, comparable, pareto_frontier, points_of
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.placing import AxisRange, fitted, label_positions, limit_label
-from alpa_explore.figures.plots import Plots
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, halo, ink, layout_of, lines, safe
+from alpa_explore.figures.marks import Plots, labels, legend_below, legend_entry, limit_line, limit_note, line, points
+from alpa_explore.figures.placing import fitted, label_positions
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, halo, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
@@ -30,70 +27,62 @@ _LISTED = 4
 
 def search_figure(
     plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()
-) -> go.Figure:
+) -> Figure:
     """A mark for each point of throughput and memory among the plans of the same model; the star is at `plan`.
 
     Nearly equal plans are one mark with their count; its key is the index of the fastest of them in `tried`. Baselines
     are diamonds with their names. The dashed line is the Pareto frontier; the legend lists what has no plan.
     """
     shown = comparable(plan, tried)
-    points = points_of(plan, shown)
+    points_shown, plans = points_of(plan, shown), [p for _, p in shown]
     capacity = float(plan.device_of(fullest(plan)).memory_bytes)
-    sizes = [p.predicted.peak_bytes_per_device for _, p in shown]
-    x_scale, x_unit = units.bytes_axis(max(sizes))
-    x = fitted([size / x_scale for size in sizes], capacity / x_scale)
-    y = fitted([p.samples_per_second for _, p in shown])
-    figure = Plots([1.0])
-    _frontier_line(figure, [p for _, p in shown], x_scale, x, theme)
-    texts = [_label(plan, point) for point in points]
-    places = [(point.peak_bytes / x_scale, point.samples_per_second) for point in points]
-    radii = [_STAR_PIXELS / 2 if p.holds(plan) else 0.0 for p in points]
-    positions = label_positions(places, texts, x, y, radii=radii, upright=[capacity / x_scale])
+    sizes = [p.predicted.peak_bytes_per_device for p in plans]
+    scale, unit = units.bytes_axis(max(sizes))
+    limit = capacity / scale
+    x, y = fitted([size / scale for size in sizes], limit), fitted([p.samples_per_second for p in plans])
+    figure = Plots()
+    corners = sorted({(sizes[i] / scale, plans[i].samples_per_second) for i in pareto_frontier(plans)})
+    right, top = [*(px for px, _ in corners), x.high], [*(py for _, py in corners), corners[-1][1]]
+    name = "Pareto frontier: none is faster with less memory"
+    figure.add(line(right, top, faint, dash="dash", shape="hv", name=name))
+    texts = [_label(plan, point) for point in points_shown]
+    places = [(point.peak_bytes / scale, point.samples_per_second) for point in points_shown]
+    radii = [_STAR_PIXELS / 2 if p.holds(plan) else 0.0 for p in points_shown]
+    positions = label_positions(places, texts, x, y, radii=radii, upright=[limit])
     for name, symbol, size, color, chosen in (
-        ("plans of the planner", "circle", 11, OKABE_ITO[0], [not p.kind for p in points]),
-        ("baselines", "diamond", 12, OKABE_ITO[1], [bool(p.kind) for p in points]),
-        ("this plan", "star", _STAR_PIXELS, OKABE_ITO[5], [p.holds(plan) for p in points]),
+        ("plans of the planner", "circle", 11, OKABE_ITO[0], [not p.kind for p in points_shown]),
+        ("baselines", "diamond", 12, OKABE_ITO[1], [bool(p.kind) for p in points_shown]),
+        ("this plan", "star", _STAR_PIXELS, OKABE_ITO[5], [p.holds(plan) for p in points_shown]),
     ):
         own = [i for i, wanted in enumerate(chosen) if wanted]
         if own:
-            labelled = symbol != "star"  # its label is further away than plotly would write it
-            figure.add_trace(
-                {
-                    "type": "scatter",
-                    "x": [places[i][0] for i in own],
-                    "y": [places[i][1] for i in own],
-                    "mode": "markers+text" if labelled else "markers",
-                    "name": name,
-                    "text": ["" if points[i].holds(plan) else texts[i] for i in own] if labelled else None,
-                    "textposition": [positions[i] for i in own] if labelled else None,
-                    "textfont": {"color": ink(theme), "size": 12},
-                    "cliponaxis": False,
-                    "marker": {
-                        "symbol": symbol,
-                        "size": size,
-                        "color": color,
-                        "line": {"width": 1, "color": ink(theme)},
-                    },
-                    "customdata": [key(plan=points[i].number) for i in own],
-                    "hovertext": [_hover(plan, points[i]) for i in own],
-                    "hovertemplate": HOVER_TEXT,
-                }
-            )
-    here = next(i for i, p in enumerate(points) if p.holds(plan))
-    figure.add_trace(_star_label(places[here], texts[here], positions[here], theme))
-    _memory_line(figure, capacity / x_scale, x, y, units.bytes_(capacity), theme)
-    for attempt in failed:
-        figure.add_trace(_no_plan_entry(attempt))
-    figure.update_xaxes(title=x.title(f"peak memory of the fullest device ({x_unit})"), range=list(x))
-    figure.update_yaxes(title=y.title("samples/s"), range=list(y))
-    legend_rows = 4 + len(failed) if failed else 1
-    bottom = 64 + 19 * legend_rows
-    height = 300 + bottom + 66
-    layout = layout_of(search_sentence(plan, tried=tried, failed=failed), theme=theme, height=height)
-    margin = layout["margin"] | {"b": bottom}
-    below = {"x": 0, "xanchor": "left", "y": -56 / 300, "yanchor": "top", "traceorder": "normal"}
-    legend = layout["legend"] | below
-    return figure.figure(layout | {"height": 300 + bottom + margin["t"], "margin": margin, "legend": legend})
+            looks: Trace = {"name": name, "cliponaxis": False, "edge": (ink, 1)}
+            looks |= {"keys": [key(plan=points_shown[i].number) for i in own]}
+            if symbol != "star":  # its label is further away than plotly would write it
+                written = ["" if points_shown[i].holds(plan) else texts[i] for i in own]
+                looks |= {"mode": "markers+text", **labels(written, [positions[i] for i in own])}
+            hover = [_hover(plan, points_shown[i]) for i in own]
+            px, py = [places[i][0] for i in own], [places[i][1] for i in own]
+            figure.add(points(px, py, color, symbol, size, hover=hover, **looks))
+    here = next(i for i, p in enumerate(points_shown) if p.holds(plan))
+    # Beside an unseen mark that is wider than the star: plotly keeps a label as far from a mark as a circle of its size
+    # reaches, and the tips of a star reach further.
+    looks = labels([texts[here]], positions[here], shadow=halo) | {"mode": "markers+text", "cliponaxis": False}
+    star = points([places[here][0]], [places[here][1]], ink, name="label of this plan", listed=False, **looks)
+    figure.add(star | {"marker": {"size": 1.4 * _STAR_PIXELS, "opacity": 0}})
+    seen = limit <= x.high
+    if seen:
+        figure.add(limit_line([limit] * 2, list(y), dash=""))
+    refs = ("x" if seen else "paper", "paper")
+    anchors = {"xanchor": "right", "yanchor": "bottom"}
+    figure.note(limit_note(units.bytes_(capacity), limit if seen else 1.0, 1.0, refs, seen=seen, **anchors))
+    cross = {"symbol": "x", "size": 10, "color": OKABE_ITO[5]}
+    figure.add(*(legend_entry("scatter", f"no plan: {safe(str(attempt))}", cross) for attempt in failed))
+    figure.x(title=x.title(f"peak memory of the fullest device ({unit})"), span=x)
+    figure.y(title=y.title("samples/s"), span=y)
+    bottom = 64 + 19 * (4 + len(failed) if failed else 1)
+    sentence = search_sentence(plan, tried=tried, failed=failed)
+    return figure.figure(sentence, theme=theme, height=300, around={"b": bottom}, legend=legend_below(56, 300))
 
 
 def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> str:
@@ -153,82 +142,6 @@ def _failures(failed: Sequence[NoPlan]) -> list[str]:
     more = len(failed) - tuning.NO_PLANS_NAMED
     named = ", ".join(f"{f.name} ({f.reason})" for f in failed[: tuning.NO_PLANS_NAMED])
     return [f"No plan: {named}{f' and {more} more, in the legend' if more > 0 else ''}."]
-
-
-def _frontier_line(figure: Plots, plans: Sequence[Plan], scale: float, x: AxisRange, theme: str) -> None:
-    corners = sorted(
-        {
-            (plans[i].predicted.peak_bytes_per_device / scale, plans[i].samples_per_second)
-            for i in pareto_frontier(plans)
-        }
-    )
-    figure.add_trace(
-        {
-            "type": "scatter",
-            "x": [*(px for px, _ in corners), x.high],
-            "y": [*(py for _, py in corners), corners[-1][1]],
-            "mode": "lines",
-            "hoverinfo": "skip",
-            "line": {"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
-            "name": "Pareto frontier: none is faster with less memory",
-        }
-    )
-
-
-def _star_label(place: tuple[float, float], text: str, position: str, theme: str) -> dict[str, Any]:
-    """The label of the star, beside an unseen mark that is wider than the star: plotly keeps a label as far from a mark
-    as a circle of its size reaches, and the tips of a star reach further."""
-    return {
-        "type": "scatter",
-        "x": [place[0]],
-        "y": [place[1]],
-        "mode": "markers+text",
-        "text": [text],
-        "textposition": position,
-        "textfont": {"color": ink(theme), "size": 12, "shadow": halo(theme)},
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "label of this plan",
-        "marker": {"size": 1.4 * _STAR_PIXELS, "opacity": 0},
-    }
-
-
-def _memory_line(figure: Plots, capacity: float, x: AxisRange, y: AxisRange, words: str, theme: str) -> None:
-    seen = capacity <= x.high
-    if seen:
-        figure.add_trace(
-            {
-                "type": "scatter",
-                "x": [capacity] * 2,
-                "y": list(y),
-                "mode": "lines",
-                "hoverinfo": "skip",
-                "showlegend": False,
-                "name": "memory of a device",
-                "line": {"color": ink(theme), "width": 2},
-            }
-        )
-    place: dict[str, Any] = {
-        "x": capacity if seen else 1.0,
-        "xref": "x" if seen else "paper",
-        "y": 1.0,
-        "yref": "paper",
-    }
-    figure.add_annotation(limit_label(words, theme, seen=seen, **place, xanchor="right", yanchor="bottom"))
-
-
-def _no_plan_entry(attempt: NoPlan) -> dict[str, Any]:
-    """An entry of the legend alone."""
-    return {
-        "type": "scatter",
-        "x": [None],
-        "y": [None],
-        "mode": "markers",
-        "name": f"no plan: {safe(str(attempt))}",
-        "marker": {"symbol": "x", "size": 10, "color": OKABE_ITO[5]},
-        "hoverinfo": "skip",
-    }
 
 
 def _label(plan: Plan, point: Point) -> str:

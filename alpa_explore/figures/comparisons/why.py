@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from textwrap import wrap
-
-import plotly.graph_objects as go
+from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.placing import bar_texts
-from alpa_explore.figures.plots import Plots
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, faint, layout_of, lines, safe
-from alpa_explore.figures.time_bars import time_bars
+from alpa_explore.figures.marks import Plots, bars_across, legend_below, sums, time_bars
+from alpa_explore.figures.style import OKABE_ITO, Figure, faint, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.questions.explain import (
@@ -39,95 +35,77 @@ _NAME_CHARACTERS = (21, 16)
 """In a line of a name beside a bar, on the left and on the right, where less room is left by the bars before."""
 
 
-def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> go.Figure:
+def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> Figure:
     """Above, the parts of T for each stage, and the same without compute on a scale of their own; below, the cost of
     each limit, and what single changes save or cost.
 
     `tried` are other plans: those that differ from this one in a single setting count as changes too.
     """
-    explanation = _Explanation.of(plan, tried)
+    explanation = _explain(plan, tried)
     shown = [limit for limit in explanation.limits if limit.name not in (COMPUTING, UNKNOWN)][: tuning.WHY_BARS]
     above = _STAGE * len(explanation.times)
     below = _BAR * max(3, min(tuning.WHY_BARS, max(len(shown), len(explanation.changes))))
     height = above + below + _GAP
-    figure = Plots(
-        [above, below],
-        [0.42, 0.58],
-        spacing=(0.2, _GAP / height),
-        titles=("the whole iteration", "all but computing", "T would be shorter without", "less time a sample with"),
-    )
-    _times(figure, plan, explanation.times, theme)
-    _limits(figure, shown, theme)
-    _changes(figure, explanation.changes, tried, theme)
-    layout = layout_of(_sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
-    top = layout["margin"]["t"] + 14
-    below_all = {"x": 0, "xanchor": "left", "y": -46 / height, "yanchor": "top", "traceorder": "normal"}
+    titles = ("the whole iteration", "all but computing", "T would be shorter without", "less time a sample with")
+    figure = Plots([above, below], [0.42, 0.58], spacing=(0.2, _GAP / height), titles=titles)
+    _times(figure, plan, explanation.times)
+    hover = [
+        lines(f"<b>{safe(limit.name)}</b>", f"T without it {units.seconds(limit.iteration_seconds)}", limit.how)
+        for limit in shown
+    ]
+    _bars(figure, 1, [(limit.name, limit.gain) for limit in shown], OKABE_ITO[1], hover, None)
+    changed = explanation.changes[: tuning.WHY_BARS]
+    number = {id(plan): place for place, plan in enumerate(tried)}
+    keys = [key(plan=number[id(c.plan)]) if id(c.plan) in number else "" for c in changed]
+    hover = [
+        lines(
+            f"<b>{safe(c.name)}</b>",
+            f"T {units.seconds(c.plan.predicted.iteration_seconds)} for {c.plan.global_batch:,} samples",
+            "needs other devices" if c.hardware else "",
+            "click to show it" if own else "",
+        )
+        for c, own in zip(changed, keys, strict=True)
+    ]
+    _bars(figure, 2, [(safe(c.name), c.gain) for c in changed], OKABE_ITO[2], hover, keys)
     return figure.figure(
-        layout
-        | {
-            "height": height + top + 112,
-            "margin": {"t": top, "l": 160, "r": 16, "b": 112},
-            "legend": layout["legend"] | below_all,
-            "meta": {"least_width": tuning.LABELLED_PIXELS},
-        }
+        _sentence(plan, explanation),
+        theme=theme,
+        height=height,
+        above=14,
+        around={"l": 160, "r": 16, "b": 112},
+        barmode="stack",
+        bargap=0.3,
+        legend=legend_below(46, height),
+        meta={"least_width": tuning.LABELLED_PIXELS},
     )
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
     """What the figure shows for this plan."""
-    return _sentence(plan, _Explanation.of(plan, tried))
+    return _sentence(plan, _explain(plan, tried))
 
 
 def why_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
     """The same as rows: parts of the time by stage, then limits (T without them), then changes (their T)."""
-    total, explanation = plan.predicted.iteration_seconds, _Explanation.of(plan, tried)
-    rows: list[Row] = [
-        {
-            "about": "time",
-            "what": name,
-            "stage": time.stage,
-            "iteration_seconds": seconds,
-            "share_fraction": seconds / total,
-            "how": "of T, on each device of the stage",
-        }
+    total, explanation = plan.predicted.iteration_seconds, _explain(plan, tried)
+    of_stage, planned = "of T, on each device of the stage", "planned; share of the time of a sample that is saved"
+    names = ("about", "what", "stage", "iteration_seconds", "share_fraction", "how")
+    rows: list[tuple[object, ...]] = [
+        ("time", name, time.stage, seconds, seconds / total, of_stage)
         for time in explanation.times
         for name, seconds in time.parts
     ]
-    rows += [
-        {
-            "about": "limit",
-            "what": limit.name,
-            "stage": None,
-            "iteration_seconds": limit.iteration_seconds,
-            "share_fraction": limit.gain,
-            "how": limit.how,
-        }
-        for limit in explanation.limits
-    ]
-    return rows + [
-        {
-            "about": "change",
-            "what": change.name,
-            "stage": None,
-            "iteration_seconds": change.plan.predicted.iteration_seconds,
-            "share_fraction": change.gain,
-            "how": "planned; share of the time of a sample that is saved",
-        }
-        for change in explanation.changes
-    ]
+    rows += [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in explanation.limits]
+    rows += [("change", o.name, None, o.plan.predicted.iteration_seconds, o.gain, planned) for o in explanation.changes]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Explanation:
+class _Explanation(NamedTuple):
     """What `questions.explain` computes for a plan; drawn, and summarised in the sentence."""
 
     times: tuple[StageTime, ...]
     limits: tuple[Limit, ...]
     changes: tuple[Change, ...]
-
-    @staticmethod
-    def of(plan: Plan, tried: Sequence[Plan]) -> _Explanation:
-        return _Explanation(times=time_parts(plan), limits=limits(plan), changes=changes(plan, tried))
 
 
 def _sentence(plan: Plan, explanation: _Explanation) -> str:
@@ -178,109 +156,42 @@ def _advice(plan: Plan, tried_changes: Sequence[Change]) -> str:
     return f"The best single change tried: {best.name}, {units.percent(best.gain)} less time a sample{batch}."
 
 
-def _times(figure: Plots, plan: Plan, times: Sequence[StageTime], theme: str) -> None:
+def _times(figure: Plots, plan: Plan, times: Sequence[StageTime]) -> None:
     """The parts of each stage, and beside them all but computing, in percent of T and with their sum."""
     total = plan.predicted.iteration_seconds
     scale, unit = units.seconds_axis(total)
     rows = {f"stage {time.stage}": dict(time.parts) for time in times}
-    keys = [key(stage=time.stage) for time in times]
-    bars = time_bars(rows, scale=scale, theme=theme, of="an iteration", keys=keys)
-    for bar in bars:
-        figure.add_trace(bar, row=1, col=1)
+    bars = time_bars(rows, scale=scale, of="an iteration", keys=[key(stage=time.stage) for time in times])
+    figure.add(*bars)
     rest = [bar for bar in bars if bar["name"] not in (COMPUTE, UNKNOWN)]
-    for bar in rest:
-        share = bar | {"x": [100 * x * scale / total for x in bar["x"]], "showlegend": False}
-        figure.add_trace(share, row=1, col=2)
-    sums = [sum(of) for of in zip(*(bar["x"] for bar in rest), strict=True)]
-    shares = [100 * x * scale / total for x in sums]
-    figure.add_trace(
-        bar_texts(shares, list(rows), [units.percent(x / 100) for x in shares], theme, place="middle right"),
-        row=1,
-        col=2,
-    )
-    figure.update_xaxes(title=f"{unit}", row=1, col=1, zeroline=False)
-    figure.update_xaxes(title="% of T", range=[0, 1.2 * max([*shares, 0.01])], row=1, col=2, zeroline=False)
-    figure.update_yaxes(autorange="reversed", row=1)
-
-
-def _limits(figure: Plots, shown: Sequence[Limit], theme: str) -> None:
-    _bars(
-        figure,
-        theme,
-        1,
-        [limit.name for limit in shown],
-        [limit.gain for limit in shown],
-        OKABE_ITO[1],
-        [
-            lines(f"<b>{safe(limit.name)}</b>", f"T without it {units.seconds(limit.iteration_seconds)}", limit.how)
-            for limit in shown
-        ],
-        None,
-    )
-
-
-def _changes(figure: Plots, all_changes: Sequence[Change], tried: Sequence[Plan], theme: str) -> None:
-    """A click on the bar of a plan of the history shows that plan."""
-    shown = all_changes[: tuning.WHY_BARS]
-    number = {id(plan): place for place, plan in enumerate(tried)}
-    keys = [key(plan=number[id(c.plan)]) if id(c.plan) in number else "" for c in shown]
-    _bars(
-        figure,
-        theme,
-        2,
-        [safe(c.name) for c in shown],
-        [c.gain for c in shown],
-        OKABE_ITO[2],
-        [
-            lines(
-                f"<b>{safe(c.name)}</b>",
-                f"T {units.seconds(c.plan.predicted.iteration_seconds)} for {c.plan.global_batch:,} samples",
-                "needs other devices" if c.hardware else "",
-                "click to show it" if own else "",
-            )
-            for c, own in zip(shown, keys, strict=True)
-        ],
-        keys,
-    )
-
-
-def _gain_text(gain: float) -> str:
-    return units.percent(gain).replace("-", "−") if abs(gain) >= tuning.NOTICEABLE_SHARE else "0 %"
+    figure.add(*(bar | {"x": [100 * x * scale / total for x in bar["x"]], "showlegend": False} for bar in rest), col=2)
+    shares = [100 * sum(of) * scale / total for of in zip(*(bar["x"] for bar in rest), strict=True)]
+    figure.add(sums(shares, list(rows), [units.percent(x / 100) for x in shares]), col=2)
+    figure.x(1, 1, title=unit, zeroline=False)
+    figure.x(1, 2, title="% of T", span=(0, 1.2 * max([*shares, 0.01])), zeroline=False)
+    figure.y(1, autorange="reversed")
 
 
 def _bars(
     figure: Plots,
-    theme: str,
     column: int,
-    names: Sequence[str],
-    gains: Sequence[float],
+    named: Sequence[tuple[str, float]],
     color: str,
     hover: Sequence[str],
     keys: Sequence[str] | None,
 ) -> None:
-    characters = _NAME_CHARACTERS[column - 1]
-    wrapped = [wrap(name, characters, break_on_hyphens=False, break_long_words=False) for name in names]
-    shown = ["<br>".join(parts) for parts in wrapped]
-    figure.add_trace(
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": shown,
-            "x": [100 * gain for gain in gains],
-            "showlegend": False,
-            "marker": {"color": [color if gain > 0 else faint(theme) for gain in gains]},
-            "customdata": keys,
-            "hovertext": list(hover),
-            "hovertemplate": HOVER_TEXT,
-            "name": ("limits", "changes")[column - 1],
-        },
-        row=2,
-        col=column,
-    )
-    ends = [max(0.0, 100 * gain) for gain in gains]
-    figure.add_trace(
-        bar_texts(ends, shown, [_gain_text(gain) for gain in gains], theme, place="middle right"), row=2, col=column
-    )
+    """The gain of each; a click on the bar of a plan of the history shows that plan."""
+    gains, characters = [gain for _, gain in named], _NAME_CHARACTERS[column - 1]
+    shown = ["<br>".join(wrap(n, characters, break_on_hyphens=False, break_long_words=False)) for n, _ in named]
+    colors, ends = [color if gain > 0 else faint for gain in gains], [max(0.0, 100 * gain) for gain in gains]
+    looks = {"name": ("limits", "changes")[column - 1], "keys": keys, "listed": False}
+    texts = [units.percent(g).replace("-", "−") if abs(g) >= tuning.NOTICEABLE_SHARE else "0 %" for g in gains]
+    bars = bars_across([100 * gain for gain in gains], shown, colors, hover=hover, **looks)
+    figure.add(bars, sums(ends, shown, texts), row=2, col=column)
     largest, least = max([*ends, 0.01]), 100 * min([*gains, 0.0])
-    figure.update_xaxes(title="%", range=[1.05 * least, largest + 0.4 * (largest - least)], row=2, col=column)
-    figure.update_yaxes(autorange="reversed", row=2, col=column)
+    figure.x(2, column, title="%", span=(1.05 * least, largest + 0.4 * (largest - least)))
+    figure.y(2, column, autorange="reversed")
+
+
+def _explain(plan: Plan, tried: Sequence[Plan]) -> _Explanation:
+    return _Explanation(time_parts(plan), limits(plan), changes(plan, tried))

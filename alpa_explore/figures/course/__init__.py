@@ -9,5 +9,5 @@ interactive      a figure with several controls: its states are drawn when they 
 planning/        lessons 00 to 07: how a plan is made
 training/        lessons 08 to 14: schedules, memory, attention, experts, resharding, coverage
 
-Imports keys, style and tuning of the package above; not the other rooms.
+Imports keys, marks, style and tuning of the package above; not the other rooms.
 """

@@ -28,7 +28,7 @@ from alpa_explore.plans.records import PlanOperator
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend, spec_lines
 
 
-def dataflow_document(flow: StageDataflow, theme: str = "light") -> dict[str, Any]:
+def dataflow_document(flow: StageDataflow) -> dict[str, Any]:
     """The graph, with texts for the screen; everything that comes from the plan is text, never markup."""
     counts = {group.id: group.count for group in flow.groups}
     sizes = axis_sizes(flow.stage.logical_mesh)
@@ -37,7 +37,7 @@ def dataflow_document(flow: StageDataflow, theme: str = "light") -> dict[str, An
     specs = {tile["spec"] for node in nodes for tile in node["tiles"]}
     return {
         "stage": flow.stage.index,
-        "color": stage_color(flow.stage.index, theme),
+        "color": stage_color(flow.stage.index),
         "legend": spec_legend(flow.stage.logical_mesh),
         "sizes": list(sizes),
         "specs": {spec: _cuts(spec) for spec in sorted(specs)},

@@ -139,11 +139,6 @@ def stage_dataflow(plan: Plan, stage: int = 0) -> StageDataflow:
     )
 
 
-def dataflow_sentence(plan: Plan, stage: int = 0) -> str:
-    """What the graph shows for this plan and stage."""
-    return sentence_of(stage_dataflow(plan, stage))
-
-
 def sentence_of(flow: StageDataflow) -> str:
     """The stage, its blocks, and its most expensive collective."""
     shown = flow.stage

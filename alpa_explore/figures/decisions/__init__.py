@@ -8,6 +8,6 @@ operator_rows  which operators of a stage are shown, and which share a row; used
 sharding       sharding spec, compute and communication time of each operator of a stage
 frontier       latency against memory of a stage
 
-The rows of the tables, from which figures are drawn, are in `plans.report.tables`. Imports keys, style and tuning of
-the package above; not the other rooms, nor the page.
+The rows of the tables, from which figures are drawn, are in `plans.report.tables`. Imports keys, marks, style and
+tuning of the package above; not the other rooms, nor the page.
 """

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import groupby, pairwise
-from typing import Any
-
-import plotly.graph_objects as go
+from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.figures.keys import key
+from alpa_explore.figures.marks import MEMORY_PARTS, axis, bars, inside, legend_entry, line, outline
 from alpa_explore.figures.style import (
-    HOVER_TEXT,
-    empty,
+    Color,
+    Figure,
+    Trace,
     faint,
+    finished,
     ground,
     hatching,
     ink,
-    layout_of,
     lines,
     mixed,
     safe,
     stage_color,
-    unchecked,
 )
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase, submesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -47,74 +46,69 @@ _NAMED_STAGES = 6
 """Stages whose nodes the sentence names one by one."""
 _WIDTH = 0.86
 """Of the box of a device, which has a place of 1."""
-_PARTS = (("weights, gradients, optimizer state", ""), ("activations held", "/"), ("workspace", "x"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Box:
+_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
+"""Of MEMORY_PARTS."""
+
+
+class _Box(NamedTuple):
+    """A device in the grid; rows count from the bottom, node 0 is at the top."""
+
     device: int
     column: int
     row: int
-    """From the bottom; node 0 is at the top."""
     stage: PlanStage | None
-    color: str
 
 
-def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: int = 64) -> go.Figure:
+def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: int = 64) -> Figure:
     """Nodes as rows, devices as boxes that are filled from the left as far as their memory; the devices of a stage in
     a node have a ground in its colour and a heading.
 
     Of a larger cluster, `count` nodes from node `start` on are shown.
     """
-    cluster = plan.cluster
+    cluster, width = plan.cluster, plan.cluster.devices_per_node
     nodes = range(min(max(start, 0), cluster.nodes - 1), min(start + count, cluster.nodes))
-    boxes = _boxes(plan, nodes, theme)
+    stage_of = {d: s for s in plan.stages for d in s.devices}
+    boxes = [
+        _Box(node * width + column, column, row, stage_of.get(node * width + column))
+        for row, node in enumerate(reversed(nodes))
+        for column in range(width)
+    ]
     pixels = min(_MOST_NODE, max(_LEAST_NODE, _NODES_PIXELS / len(nodes)))
     page = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
-    width, edge = cluster.devices_per_node, 0.02 * cluster.devices_per_node
-    unit = cluster.tiers[0].name
-    joined = [
-        f"{inner.name}s, joined by {units.bytes_per_second(tier.link.bandwidth)}"
-        for inner, tier in pairwise(cluster.tiers)
+    edge, unit = 0.02 * width, cluster.tiers[0].name
+    tiers = reversed(list(pairwise(cluster.tiers)))
+    joined = [f"{inner.name}s, joined by {units.bytes_per_second(tier.link.bandwidth)}" for inner, tier in tiers]
+    rates = dict.fromkeys(units.bytes_per_second(kind.inside_node.bandwidth) for kind in cluster.kinds)
+    kinds = [f"<br>{safe(cluster.part_of(node * width).device.name)}" if cluster.others else "" for node in nodes]
+    rows = [f"{unit} {node}{kind}" for node, kind in zip(nodes, kinds, strict=True)]
+    bottom, height = _EDGE / pixels, 1 - (_HEAD + 2 * _EDGE) / pixels
+    traces = [
+        _links(len(nodes), width, edge, bottom + height / 2),
+        _regions(plan, boxes),
+        _memories(plan, boxes, bottom, height),
+        *_contents(plan, boxes, bottom, height),
+        *_legend(plan),
     ]
-    plain = {"showgrid": False, "zeroline": False}
-    layout = layout_of(
+    across = {"tickmode": "linear", "dtick": 1 if width <= 32 else 8, "bare": True}
+    return finished(
+        traces,
         cluster_sentence(plan) + page,
         theme=theme,
         height=round(pixels * len(nodes)) + 150,
         margin={"l": 84},
         barmode="overlay",
-        xaxis=plain
-        | {
-            "title": {"text": f"devices of a {unit}, joined by {_inside(cluster)} each"},
-            "range": [-0.5 - 2 * edge, width - 0.5],
-            "tickmode": "linear",
-            "dtick": 1 if width <= 32 else 8,
-        },
-        yaxis=plain
-        | {
-            "title": {"text": "<br>".join(reversed(joined)) if len(nodes) > 1 else ""},
-            "range": [0, len(nodes)],
-            "tickvals": [row + 0.5 for row in range(len(nodes))],
-            "ticktext": [_node_name(cluster, unit, node) for node in reversed(nodes)],
-        },
+        xaxis=axis(
+            f"devices of a {unit}, joined by {' or '.join(rates)} each", (-0.5 - 2 * edge, width - 0.5), **across
+        ),
+        yaxis=axis(
+            "<br>".join(joined) if len(nodes) > 1 else "",
+            (0, len(nodes)),
+            ticks={row + 0.5: name for row, name in enumerate(reversed(rows))},
+            bare=True,
+        ),
     )
-    bottom, height = _EDGE / pixels, 1 - (_HEAD + 2 * _EDGE) / pixels
-    traces = [
-        _links(len(nodes), width, edge, bottom + height / 2, theme),
-        _regions(plan, boxes, theme),
-        _memories(plan, boxes, bottom, height, theme),
-        *_contents(plan, boxes, bottom, height),
-        *_legend(plan, theme),
-    ]
-    return unchecked(traces, layout)
-
-
-def _node_name(cluster: Cluster, unit: str, node: int) -> str:
-    """'node 0'; of unlike nodes 'node 0<br>h100'."""
-    if not cluster.others:
-        return f"{unit} {node}"
-    return f"{unit} {node}<br>{safe(cluster.part_of(node * cluster.devices_per_node).device.name)}"
 
 
 def cluster_sentence(plan: Plan) -> str:
@@ -140,25 +134,7 @@ def _kinds_phrase(plan: Plan) -> str:
     return ": " + ", ".join(f"{s.index} on {submesh_phrase(s.submesh, s.device)}" for s in plan.stages)
 
 
-def _inside(cluster: Cluster) -> str:
-    """The link inside a node, of every kind."""
-    rates = dict.fromkeys(units.bytes_per_second(kind.inside_node.bandwidth) for kind in cluster.kinds)
-    return " or ".join(rates)
-
-
-def _boxes(plan: Plan, nodes: range, theme: str) -> list[_Box]:
-    stage_of = {d: s for s in plan.stages for d in s.devices}
-    boxes = []
-    for row, node in enumerate(reversed(nodes)):
-        for column in range(plan.cluster.devices_per_node):
-            device = node * plan.cluster.devices_per_node + column
-            stage = stage_of.get(device)
-            color = stage_color(stage.index, theme) if stage else empty(theme)
-            boxes.append(_Box(device=device, column=column, row=row, stage=stage, color=color))
-    return boxes
-
-
-def _links(nodes: int, width: int, edge: float, height: float, theme: str) -> dict[str, Any]:
+def _links(nodes: int, width: int, edge: float, height: float) -> Trace:
     """Lines between the devices of each node, and one at the left that joins the nodes."""
     left = -0.5 - edge
     ends = [left, *(column + side * _WIDTH / 2 for column in range(width) for side in (-1, 1))][:-1]
@@ -168,48 +144,29 @@ def _links(nodes: int, width: int, edge: float, height: float, theme: str) -> di
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             x += [start, end, None]
             y += [row + height, row + height, None]
-    return {
-        "type": "scatter",
-        "x": [*x, left, left],
-        "y": [*y, height, nodes - 1 + height],
-        "mode": "lines",
-        "line": {"color": faint(theme), "width": 2},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "name": "links",
-    }
+    return line([*x, left, left], [*y, height, nodes - 1 + height], faint, name="links", listed=False)
 
 
-def _regions(plan: Plan, boxes: list[_Box], theme: str) -> dict[str, Any]:
+def _regions(plan: Plan, boxes: list[_Box]) -> Trace:
     """The devices of a stage in each node, with a heading: a pale ground, so that the memory stands out."""
-    runs = [
-        (stage, list(run))
-        for (_, stage), run in groupby(((b, b.stage) for b in boxes), key=lambda pair: (pair[0].row, pair[1]))
-        if stage is not None
-    ]
-    regions = [(stage, [box for box, _ in run]) for stage, run in runs]
-    return {
-        "type": "bar",
-        "x": [(run[0].column + run[-1].column) / 2 for _, run in regions],
-        "base": [run[0].row + 0.03 for _, run in regions],
-        "y": [0.94] * len(regions),
-        "width": [len(run) - 0.04 for _, run in regions],
-        "marker": {
-            "color": [mixed(run[0].color, ground(theme), 0.78) for _, run in regions],
-            "line": {"color": [run[0].color for _, run in regions], "width": 1.5},
-        },
-        "text": [_heading(plan, stage, len(run)) for stage, run in regions],
-        "textposition": "inside",
-        "insidetextanchor": "end",
-        "textangle": 0,
-        "constraintext": "none",
-        "insidetextfont": {"color": ink(theme), "size": 12},
-        "hovertext": [lines(*_stage_lines(plan, stage), f"click: selects stage {stage.index}") for stage, _ in regions],
-        "hovertemplate": HOVER_TEXT,
-        "customdata": [key(stage=stage.index) for stage, _ in regions],
-        "showlegend": False,
-        "name": "stages",
-    }
+    runs = [list(run) for _, run in groupby(boxes, key=lambda box: (box.row, box.stage))]
+    regions = [(run[0].stage, run[0], run[-1]) for run in runs]
+    used = [(stage, a, b, b.column - a.column + 1) for stage, a, b in regions if stage is not None]
+    colors = [stage_color(stage.index) for stage, *_ in used]
+    headings = [_heading(plan, stage, devices) for stage, *_, devices in used]
+    return bars(
+        [(a.column + b.column) / 2 for _, a, b, _ in used],
+        [0.94] * len(used),
+        [mixed(color, ground, 0.78) for color in colors],
+        edge=(colors, 1.5),
+        base=[a.row + 0.03 for _, a, *_ in used],
+        width=[devices - 0.04 for *_, devices in used],
+        hover=[lines(*_stage_lines(plan, stage), f"click: selects stage {stage.index}") for stage, *_ in used],
+        keys=[key(stage=stage.index) for stage, *_ in used],
+        listed=False,
+        name="stages",
+        **inside(headings, anchor="end", whole=True),
+    )
 
 
 def _heading(plan: Plan, stage: PlanStage, devices: int) -> str:
@@ -224,64 +181,37 @@ def _heading(plan: Plan, stage: PlanStage, devices: int) -> str:
     return " · ".join([f"<b>{first}</b>", *rest]) if text else ""
 
 
-def _memories(plan: Plan, boxes: list[_Box], bottom: float, height: float, theme: str) -> dict[str, Any]:
+def _memories(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> Trace:
     """A box for the memory of each device; where it is pressed, filled or not, it selects the device."""
-    return {
-        "type": "bar",
-        "x": [b.column for b in boxes],
-        "base": [b.row + bottom for b in boxes],
-        "y": [height] * len(boxes),
-        "width": _WIDTH,
-        "marker": {"color": ground(theme), "line": {"color": ink(theme), "width": 1}},
-        "hovertext": [_text(plan, b) for b in boxes],
-        "hovertemplate": HOVER_TEXT,
-        "customdata": ["" if b.stage is None else key(stage=b.stage.index, device=b.device) for b in boxes],
-        "name": "memory of a device",
-        "showlegend": False,
-    }
+    keys = ["" if b.stage is None else key(stage=b.stage.index, device=b.device) for b in boxes]
+    places = {"base": [b.row + bottom for b in boxes], "width": _WIDTH}
+    looks = {"name": "memory of a device", "hover": [_text(plan, b) for b in boxes], "keys": keys, "listed": False}
+    return bars([b.column for b in boxes], [height] * len(boxes), ground, edge=(ink, 1), **places, **looks)
 
 
-def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> list[dict[str, Any]]:
+def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> Iterator[Trace]:
     """The parts of each device's peak, beside each other from the left edge of its box."""
     used = [(b, b.stage) for b in boxes if b.stage is not None]
     filled = [b.column - _WIDTH / 2 for b, _ in used]
-    traces = []
-    for part, (name, pattern) in enumerate(_PARTS):
-        widths = [_WIDTH * _parts(stage)[part] / plan.device_of(stage).memory_bytes for _, stage in used]
-        traces.append(
-            {
-                "type": "bar",
-                "x": [left + width / 2 for left, width in zip(filled, widths, strict=True)],
-                "base": [b.row + bottom for b, _ in used],
-                "y": [height] * len(used),
-                "width": widths,
-                "marker": {"color": [b.color for b, _ in used], "line": {"width": 0}, "pattern": hatching(pattern)},
-                "hoverinfo": "skip",
-                "customdata": [key(stage=stage.index, device=b.device) for b, stage in used],
-                "name": name,
-                "showlegend": False,
-            }
-        )
+    colors = [stage_color(stage.index) for _, stage in used]
+    keys = [key(stage=stage.index, device=b.device) for b, stage in used]
+    for (name, _, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
+        widths = [_WIDTH * getattr(stage, field) / plan.device_of(stage).memory_bytes for _, stage in used]
+        x = [left + width / 2 for left, width in zip(filled, widths, strict=True)]
+        places = {"base": [b.row + bottom for b, _ in used], "width": widths}
+        looks = {"name": name, "keys": keys, "listed": False, "edge": (None, 0)}
+        yield bars(x, [height] * len(used), colors, shape, **places, **looks)
         filled = [left + width for left, width in zip(filled, widths, strict=True)]
-    return traces
 
 
-def _legend(plan: Plan, theme: str) -> list[dict[str, Any]]:
+def _legend(plan: Plan) -> list[Trace]:
     """Grey, no stage's colour: the hatching distinguishes the parts."""
-    entry = {"type": "bar", "x": [None], "y": [None], "hoverinfo": "skip"}
     memories = dict.fromkeys(units.bytes_(kind.device.memory_bytes) for kind in plan.cluster.kinds)
-    free = {"color": ground(theme), "line": {"color": ink(theme), "width": 1}}
-    return [
-        *(
-            entry | {"name": name, "marker": {"color": faint(theme), "pattern": hatching(pattern)}}
-            for name, pattern in _PARTS
-        ),
-        entry | {"name": f"free of {' or '.join(memories)}", "marker": free},
-    ]
-
-
-def _parts(stage: PlanStage) -> tuple[float, float, float]:
-    return stage.weight_bytes, stage.activations_held_bytes, stage.workspace_bytes
+    looks: dict[str, tuple[Color, Trace]] = {
+        name: (faint, {"pattern": hatching(shape)}) for name, _, shape in MEMORY_PARTS
+    }
+    looks[f"free of {' or '.join(memories)}"] = (ground, outline((ink, 1)))
+    return [legend_entry("bar", name, {"color": color, **more}) for name, (color, more) in looks.items()]
 
 
 def _text(plan: Plan, box: _Box) -> str:

@@ -6,15 +6,23 @@ A choice is named by what it means to the user (`choice_names`); what is proven 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.placing import AxisRange, bar_texts, fitted, label_positions, limit_label
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, hatching, ink, lines
+from alpa_explore.figures.marks import (
+    MEMORY_PARTS,
+    Plots,
+    bars_across,
+    inside,
+    labels,
+    legend_below,
+    limit_line,
+    limit_note,
+    points,
+    sums,
+)
+from alpa_explore.figures.placing import fitted, label_positions
+from alpa_explore.figures.style import OKABE_ITO, Figure, ink, lines
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -33,39 +41,34 @@ _LOOKS = {
     TOO_LARGE: ("x", OKABE_ITO[5]),
 }
 """Name of a choice -> its marker and colour."""
-_PARTS = (
-    ("weights, gradients, optimizer state", "weight_bytes", OKABE_ITO[0], ""),
-    ("activations held", "activations_held_bytes", OKABE_ITO[1], "/"),
-    ("workspace", "workspace_bytes", OKABE_ITO[2], "x"),
-)
-"""What fills a device: name, attribute, colour, hatching."""
 _UPPER, _ROW, _GAP = 210, 22, 66
 """Pixels of the upper panel, of a bar, and between the panels."""
 
 
 def frontier_figure(
     plan: Plan, stage: int = 0, theme: str = "light", *, frontier: StageFrontier | None = None
-) -> go.Figure:
+) -> Figure:
     """Above, each choice as a mark at its memory and latency, with a ring around that of the plan; below, a bar for
     each with what fills the memory. A line is at the memory of a device.
 
     `frontier` is what `ax.frontier(plan, stage)` returned; without it, the choices that the plan's stage costs hold.
     """
     frontier = frontier or known_frontier(plan, stage)
-    bars = _listed(frontier)
-    height = _UPPER + _ROW * len(bars) + _GAP
-    figure = make_subplots(rows=2, cols=1, row_heights=[_UPPER, _ROW * len(bars)], vertical_spacing=_GAP / height)
-    _marks(figure, frontier, theme)
-    _memory(figure, frontier, bars, theme)
-    title = frontier_sentence(plan, stage, frontier=frontier)
-    figure = dress(figure, title, theme=theme, height=height, barmode="stack", bargap=0.25)
-    top, bottom = figure.layout.margin.t + 18, 84
-    below = {"x": 0, "xanchor": "left", "y": -48 / height, "yanchor": "top", "traceorder": "normal"}
-    return figure.update_layout(
-        height=height + top + bottom,
-        margin={"t": top, "b": bottom, "l": 128},
-        legend={"x": 0, "xanchor": "left", "y": 1 + 18 / height, "traceorder": "normal"},
-        legend2={**below, "orientation": "h", "font": {"size": 12}},
+    shown = _listed(frontier)
+    height = _UPPER + _ROW * len(shown) + _GAP
+    figure = Plots([_UPPER, _ROW * len(shown)], spacing=(0.0, _GAP / height))
+    _marks(figure, frontier)
+    _memory(figure, frontier, shown)
+    return figure.figure(
+        frontier_sentence(plan, stage, frontier=frontier),
+        theme=theme,
+        height=height,
+        above=18,
+        around={"b": 84, "l": 128},
+        barmode="stack",
+        bargap=0.25,
+        legend=legend_below(0, 1) | {"y": 1 + 18 / height, "yanchor": "bottom"},
+        legend2=legend_below(48, height),
     )
 
 
@@ -132,127 +135,56 @@ def _listed(frontier: StageFrontier) -> list[FrontierPoint]:
     return [p for i, p in enumerate(points) if i in kept or p.chosen]
 
 
-def _marks(figure: go.Figure, frontier: StageFrontier, theme: str) -> None:
-    points, names = frontier.points, choice_names(frontier)
-    x_scale, x_unit = units.bytes_axis(max(p.peak_bytes for p in points))
-    y_scale, y_unit = units.seconds_axis(max(p.seconds for p in points))
+def _marks(figure: Plots, frontier: StageFrontier) -> None:
+    shown, names = frontier.points, choice_names(frontier)
+    x_scale, x_unit = units.bytes_axis(max(p.peak_bytes for p in shown))
+    y_scale, y_unit = units.seconds_axis(max(p.seconds for p in shown))
     limit = frontier.memory_bytes / x_scale
-    x = fitted([p.peak_bytes / x_scale for p in points], limit, zero=tuning.MEMORY_FROM_ZERO)
-    y = fitted([p.seconds / y_scale for p in points], zero=tuning.MEMORY_FROM_ZERO)
+    places = [(p.peak_bytes / x_scale, p.seconds / y_scale) for p in shown]
+    x = fitted([px for px, _ in places], limit, zero=tuning.MEMORY_FROM_ZERO)
+    y = fitted([py for _, py in places], zero=tuning.MEMORY_FROM_ZERO)
     for name, (symbol, color) in _LOOKS.items():
-        own = [p for p, known in zip(points, names, strict=True) if known == name]
+        own = [(p, place) for p, place, known in zip(shown, places, names, strict=True) if known == name]
         if own:
-            figure.add_trace(
-                go.Scatter(
-                    x=[p.peak_bytes / x_scale for p in own],
-                    y=[p.seconds / y_scale for p in own],
-                    mode="markers",
-                    marker={"symbol": symbol, "size": 11, "color": color, "line": {"width": 1, "color": ink(theme)}},
-                    name=name,
-                    hovertext=[_hover(p, name, frontier) for p in own],
-                    hovertemplate=HOVER_TEXT,
-                ),
-                row=1,
-                col=1,
-            )
-    chosen = [p for p in points if p.chosen]
-    places = [(p.peak_bytes / x_scale, p.seconds / y_scale) for p in points]
-    positions = label_positions(places, ["the plan" if p.chosen else "" for p in points], x, y, pixels=(580, _UPPER))
-    figure.add_trace(
-        go.Scatter(
-            x=[p.peak_bytes / x_scale for p in chosen],
-            y=[p.seconds / y_scale for p in chosen],
-            mode="markers+text",
-            text=["the plan"] * len(chosen),
-            textposition=[place for place, p in zip(positions, points, strict=True) if p.chosen],
-            textfont={"color": ink(theme), "size": 13},
-            hoverinfo="skip",
-            showlegend=False,
-            cliponaxis=False,
-            marker={"symbol": "circle-open", "size": 20, "color": ink(theme), "line": {"width": 2}},
-            name="the plan",
-        ),
-        row=1,
-        col=1,
-    )
-    _limit(figure, limit, x, y, units.bytes_(frontier.memory_bytes), theme)
-    held = f"{frontier.microbatches_held} microbatch{'' if frontier.microbatches_held == 1 else 'es'}"
-    figure.update_xaxes(
-        title=x.title(f"peak memory of a device, holding {held} ({x_unit})"), range=list(x), row=1, col=1
-    )
-    figure.update_yaxes(
-        title=y.title(f"latency per microbatch ({y_unit})").replace(", ", ",<br>"), range=list(y), row=1, col=1
-    )
-
-
-def _limit(figure: go.Figure, limit: float, x: AxisRange, y: AxisRange, words: str, theme: str) -> None:
-    """The memory of a device as a line with its words, or only the words with an arrow where it is far away."""
-    seen = limit <= x.high
+            hover = [_hover(p, name, frontier) for p, _ in own]
+            px, py = [at[0] for _, at in own], [at[1] for _, at in own]
+            figure.add(points(px, py, color, symbol, 11, edge=(ink, 1), name=name, hover=hover))
+    positions = label_positions(places, ["the plan" if p.chosen else "" for p in shown], x, y, pixels=(580, _UPPER))
+    chosen = [(at, side) for p, at, side in zip(shown, places, positions, strict=True) if p.chosen]
+    looks = {"mode": "markers+text", "cliponaxis": False, "name": "the plan", "listed": False, "edge": (None, 2)}
+    looks |= labels(["the plan"] * len(chosen), [side for _, side in chosen], 13)
+    px, py = [at[0] for at, _ in chosen], [at[1] for at, _ in chosen]
+    figure.add(points(px, py, ink, "circle-open", 20, **looks))
+    seen = limit <= x.high  # else only the words, with an arrow
     if seen:
-        figure.add_trace(_limit_line([limit] * 2, list(y), theme), row=1, col=1)
-    place: dict[str, Any] = {"x": limit if seen else x.high, "xref": "x", "y": 1.0, "yref": "y domain"}
-    figure.add_annotation(limit_label(words, theme, seen=seen, **place, xanchor="right", yanchor="top"))
+        figure.add(limit_line([limit] * 2, list(y)))
+    refs, anchors = ("x", "y domain"), {"xanchor": "right", "yanchor": "top"}
+    memory = units.bytes_(frontier.memory_bytes)
+    figure.note(limit_note(memory, limit if seen else x.high, 1.0, refs, seen=seen, **anchors))
+    held = f"{frontier.microbatches_held} microbatch{'' if frontier.microbatches_held == 1 else 'es'}"
+    figure.x(1, title=x.title(f"peak memory of a device, holding {held} ({x_unit})"), span=x)
+    figure.y(1, title=y.title(f"latency per microbatch ({y_unit})").replace(", ", ",<br>"), span=y)
 
 
-def _limit_line(xs: Sequence[float], ys: Sequence[float | str], theme: str) -> go.Scatter:
-    return go.Scatter(
-        x=xs,
-        y=ys,
-        mode="lines",
-        hoverinfo="skip",
-        showlegend=False,
-        line={"color": ink(theme), "dash": "dash", "width": 2},
-        name="memory of a device",
-    )
-
-
-def _memory(figure: go.Figure, frontier: StageFrontier, bars: Sequence[FrontierPoint], theme: str) -> None:
+def _memory(figure: Plots, frontier: StageFrontier, shown: Sequence[FrontierPoint]) -> None:
     """Stacked bars of what fills the memory, the fastest choice first."""
-    most = max([frontier.memory_bytes, *(p.peak_bytes for p in bars)])
+    most = max([frontier.memory_bytes, *(p.peak_bytes for p in shown)])
     scale, unit = units.bytes_axis(most)
     names = dict(zip(frontier.points, choice_names(frontier), strict=True))
-    rows = list(range(len(bars)))
-    hover = [_hover(p, names[p], frontier) for p in bars]
-    for name, attribute, color, shape in _PARTS:
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                y=rows,
-                x=[getattr(p, attribute) / scale for p in bars],
-                name=name,
-                legend="legend2",
-                marker={"color": color, "pattern": hatching(shape)},
-                text=[_size(getattr(p, attribute), most) for p in bars],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                textfont={"size": 11, "color": "#ffffff" if not shape else ink(theme)},
-                hovertext=hover,
-                hovertemplate=HOVER_TEXT,
-            ),
-            row=2,
-            col=1,
-        )
-    figure.add_trace(
-        bar_texts(
-            [p.peak_bytes / scale for p in bars],
-            rows,
-            [units.bytes_(p.peak_bytes) for p in bars],
-            theme,
-            place="middle right",
-        ),
-        row=2,
-        col=1,
-    )
-    figure.add_trace(_limit_line([frontier.memory_bytes / scale] * 2, [-0.5, len(bars) - 0.5], theme), row=2, col=1)
-    labels = [f"{'<b>the plan</b>: ' if p.chosen else ''}{units.seconds(p.seconds)}" for p in bars]
-    figure.update_yaxes(tickvals=rows, ticktext=labels, range=[len(bars) - 0.5, -0.5], row=2, col=1)
-    figure.update_xaxes(title=f"memory of a device ({unit})", range=[0, 1.16 * most / scale], row=2, col=1)
-
-
-def _size(size: float, most: float) -> str:
-    """The size, where its part of the bar is wide enough."""
-    return units.bytes_(size) if size > 0.13 * most else ""
+    rows, hover = list(range(len(shown))), [_hover(p, names[p], frontier) for p in shown]
+    for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
+        sizes = [getattr(p, field) for p in shown]
+        # Where the part of the bar is wide enough.
+        texts = inside([units.bytes_(size) if size > 0.13 * most else "" for size in sizes], size=11)
+        texts["textfont"]["color"] = ink if shape else "#ffffff"
+        looks = {"name": name, "hover": hover, "legend": "legend2", **texts}
+        figure.add(bars_across([size / scale for size in sizes], rows, color, shape, **looks), row=2)
+    peaks = [p.peak_bytes for p in shown]
+    figure.add(sums([peak / scale for peak in peaks], rows, [units.bytes_(peak) for peak in peaks]), row=2)
+    figure.add(limit_line([frontier.memory_bytes / scale] * 2, [-0.5, len(shown) - 0.5]), row=2)
+    ticks = {row: f"{'<b>the plan</b>: ' if p.chosen else ''}{units.seconds(p.seconds)}" for row, p in enumerate(shown)}
+    figure.y(2, ticks=ticks, span=(len(shown) - 0.5, -0.5))
+    figure.x(2, title=f"memory of a device ({unit})", span=(0, 1.16 * most / scale))
 
 
 def _hover(point: FrontierPoint, name: str, frontier: StageFrontier) -> str:
@@ -269,3 +201,7 @@ def _hover(point: FrontierPoint, name: str, frontier: StageFrontier) -> str:
         logical_mesh_phrase(point.logical_mesh),
         f"what is proven: {phrase}" if phrase else "",
     )
+
+
+_FIELDS = ("weight_bytes", "activations_held_bytes", "workspace_bytes")
+"""Of MEMORY_PARTS."""

@@ -5,27 +5,14 @@ A layer is a run of consecutive forward operators (Alpa, §5.2, Eq. 6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import (
-    HOVER_TEXT,
-    dress,
-    empty,
-    faint,
-    ink,
-    ink_on,
-    lines,
-    safe,
-    stage_color,
-    stage_marker,
-)
+from alpa_explore.figures.marks import Plots, bars, bars_across, inside, line, outline, points, words
+from alpa_explore.figures.style import Figure, Trace, empty, faint, ink, ink_on, lines, safe, stage_color, stage_marker
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import layers_table, stage_of_layer
@@ -36,16 +23,15 @@ _NARROW, _CHARACTER = 480, 7.0
 """Width of the strip of stages and layers, a narrow one, and of a character in it, in pixels."""
 
 
-def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
+def layers_figure(plan: Plan, theme: str = "light") -> Figure:
     """FLOPs of each operator as bars in its stage's colour, above the bytes that would cross a cut behind it."""
-    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=[0.13, 0.52, 0.35], vertical_spacing=0.05)
-    _strip(figure, plan, theme)
-    _flops(figure, plan, theme)
-    _cuts(figure, plan, theme)
-    count = sum(len(layer.operators) for layer in plan.layers)
-    figure.update_xaxes(range=[-0.5, count - 0.5], showgrid=False, zeroline=False)
-    figure.update_xaxes(title="forward operators in order of execution", row=3, col=1)
-    return dress(figure, layers_sentence(plan), theme=theme, height=560, barmode="overlay", showlegend=False)
+    figure = Plots([0.13, 0.52, 0.35], spacing=(0.0, 0.05), shared_x=True)
+    _strip(figure, plan)
+    _flops(figure, plan)
+    _cuts(figure, plan)
+    figure.x(span=(-0.5, sum(len(layer.operators) for layer in plan.layers) - 0.5), bare=True)
+    figure.x(3, title="forward operators in order of execution")
+    return figure.figure(layers_sentence(plan), theme=theme, height=560, barmode="overlay", showlegend=False)
 
 
 def layers_sentence(plan: Plan) -> str:
@@ -69,8 +55,7 @@ def _ends(plan: Plan) -> list[int]:
     return list(accumulate(len(layer.operators) for layer in plan.layers))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Box:
+class _Box(NamedTuple):
     """A stage or a layer in the strip at the top, over operators `start` to `end` (exclusive)."""
 
     row: str
@@ -78,94 +63,54 @@ class _Box:
     start: int
     end: int
     stage: int
-    label: str
+    labels: tuple[str, str]
+    """Of which the first that fits is written in it."""
     text: str
     """On hover."""
     key: str
 
 
-def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
+def _strip(figure: Plots, plan: Plan) -> None:
     """Two rows of boxes at the top: the stages, and the layers in them."""
-    ends = _ends(plan)
-    starts = [0, *ends[:-1]]
+    ends = [0, *_ends(plan)]
     stage_of = stage_of_layer(plan)
-    boxes = [
-        _Box(
-            row="stage",
-            start=starts[s.layers[0]],
-            end=ends[s.layers[1]],
-            stage=s.index,
-            label=_fitting(ends[s.layers[1]] - starts[s.layers[0]], ends[-1], f"stage {s.index}", f"{s.index}"),
-            text=lines(
-                f"<b>stage {s.index}</b>",
-                layers_phrase(s.layers),
-                f"{len(s.devices)} devices",
-                f"click: selects stage {s.index}",
-            ),
-            key=key(stage=s.index),
+    boxes = []
+    for s in plan.stages:
+        name, click = f"stage {s.index}", f"click: selects stage {s.index}"
+        text = lines(f"<b>{name}</b>", layers_phrase(s.layers), f"{len(s.devices)} devices", click)
+        span = ends[s.layers[0]], ends[s.layers[1] + 1]
+        boxes.append(_Box("stage", *span, s.index, (name, f"{s.index}"), text, key(stage=s.index)))
+    for layer in plan.layers:
+        number, stage, flops = layer.index, stage_of[layer.index], units.flops(layer.flops)
+        text = lines(
+            f"<b>layer {number}</b>, stage {stage}",
+            f"{len(layer.operators)} forward operators",
+            flops,
+            f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
+            f"click: selects layer {number}",
         )
-        for s in plan.stages
-    ] + [
-        _Box(
-            row="layer",
-            start=starts[layer.index],
-            end=ends[layer.index],
-            stage=stage_of[layer.index],
-            label=_fitting(
-                len(layer.operators), ends[-1], f"{layer.index} · {units.flops(layer.flops)}", f"{layer.index}"
-            ),
-            text=lines(
-                f"<b>layer {layer.index}</b>, stage {stage_of[layer.index]}",
-                f"{len(layer.operators)} forward operators",
-                units.flops(layer.flops),
-                f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
-                f"click: selects layer {layer.index}",
-            ),
-            key=key(stage=stage_of[layer.index], layer=layer.index),
-        )
-        for layer in plan.layers
-    ]
-    for stage in plan.stages:
-        of_stage = [b for b in boxes if b.stage == stage.index]
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                y=[b.row for b in of_stage],
-                base=[b.start - 0.5 for b in of_stage],
-                x=[b.end - b.start for b in of_stage],
-                customdata=[b.key for b in of_stage],
-                marker=stage_marker(stage.index, theme) | {"line": {"width": 1, "color": empty(theme)}},
-                width=0.9,
-                text=[b.label for b in of_stage],
-                textposition="inside",
-                insidetextanchor="middle",
-                constraintext="none",
-                textangle=0,
-                insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
-                hovertext=[b.text for b in of_stage],
-                hovertemplate=HOVER_TEXT,
-                name=f"stage {stage.index}",
-            ),
-            row=1,
-            col=1,
-        )
-    figure.update_yaxes(categoryorder="array", categoryarray=["layer", "stage"], row=1, col=1, showgrid=False)
+        names, own = (f"{number} · {flops}", f"{number}"), key(stage=stage, layer=number)
+        boxes.append(_Box("layer", ends[number], ends[number + 1], stage, names, text, own))
+    pixels = _NARROW / (ends[-1] or 1) / _CHARACTER
+    for s in plan.stages:
+        own_boxes = [b for b in boxes if b.stage == s.index]
+        lengths = [b.end - b.start for b in own_boxes]
+        fitting = [[text for text in b.labels if len(text) <= pixels * (b.end - b.start)] for b in own_boxes]
+        texts = inside([(found or [""])[0] for found in fitting], ink_on(stage_color(s.index)), 13, whole=True)
+        looks = {"hover": [b.text for b in own_boxes], "keys": [b.key for b in own_boxes], "width": 0.9, **texts}
+        base, rows = [b.start - 0.5 for b in own_boxes], [b.row for b in own_boxes]
+        bar = bars_across(lengths, rows, empty, name=f"stage {s.index}", base=base, **looks)
+        figure.add(bar | {"marker": stage_marker(s.index) | outline((empty, 1))})
+    figure.y(1, categoryorder="array", categoryarray=["layer", "stage"], showgrid=False)
 
 
-def _fitting(operators: int, of: int, *labels: str) -> str:
-    """The first label that fits, in a narrow window, into a box of so many of all operators; '' for none."""
-    room = _NARROW * operators / (of or 1) / _CHARACTER
-    return next((label for label in labels if len(label) <= room), "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mark:
+class _Mark(NamedTuple):
     """One bar: an operator, or, of a very long model, some neighbours in one layer."""
 
     layer: int
     first: int
     """Index of its first operator."""
-    count: int
+    operators: int
     flops: int
     """Of all its operators."""
     crossing_bytes: int
@@ -179,28 +124,18 @@ def _marks(plan: Plan) -> list[_Mark]:
     stage_of, place, marks = stage_of_layer(plan), 0, []
     for layer in plan.layers:
         for at in range(0, len(layer.operators), step):
-            names = layer.operators[at : at + step]
+            names = [safe(name) for name in layer.operators[at : at + step]]
             flops, crossing = sum(layer.operator_flops[at : at + step]), min(layer.operator_cut_bytes[at : at + step])
             single = len(names) == 1
-            parts: dict[str, int | str] = {"stage": stage_of[layer.index], "layer": layer.index}
-            if single:
-                parts["operator"] = names[0]
-            marks.append(
-                _Mark(
-                    layer=layer.index,
-                    first=place,
-                    count=len(names),
-                    flops=flops,
-                    crossing_bytes=crossing,
-                    key=key(**parts),
-                    text=lines(
-                        f"<b>{safe(names[0])}</b>" if single else f"<b>{safe(names[0])}</b> to {safe(names[-1])}",
-                        f"layer {layer.index}",
-                        units.flops(flops),
-                        f"{'cut behind it' if single else 'cheapest cut among them'}: {units.bytes_(crossing)}",
-                    ),
-                )
+            own = {"operator": layer.operators[at]} if single else {}
+            text = lines(
+                f"<b>{names[0]}</b>" if single else f"<b>{names[0]}</b> to {names[-1]}",
+                f"layer {layer.index}",
+                units.flops(flops),
+                f"{'cut behind it' if single else 'cheapest cut among them'}: {units.bytes_(crossing)}",
             )
+            keys = key(stage=stage_of[layer.index], layer=layer.index, **own)
+            marks.append(_Mark(layer.index, place, len(names), flops, crossing, text, keys))
             place += len(names)
     return marks
 
@@ -209,98 +144,44 @@ def _operators_per_mark(plan: Plan) -> int:
     return -(-sum(len(layer.operators) for layer in plan.layers) // tuning.LAYER_MARKS) or 1
 
 
-def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
+def _flops(figure: Plots, plan: Plan) -> None:
     marks = _marks(plan)
-    flops = [mark.flops for mark in marks]
+    most = max((mark.flops for mark in marks), default=0)
     click = "this operator" if _operators_per_mark(plan) == 1 else "their layer"
-    divisor, unit = units.flops_axis(max(flops, default=0))
+    divisor, unit = units.flops_axis(most)
     for stage in plan.stages:
-        of_stage = [mark for mark in marks if stage.layers[0] <= mark.layer <= stage.layers[1]]
-        figure.add_trace(
-            go.Bar(
-                x=[mark.first + (mark.count - 1) / 2 for mark in of_stage],
-                y=[mark.flops / divisor for mark in of_stage],
-                width=[mark.count for mark in of_stage],
-                marker=stage_marker(stage.index, theme),
-                customdata=[mark.key for mark in of_stage],
-                hovertext=[mark.text for mark in of_stage],
-                hovertemplate=f"%{{hovertext}}<br>click: selects {click}<extra></extra>",
-                name=f"stage {stage.index}",
-            ),
-            row=2,
-            col=1,
-        )
-    top = 1.05 * max(flops, default=0) / divisor or 1.0
-    _boundaries(figure, plan, theme, top, row=2)
-    figure.update_yaxes(title=unit, range=[0, top], row=2, col=1)
+        own = [mark for mark in marks if stage.layers[0] <= mark.layer <= stage.layers[1]]
+        x, y = [mark.first + (mark.operators - 1) / 2 for mark in own], [mark.flops / divisor for mark in own]
+        hover = {"hover": f"%{{hovertext}}<br>click: selects {click}", "hovertext": [mark.text for mark in own]}
+        looks = {"width": [mark.operators for mark in own], "keys": [mark.key for mark in own], **hover}
+        bar = bars(x, y, empty, name=f"stage {stage.index}", **looks)
+        figure.add(bar | {"marker": stage_marker(stage.index)}, row=2)
+    top = 1.05 * most / divisor or 1.0
+    figure.add(_boundaries(plan, top), row=2)
+    figure.y(2, title=unit, span=(0, top))
 
 
-def _cuts(figure: go.Figure, plan: Plan, theme: str) -> None:
+def _cuts(figure: Plots, plan: Plan) -> None:
     """Bytes that a cut behind each operator would send (C of Eq. 6), and the cuts that were made."""
     crossing, marks = [c for layer in plan.layers for c in layer.operator_cut_bytes], _marks(plan)
     divisor, unit = units.bytes_axis(max(crossing, default=0))
-    figure.add_trace(
-        go.Scatter(
-            x=[mark.first + mark.count - 0.5 for mark in marks],
-            y=[mark.crossing_bytes / divisor for mark in marks],
-            mode="lines",
-            line={"shape": "hvh", "color": faint(theme), "width": 1.2},
-            fill="tozeroy",
-            fillcolor="rgba(123,135,148,0.18)",
-            hovertext=[mark.text for mark in marks],
-            hovertemplate=HOVER_TEXT,
-            name="bytes across a cut",
-        ),
-        row=3,
-        col=1,
-    )
+    x, y = [mark.first + mark.operators - 0.5 for mark in marks], [mark.crossing_bytes / divisor for mark in marks]
+    fill = {"fill": "tozeroy", "fillcolor": "rgba(123,135,148,0.18)", "hover": [mark.text for mark in marks]}
+    figure.add(line(x, y, faint, 1.2, shape="hvh", name="bytes across a cut", **fill), row=3)
     top = 1.25 * max(crossing, default=0) / divisor or 1.0
     ends = [end for end in _ends(plan)[:-1] if end]
-    cut = [crossing[end - 1] for end in ends]
-    texts = [f"cut behind layer {i}: {units.bytes_(c)}" for i, c in enumerate(cut)]
-    common = {"hovertext": texts, "hovertemplate": HOVER_TEXT, "name": "cuts"}
-    places = [end - 0.5 for end in ends]
-    figure.add_trace(
-        go.Scatter(
-            x=places,
-            y=[c / divisor for c in cut],
-            mode="markers",
-            marker={"symbol": "diamond", "size": 10, "color": ink(theme)},
-            cliponaxis=False,
-            **common,
-        ),
-        row=3,
-        col=1,
-    )
+    cut, places = [crossing[end - 1] for end in ends], [end - 0.5 for end in ends]
+    hover = [f"cut behind layer {i}: {units.bytes_(c)}" for i, c in enumerate(cut)]
+    common = {"hover": hover, "name": "cuts"}
+    figure.add(points(places, [c / divisor for c in cut], ink, "diamond", cliponaxis=False, **common), row=3)
     if len(ends) <= tuning.LABELLED_CUTS:
-        figure.add_trace(
-            go.Scatter(
-                x=places,
-                y=[0.9 * top] * len(cut),
-                mode="text",
-                text=[f" {units.bytes_(c)}" for c in cut],
-                textposition="middle right",
-                textfont={"size": 12, "color": ink(theme)},
-                **common,
-            ),
-            row=3,
-            col=1,
-        )
-    _boundaries(figure, plan, theme, top, row=3)
-    figure.update_yaxes(title=f"{unit} across a cut here", range=[0, top], row=3, col=1)
+        texts = [f" {units.bytes_(c)}" for c in cut]
+        figure.add(words(places, [0.9 * top] * len(cut), texts, "middle right", **common), row=3)
+    figure.add(_boundaries(plan, top), row=3)
+    figure.y(3, title=f"{unit} across a cut here", span=(0, top))
 
 
-def _boundaries(figure: go.Figure, plan: Plan, theme: str, top: float, *, row: int) -> None:
+def _boundaries(plan: Plan, top: float) -> Trace:
     places = [end - 0.5 for end in _ends(plan)[:-1]]
-    figure.add_trace(
-        go.Scatter(
-            x=[x for place in places for x in (place, place, None)],
-            y=[0, top, None] * len(places),
-            mode="lines",
-            line={"color": ink(theme), "width": 1, "dash": "dot"},
-            hoverinfo="skip",
-            name="layer boundaries",
-        ),
-        row=row,
-        col=1,
-    )
+    x = [x for place in places for x in (place, place, None)]
+    return line(x, [0, top, None] * len(places), ink, 1, "dot", name="layer boundaries")

@@ -5,26 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
-from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.decisions.operator_rows import OperatorPage, OperatorRow, operator_page, row_text, tensor_text
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import (
-    COMMUNICATION_PATTERN,
-    HEAT,
-    HOVER_TEXT,
-    OKABE_ITO,
-    dress,
-    ground,
-    ink_on,
-    safe,
-    short,
-    stage_color,
-)
+from alpa_explore.figures.marks import Plots, bars_across, cells, words
+from alpa_explore.figures.style import HEAT, OKABE_ITO, Figure, ground, heat_scale, ink_on, safe, short, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend
@@ -42,7 +30,7 @@ def sharding_figure(
     phase: str | None = None,
     start: int | None = None,
     count: int = tuning.SHARDING_ROWS,
-) -> go.Figure:
+) -> Figure:
     """Sharding specs as a heatmap (lighter: more shards of the tensor), beside the seconds of each operator.
 
     Without `start`, a long stage shows the operators that take most of its time in execution order, equal ones as one
@@ -51,30 +39,26 @@ def sharding_figure(
     """
     shown = stage_named(plan, stage)
     page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
-    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, column_widths=_widths(page.rows), horizontal_spacing=0.02)
+    specs = 0.48 + 0.03 * _inputs(page.rows)  # of the width
+    figure = Plots(column_widths=[specs, 1.0 - specs], spacing=(0.02, 0.0), shared_y=True)
     sizes = axis_sizes(shown.logical_mesh)
     keys = [key(stage=stage, layer=row.operator.layer, operator=row.operator.name) for row in page.rows]
     _specs(figure, page.rows, sizes, keys)
-    _seconds(figure, page.rows, shown, theme, keys)
-    names = [short(row.label, 28) for row in page.rows]
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=_with_phases(page.rows, names),
-        range=[len(names) - 0.5, -0.5],
-        showgrid=False,
-        zeroline=False,
-    )
-    height = 186 + 19 * max(6, len(names))
-    title = _sentence(page, shown) + _constraints_sentence(plan, shown)
-    figure = dress(figure, title, theme=theme, height=height, barmode="stack")
-    figure.update_yaxes(tickfont_size=11)
-    figure.update_xaxes(title_font_size=12, tickfont_size=11, tickangle=0)
-    return figure.update_layout(
+    _seconds(figure, page.rows, shown, keys)
+    names = _with_phases(page.rows)
+    figure.y(ticks=dict(enumerate(names)), span=(len(names) - 0.5, -0.5), bare=True, tickfont={"size": 11})
+    figure.x(tickfont={"size": 11}, tickangle=0, side="top")
+    return figure.figure(
+        _sentence(page, shown) + _constraints_sentence(plan, shown),
+        theme=theme,
+        height=186 + 19 * max(6, len(names)),
+        above=46,
+        margin={"l": 190, "b": 20},
+        barmode="stack",
         bargap=0.3,
-        margin={"l": 190, "b": 20, "t": figure.layout.margin.t + 46},
         showlegend=False,
         meta={"least_width": tuning.LABELLED_PIXELS},
-        coloraxis={"colorscale": HEAT, "cmin": 0, "cmax": _top(sizes), "showscale": False},
+        coloraxis={"colorscale": heat_scale, "cmin": 0, "cmax": _top(sizes), "showscale": False},
     )
 
 
@@ -102,27 +86,16 @@ def _sentence(page: OperatorPage, stage: PlanStage) -> str:
 
 def _constraints_sentence(plan: Plan, stage: PlanStage) -> str:
     """The spec constraints that the user put on operators and weights of the stage."""
-    names = {o.name for o in stage.operators} | {t.name for t in stage.tensors} if plan.options.spec_constraints else ()
-    constraints = [
-        short(str(constraint), 60) for constraint in plan.options.spec_constraints if constraint.operator in names
-    ]
-    more = (
-        f"; and {len(constraints) - tuning.SPEC_CONSTRAINTS_SHOWN} more"
-        if len(constraints) > tuning.SPEC_CONSTRAINTS_SHOWN
-        else ""
-    )
-    return f" Spec constraints: {'; '.join(constraints[: tuning.SPEC_CONSTRAINTS_SHOWN])}{more}." if constraints else ""
+    names = {o.name for o in stage.operators} | {t.name for t in stage.tensors}
+    shown = [short(str(constraint), 60) for constraint in plan.options.spec_constraints if constraint.operator in names]
+    rest = len(shown) - tuning.SPEC_CONSTRAINTS_SHOWN
+    more = f"; and {rest} more" if rest > 0 else ""
+    return f" Spec constraints: {'; '.join(shown[: tuning.SPEC_CONSTRAINTS_SHOWN])}{more}." if shown else ""
 
 
 def _inputs(rows: Sequence[OperatorRow]) -> int:
     """How many inputs have a column."""
     return min(max((len(row.operator.inputs) for row in rows), default=1), tuning.SHARDING_INPUTS)
-
-
-def _widths(rows: Sequence[OperatorRow]) -> list[float]:
-    """Shares of the width: of the specs, which need more with more columns, and of the seconds."""
-    specs = 0.48 + 0.03 * _inputs(rows)
-    return [specs, 1.0 - specs]
 
 
 def _shard_count(spec: str, sizes: Sequence[int]) -> int:
@@ -135,8 +108,8 @@ def _top(sizes: Sequence[int]) -> float:
     return max(1.0, math.log2(math.prod(sizes)))
 
 
-def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: Sequence[int], keys: Sequence[str]) -> None:
-    inputs = _inputs(rows)
+def _specs(figure: Plots, rows: Sequence[OperatorRow], sizes: Sequence[int], keys: Sequence[str]) -> None:
+    inputs, top = _inputs(rows), _top(sizes)
     columns = [*(f"input {i}" for i in range(inputs)), "output"]
     places = [*range(inputs), None]
     grid = [
@@ -144,126 +117,54 @@ def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: Sequence[int],
         for o in (row.operator for row in rows)
     ]
     levels = [[math.log2(_shard_count(spec, sizes)) if spec else None for spec in line] for line in grid]
-    figure.add_trace(
-        go.Heatmap(
-            x=columns,
-            y=list(range(len(rows))),
-            coloraxis="coloraxis",
-            xgap=2,
-            ygap=2,
-            hoverongaps=False,
-            z=levels,
-            text=[[safe(spec) for spec in line] for line in grid],
-            hovertext=[
-                [tensor_text(row, place, sizes) if spec else "" for place, spec in zip(places, line, strict=True)]
-                for row, line in zip(rows, grid, strict=True)
-            ],
-            hovertemplate=HOVER_TEXT,
-            name="specs",
-            customdata=[[name] * len(columns) for name in keys],
-        ),
-        row=1,
-        col=1,
-    )
-    _spec_names(figure, columns, grid, levels, _top(sizes))
-    figure.update_xaxes(
-        side="top",
-        showgrid=False,
-        fixedrange=True,
-        tickvals=columns,
-        ticktext=[column.replace(" ", "<br>") for column in columns],
-        row=1,
-        col=1,
-    )
-
-
-def _spec_names(
-    figure: go.Figure,
-    columns: Sequence[str],
-    grid: Sequence[Sequence[str]],
-    levels: Sequence[Sequence[float | None]],
-    top: float,
-) -> None:
-    """The specs as text on the heatmap, black or white; plotly's own cell texts are grey on grey in mid-scale."""
+    hover = [
+        [tensor_text(row, place, sizes) if spec else "" for place, spec in zip(places, line, strict=True)]
+        for row, line in zip(rows, grid, strict=True)
+    ]
+    text, of_cells = [[safe(spec) for spec in line] for line in grid], [[name] * len(columns) for name in keys]
+    looks = {"name": "specs", "coloraxis": "coloraxis", "text": text, "hover": hover, "keys": of_cells}
+    # The specs as text on the heatmap, black or white; plotly's own cell texts are grey on grey in mid-scale.
     inks = {level: _ink(level / top) for line in levels for level in line if level is not None}
-    cells = [
+    written = [
         (column, y, spec, inks[level])
-        for y, (line, line_levels) in enumerate(zip(grid, levels, strict=True))
-        for column, spec, level in zip(columns, line, line_levels, strict=True)
+        for y, line in enumerate(zip(text, levels, strict=True))
+        for column, spec, level in zip(columns, *line, strict=True)
         if level is not None
     ]
-    figure.add_trace(
-        go.Scatter(
-            mode="text",
-            x=[column for column, *_ in cells],
-            y=[y for _, y, *_ in cells],
-            text=[safe(spec) for *_, spec, _ in cells],
-            textfont={"size": 10, "color": [color for *_, color in cells]},
-            hoverinfo="skip",
-            showlegend=False,
-            name="names of specs",
-        ),
-        row=1,
-        col=1,
-    )
+    x, y, names, colors = ([cell[part] for cell in written] for part in range(4))
+    heat = cells(columns, list(range(len(rows))), levels, gap=2, **looks)
+    figure.add(heat, words(x, y, names, size=10, color=colors, name="names of specs"))
+    ticks = {column: column.replace(" ", "<br>") for column in columns}
+    figure.x(1, 1, showgrid=False, fixedrange=True, ticks=ticks)
 
 
 def _ink(share: float) -> str:
     """The colour of text on the heat colour at this share of the scale."""
     ((red, green, blue),) = sample_colorscale(HEAT, [share], colortype="tuple")
-    return ink_on("#" + "".join(f"{round(255 * channel):02x}" for channel in (red, green, blue)))
+    return str(ink_on("#" + "".join(f"{round(255 * channel):02x}" for channel in (red, green, blue))))
 
 
-def _seconds(figure: go.Figure, rows: Sequence[OperatorRow], stage: PlanStage, theme: str, keys: Sequence[str]) -> None:
-    most = max((row.seconds for row in rows), default=0.0)
+def _seconds(figure: Plots, rows: Sequence[OperatorRow], stage: PlanStage, keys: Sequence[str]) -> None:
+    most, color = max((row.seconds for row in rows), default=0.0), stage_color(stage.index)
     divisor, unit = units.seconds_axis(most)
-    hatched = {
-        "color": OKABE_ITO[5] if stage_color(stage.index, theme) != OKABE_ITO[5] else OKABE_ITO[0],
-        "pattern": {"shape": COMMUNICATION_PATTERN, "fgcolor": ground(theme), "size": 5, "solidity": 0.3},
-    }
-    places, texts = list(range(len(rows))), [row_text(row) for row in rows]
-    for name, values, marker in (
-        ("compute", [row.compute_seconds for row in rows], {"color": stage_color(stage.index, theme)}),
-        ("collectives", [row.communication_seconds for row in rows], hatched),
-    ):
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                y=places,
-                x=[v / divisor for v in values],
-                name=name,
-                marker=marker,
-                customdata=list(keys),
-                hovertext=texts,
-                hovertemplate=HOVER_TEXT,
-            ),
-            row=1,
-            col=2,
-        )
+    places, hover = list(range(len(rows))), [row_text(row) for row in rows]
+    looks = {"hover": hover, "keys": list(keys)}
+    computing = [row.compute_seconds / divisor for row in rows]
+    moving = [row.communication_seconds / divisor for row in rows]
+    pattern = {"shape": "x", "fgcolor": ground, "size": 5, "solidity": 0.3}
+    other = OKABE_ITO[5] if color != OKABE_ITO[5] else OKABE_ITO[0]
+    collectives = bars_across(moving, places, other, name="collectives", **looks)
     # Beside what dominates, a short bar cannot be read: each has its value.
-    figure.add_trace(
-        go.Scatter(
-            mode="text",
-            x=[row.seconds / divisor for row in rows],
-            y=places,
-            text=[_value(row) for row in rows],
-            textposition="middle right",
-            textfont={"size": 11},
-            cliponaxis=False,
-            hoverinfo="skip",
-            showlegend=False,
-            name="values",
-        ),
-        row=1,
+    ends, values = [row.seconds / divisor for row in rows], [_value(row) for row in rows]
+    figure.add(
+        bars_across(computing, places, color, name="compute", **looks),
+        collectives | {"marker": {"color": other, "pattern": pattern}},
+        words(ends, places, values, "middle right", 11, None, name="values", cliponaxis=False),
         col=2,
     )
-    figure.update_xaxes(
-        title=f"{unit} per microbatch<br>(update: per iteration):<br>compute + collectives ▨",
-        side="top",
-        range=[0.0, tuning.SHARDING_SECONDS_ROOM * most / divisor or 1.0],
-        row=1,
-        col=2,
-    )
+    title = f"{unit} per microbatch<br>(update: per iteration):<br>compute + collectives ▨"
+    span = (0.0, tuning.SHARDING_SECONDS_ROOM * most / divisor or 1.0)
+    figure.x(1, 2, title=title, size=12, span=span)
 
 
 def _value(row: OperatorRow) -> str:
@@ -273,9 +174,9 @@ def _value(row: OperatorRow) -> str:
     return f" {compute}{collectives}" if compute or collectives else " 0"
 
 
-def _with_phases(rows: Sequence[OperatorRow], names: list[str]) -> list[str]:
-    """The names, with the phase written at its first operator."""
-    phases = [row.operator.phase for row in rows]
+def _with_phases(rows: Sequence[OperatorRow]) -> list[str]:
+    """The names of the rows, with the phase written at its first operator."""
+    phases, names = [row.operator.phase for row in rows], [short(row.label, 28) for row in rows]
     return [
         name if i and phases[i - 1] == phases[i] else f"<b>{safe(phases[i])}</b>  {name}"
         for i, name in enumerate(names)

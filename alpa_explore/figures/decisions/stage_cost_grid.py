@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from plotly.colors import get_colorscale
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import HEAT, empty, ink
+from alpa_explore.figures.marks import axis, note
+from alpa_explore.figures.style import Trace, empty, heat_scale
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.report.tables import Row
 
@@ -144,15 +144,13 @@ class PanelGrid:
         down, across = self.shape
         first = range(0, self.layers, _step(28 / self.cell_width))
         starts = [self.corner(column)[1] for column in range(min(self.columns, len(self.panels)))]
-        step, counts = _step(13 / self.cell_pixels), []
+        step, counts = _step(13 / self.cell_pixels), dict[float, str]()
         for row, rows in enumerate(self._heights):
             panel = row * self.columns
             top, above = self.corner(panel)[0], self._above(self.panels[panel])
-            counts += [(top + i, above + i + 1) for i in range(rows) if i % step == 0]
-        return (
-            {"range": [-0.5, across - 0.5], **_ticks([(start + layer, layer) for start in starts for layer in first])},
-            {"range": [down - 0.5, -0.5], **_ticks(counts)},
-        )
+            counts |= {top + i: str(above + i + 1) for i in range(rows) if i % step == 0}
+        numbers = {start + layer: str(layer) for start in starts for layer in first}
+        return axis(span=(-0.5, across - 0.5), ticks=numbers), axis(span=(down - 0.5, -0.5), ticks=counts)
 
 
 def choose_panels(rows: Sequence[Row], slowest: float, submeshes: Sequence[Place] | None) -> list[Panel]:
@@ -208,10 +206,6 @@ def _step(least: float) -> int:
     return next((step for step in _STEPS if step >= least), _STEPS[-1])
 
 
-def _ticks(labels: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    return {"tickvals": [place for place, _ in labels], "ticktext": [str(number) for _, number in labels]}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colors:
     """The colours of the latencies, by their logarithm; below them the grey of what does not fit."""
@@ -248,17 +242,13 @@ class Colors:
         value = seconds / self.unit[0]
         return f"{value:.{digits}g}" if value < 10**digits - 0.5 else f"{value:.0f}"
 
-    def bar_title(self, theme: str, below: int) -> dict[str, Any]:
+    def bar_title(self, below: int) -> Trace:
         """What the colour bar shows, as an annotation, where the figure ends `below` pixels under the grids: plotly
         would draw a title of the bar across it."""
-        return {
-            "text": f"latency of a microbatch ({self.unit[1]})",
-            "font": {"size": 13, "color": ink(theme)},
-            "showarrow": False,
-            **{"xref": "paper", "x": 0.5, "yref": "paper", "y": 0, "yanchor": "middle", "yshift": _BAR - below},
-        }
+        text, place = f"latency of a microbatch ({self.unit[1]})", {"yanchor": "middle", "yshift": _BAR - below}
+        return note(text, 0.5, 0, size=13, refs=("paper", "paper"), **place)
 
-    def axis(self, theme: str) -> dict[str, Any]:
+    def axis(self) -> dict[str, Any]:
         """Layout of the colour axis, with t_max of the plan marked."""
         ticks = {m * 10.0**e: "" for e in range(-7, 5) for m in (1, 2, 5) if self.low <= m * 10.0**e <= self.high}
         apart = 0.16 * math.log(self.high / self.low)
@@ -268,23 +258,12 @@ class Colors:
         if abs(math.log(self.high / self.t_max)) > apart:
             ticks[self.high] = ("≥ " if self.capped else "") + self.number(self.high)
         places = [(self.grey + math.log10(self.low)) / 2, *map(math.log10, ticks)]
-        scale = get_colorscale(HEAT)
-        grey = [[0, empty(theme)], [_GREY, empty(theme)]]
+        scale = [[_GREY + (1 - _GREY) * place, color] for place, color in heat_scale("")]
+        bar = {"orientation": "h", "tickangle": 0, "thickness": 12, "outlinewidth": 0, "xpad": 0, "ypad": 4}
+        place = {"yref": "container", "y": 0, "yanchor": "bottom"}
         return {
-            "colorscale": grey + [[_GREY + (1 - _GREY) * place, color] for place, color in scale],
+            "colorscale": lambda theme: [[0, empty(theme)], [_GREY, empty(theme)], *scale],
             "cmin": self.grey,
             "cmax": math.log10(self.high),
-            "colorbar": {
-                "orientation": "h",
-                "tickvals": places,
-                "ticktext": ["✕", *ticks.values()],
-                "tickangle": 0,
-                "thickness": 12,
-                "outlinewidth": 0,
-                "xpad": 0,
-                "ypad": 4,
-                "yref": "container",
-                "y": 0,
-                "yanchor": "bottom",
-            },
+            "colorbar": {**bar, **place, "tickvals": places, "ticktext": ["✕", *ticks.values()]},
         }

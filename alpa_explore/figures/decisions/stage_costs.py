@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.cluster import Submesh
@@ -22,7 +20,9 @@ from alpa_explore.figures.decisions.stage_cost_grid import (
     place_of,
 )
 from alpa_explore.figures.keys import key, link
-from alpa_explore.figures.style import HOVER_TEXT, faint, ground, ink, layout_of, lines, stage_color, unchecked
+from alpa_explore.figures.marks import axis, bars, labels, points, words
+from alpa_explore.figures.marks import cells as heat_cells
+from alpa_explore.figures.style import Figure, Trace, faint, finished, ground, lines, stage_color
 from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh, submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table, stage_of_layer
@@ -36,7 +36,7 @@ _GRID_GAP = 40
 """Pixels between two grids, for the numbers of the layers."""
 
 
-def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
+def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> Figure:
     """A panel a submesh: first layer across, number of layers down, colour = latency of a microbatch at the plan's B.
 
     `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to
@@ -48,23 +48,25 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
     panels = choose_panels(rows, _slowest(plan), asked)
     grids = lay_out(len(plan.layers), panels)
     colors = Colors.of(rows, plan.predicted.t_max_seconds, _slowest(plan))
-    traces = _traces(plan, grids[0], _cells(rows, grids[0]), colors, theme)
+    traces = list(_traces(plan, grids[0], _cells(rows, grids[0]), colors))
     for grid in grids[1:]:
-        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, grid, _cells(rows, grid), colors, theme)]
-        traces.append(_layer_numbers(grids[0]))
+        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, grid, _cells(rows, grid), colors)]
+        numbers = grids[0].axes()[0]  # of the layers, under a grid that is not the last
+        y = [grids[0].shape[0] - 0.5 + 9 / grids[0].cell_pixels] * len(numbers["tickvals"])
+        traces.append(words(numbers["tickvals"], y, numbers["ticktext"], size=11, color=None, name="layers"))
     height = sum(grid.height for grid in grids) + _GRID_GAP * (len(grids) - 1)
-    layout = layout_of(
+    return finished(
+        traces,
         _sentence(plan, rows, panels),
         theme=theme,
         height=round(height) + 190,
         margin={"l": 58, "r": 14, "b": _BELOW},
-        annotations=[colors.bar_title(theme, _BELOW)],
+        annotations=[colors.bar_title(_BELOW)],
         showlegend=False,
         barmode="overlay",
-        coloraxis=colors.axis(theme),
+        coloraxis=colors.axis(),
         **_axes(grids, height),
     )
-    return unchecked(traces, layout)
 
 
 def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
     One pair of axes for both grids: a second one takes a browser longer than all cells.
     """
     first, last = grids[0], grids[-1]
-    plain = {"showgrid": False, "zeroline": False, "tickangle": 0, "tickfont": {"size": 11}}
+    plain = {"bare": True, "tickangle": 0, "tickfont": {"size": 11}, "standoff": 6}
     across, down = first.axes()
     if last is not first:
         below, beside = last.axes()
@@ -84,10 +86,9 @@ def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
             "ticktext": down["ticktext"] + beside["ticktext"],
             "range": [height / first.cell_pixels - 0.5, -0.5],
         }
-    return {
-        "xaxis": plain | across | {"title": {"text": "first layer of the range", "standoff": 6}},
-        "yaxis": plain | down | {"title": {"text": "number of layers", "standoff": 6}},
-    }
+    titles = ("first layer of the range", "number of layers")
+    x_axis, y_axis = (axis(title, **plain) | own for title, own in zip(titles, (across, down), strict=True))
+    return {"xaxis": x_axis, "yaxis": y_axis}
 
 
 def _scales(first: PanelGrid, grid: PanelGrid) -> tuple[Callable[[float], float], Callable[[float], float]]:
@@ -103,21 +104,6 @@ def _below(first: PanelGrid, grid: PanelGrid, trace: dict[str, Any]) -> dict[str
     if trace["type"] == "heatmap":
         return trace | {"x0": x(0), "dx": x(1) - x(0), "y0": y(0), "dy": y(1) - y(0)}
     return trace | {"x": [x(place) for place in trace["x"]], "y": [y(place) for place in trace["y"]]}
-
-
-def _layer_numbers(grid: PanelGrid) -> dict[str, Any]:
-    """The numbers of the layers under a grid that is not the last."""
-    across, _ = grid.axes()
-    return {
-        "type": "scatter",
-        "x": across["tickvals"],
-        "y": [grid.shape[0] - 0.5 + 9 / grid.cell_pixels] * len(across["tickvals"]),
-        "mode": "text",
-        "text": across["ticktext"],
-        "textfont": {"size": 11},
-        "hoverinfo": "skip",
-        "name": "layers",
-    }
 
 
 def stage_costs_sentence(plan: Plan) -> str:
@@ -146,12 +132,6 @@ def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
 def _place(plan: Plan, submesh: Submesh) -> Place:
     devices = plan.cluster.kinds[submesh.kind].device.name if plan.cluster.others else ""
     return (submesh.nodes, submesh.devices_per_node), devices
-
-
-def _memory(plan: Plan, row: Row) -> int:
-    """Of a device where the row is, in bytes."""
-    kinds = [kind.device for kind in plan.cluster.kinds]
-    return next(kind.memory_bytes for kind in kinds if row.get("device", kind.name) == kind.name)
 
 
 def _slowest(plan: Plan) -> float:
@@ -201,12 +181,35 @@ def _cells(rows: list[Row], grid: PanelGrid) -> list[_Cell]:
     return cells
 
 
-def _traces(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, theme: str) -> list[dict[str, Any]]:
-    frames = [cell for cell in cells if cell.row["stage"] is not None]
-    return [_heatmap(plan, grid, cells, colors), _crosses(grid, cells, theme), _headings(grid), *_frames(frames, theme)]
+def _traces(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> Iterator[Trace]:
+    """The latencies, what does not fit, the submesh above each panel, and frames round the cells that the plan uses."""
+    yield _heatmap(plan, grid, cells, colors)
+    over = [cell for cell in cells if not cell.fits]
+    cross = {"symbol": "x-thin", "size": 8 if grid.lettered else 5, "line": {"width": 1.2, "color": faint}}
+    yield points([c.x for c in over], [c.y for c in over], faint, name="does not fit") | {"marker": cross}
+    corners = [grid.corner(panel) for panel in range(len(grid.panels))]
+    # Above the numbers of stages at the corners of the first row.
+    x, y = [x - 0.5 for _, x in corners], [y - 0.5 - 17 / grid.cell_pixels for y, _ in corners]
+    names = [f"<b>{submesh_phrase(*p.place)}</b>" + (", in the plan" if p.used else "") for p in grid.panels]
+    yield words(x, y, names, "middle right", 13, None, cliponaxis=False, name="submeshes")
+    framed = [cell for cell in cells if cell.row["stage"] is not None]
+    if not framed:
+        return
+    # A frame is a line in the stage's colour on a wider one in the background colour.
+    stages = [cell.row["stage"] for cell in framed]
+    colors_of, keys = [stage_color(stage) for stage in stages], [key(stage=stage) for stage in stages]
+    place = {"base": [cell.y - 0.5 for cell in framed], "width": 1, "cliponaxis": False}
+    for name, edge, own in (("outlines", (ground, 6), None), ("frames", (colors_of, 3), keys)):
+        clear = "rgba(0,0,0,0)"
+        yield bars([c.x for c in framed], [1] * len(framed), clear, edge=edge, name=name, keys=own, **place)
+    # The number of the stage stands at a corner, beside the cell's own.
+    x, y = [cell.x + 0.5 for cell in framed], [cell.y - 0.5 for cell in framed]
+    looks = labels([f"<b>{stage}</b>" for stage in stages], None, 10) | {"mode": "markers+text", "cliponaxis": False}
+    disc = {"size": 15, "color": ground, "opacity": 1, "line": {"color": colors_of, "width": 2}}
+    yield points(x, y, ground, name="stages", keys=keys, **looks) | {"marker": disc}
 
 
-def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> dict[str, Any]:
+def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> Trace:
     logarithms, written, texts, keys = grid.blank_numbers(), grid.blank_texts(), grid.blank_texts(), grid.blank_texts()
     stages = stage_of_layer(plan)
     for cell in cells:
@@ -218,20 +221,8 @@ def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) ->
             logarithms[place] = round(math.log10(max(row["latency_seconds"], 1e-12)), 4)
             written[place] = colors.number(row["latency_seconds"], grid.digits)
     letters = {"texttemplate": "%{text}", "text": written, "textfont": {"size": 11}} if grid.lettered else {}
-    gap = 2 if grid.lettered else 1
-    return {
-        "type": "heatmap",
-        "z": logarithms,
-        "coloraxis": "coloraxis",
-        "hovertext": texts,
-        "customdata": keys,
-        "hoverongaps": False,
-        "name": "latencies",
-        "hovertemplate": HOVER_TEXT,
-        "xgap": gap,
-        "ygap": gap,
-        **letters,
-    }
+    looks = {"coloraxis": "coloraxis", "name": "latencies", "hover": texts, "keys": keys}
+    return heat_cells(None, None, logarithms, gap=2 if grid.lettered else 1, **looks, **letters)
 
 
 def _reaction(row: Row, stages: Sequence[int]) -> tuple[str, str]:
@@ -248,84 +239,14 @@ def _reaction(row: Row, stages: Sequence[int]) -> tuple[str, str]:
     return "", f"not in the plan, where stages {stages[first]} to {stages[last]} have these layers"
 
 
-def _crosses(grid: PanelGrid, cells: list[_Cell], theme: str) -> dict[str, Any]:
-    over = [cell for cell in cells if not cell.fits]
-    return {
-        "type": "scatter",
-        "x": [cell.x for cell in over],
-        "y": [cell.y for cell in over],
-        "mode": "markers",
-        "marker": {
-            "symbol": "x-thin",
-            "size": 8 if grid.lettered else 5,
-            "line": {"width": 1.2, "color": faint(theme)},
-        },
-        "hoverinfo": "skip",
-        "name": "does not fit",
-    }
-
-
-def _headings(grid: PanelGrid) -> dict[str, Any]:
-    """The submesh above each panel, and how many layers it can hold where there is room for it."""
-    corners = [grid.corner(panel) for panel in range(len(grid.panels))]
-    return {
-        "type": "scatter",
-        "x": [x - 0.5 for _, x in corners],
-        # Above the numbers of stages at the corners of the first row.
-        "y": [y - 0.5 - 17 / grid.cell_pixels for y, _ in corners],
-        "mode": "text",
-        "text": [f"<b>{submesh_phrase(*p.place)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
-        "textposition": "middle right",
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-        "name": "submeshes",
-    }
-
-
-def _frames(cells: list[_Cell], theme: str) -> list[dict[str, Any]]:
-    """A frame round each cell that the plan uses, and the number of its stage at a corner, beside the cell's own.
-
-    A frame is a line in the stage's colour on a wider one in the background colour.
-    """
-    if not cells:
-        return []
-    colors = [stage_color(cell.row["stage"], theme) for cell in cells]
-    keys = [key(stage=cell.row["stage"]) for cell in cells]
-    box = {
-        "type": "bar",
-        "x": [cell.x for cell in cells],
-        "base": [cell.y - 0.5 for cell in cells],
-        "y": [1] * len(cells),
-        "width": 1,
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-    }
-    clear = "rgba(0,0,0,0)"
-    return [
-        box | {"marker": {"color": clear, "line": {"color": ground(theme), "width": 6}}, "name": "outlines"},
-        box | {"marker": {"color": clear, "line": {"color": colors, "width": 3}}, "name": "frames", "customdata": keys},
-        {
-            "type": "scatter",
-            "x": [cell.x + 0.5 for cell in cells],
-            "y": [cell.y - 0.5 for cell in cells],
-            "mode": "markers+text",
-            "text": [f"<b>{cell.row['stage']}</b>" for cell in cells],
-            "textfont": {"size": 10, "color": ink(theme)},
-            "marker": {"size": 15, "color": ground(theme), "opacity": 1, "line": {"color": colors, "width": 2}},
-            "hoverinfo": "skip",
-            "cliponaxis": False,
-            "customdata": keys,
-            "name": "stages",
-        },
-    ]
-
-
 def _hover_text(plan: Plan, row: Row) -> str:
     b, held = plan.options.num_microbatches, row["microbatches_fit"]
     provenance = PROVENANCE_PHRASES[row["provenance"]]
     peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
     if not held:
-        memory = f"does not fit: needs {units.bytes_(peak)} or more of {units.bytes_(_memory(plan, row))}"
+        devices = [kind.device for kind in plan.cluster.kinds]
+        has = next(kind.memory_bytes for kind in devices if row.get("device", kind.name) == kind.name)
+        memory = f"does not fit: needs {units.bytes_(peak)} or more of {units.bytes_(has)}"
     else:
         memory = "can hold all microbatches" if held >= b else f"can hold {held} microbatches"
     return lines(

@@ -5,16 +5,16 @@ This is the objective. T of the plan is what an iteration takes, and equal to it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
-
-import plotly.graph_objects as go
+from typing import Any, NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import link
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, halo, ink, layout_of, lines, safe, unchecked
+from alpa_explore.figures.marks import axis, labels, line, words
+from alpa_explore.figures.marks import points as marks
+from alpa_explore.figures.style import OKABE_ITO, Color, Figure, Trace, empty, faint, finished, halo, ink, lines, safe
 from alpa_explore.plans.iteration_time import objective_seconds
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.error_bands import iteration_with_band
@@ -38,11 +38,9 @@ _NO_PARTITION = "no partition"
 """What the reasons of candidates begin with that are smaller than the slowest stage of every partition."""
 _BAND = "rgba(0,158,115,0.35)"
 """Colour of Σt."""
-_HIDDEN = {"hoverinfo": "skip", "showlegend": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
+class _Point(NamedTuple):
     """An evaluated candidate."""
 
     t_max: float
@@ -58,8 +56,7 @@ class _Point:
     """What a click selects: the slowest stage, of the plan; of other partitions the stages are not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _View(NamedTuple):
     """The part of the axis of t_max near the optimum, in seconds, and its unit."""
 
     left: float
@@ -67,70 +64,36 @@ class _View:
     scale: float
     unit: str
 
-    @classmethod
-    def of(cls, plan: Plan, points: list[_Point]) -> _View:
-        """As far to the right as candidates that come near the optimum, and about as far to the left."""
-        best = plan.predicted.t_max_seconds
-        near = [p.t_max - best for p in points if p.t_max <= best * (1 + tuning.T_MAX_WIDEST)]
-        width = min(best * tuning.T_MAX_WIDEST, max(1.25 * max(near, default=0.0), best * tuning.T_MAX_NARROWEST))
-        scale, unit = units.seconds_axis(best)
-        return cls(left=best - 0.7 * width, right=best + width, scale=scale, unit=unit)
 
-
-def t_max_figure(plan: Plan, theme: str = "light") -> go.Figure:
+def t_max_figure(plan: Plan, theme: str = "light") -> Figure:
     """Near the optimum: above, T and (B−1)·t_max over t_max, between them Σt, the chosen one marked; below, Σt on its
     own scale, and the outcome of each candidate. The rest of the axis is reached by a double click.
 
     Between two evaluated candidates Σt is drawn as the best known value: that of the smaller candidate.
     """
     points = _evaluated(plan)
-    view = _View.of(plan, points)
-    traces = _candidates(plan, theme, view)
+    view = _view(plan, points)
+    traces = list(_candidates(plan, view))
     if points:
-        near = [*_too_small(plan, theme, view, points), *_totals(plan, theme, view, points)]
-        traces = [*near, *_sums(plan, theme, view, points), *traces]
-    axes = _axes(plan, theme, view, points)
-    layout = layout_of(t_max_sentence(plan), theme=theme, height=540, margin={"l": 92}, **axes)
-    return unchecked(traces, layout)
-
-
-def _axes(plan: Plan, theme: str, view: _View, points: list[_Point]) -> dict[str, Any]:
-    """The axis of t_max, and those of the three panels."""
+        traces = [*_too_small(plan, view, points), *_totals(plan, view, points), *_sums(view, points), *traces]
     low, high = _range(plan, view, points)
     most = _SUM_HEADROOM * max((p.first for p in points), default=1.0)
     (scale, unit), (sum_scale, sum_unit) = units.seconds_axis(high), units.seconds_axis(most)
     count, plain = len(plan.t_max_sweep), {"zeroline": False, "anchor": "x"}
-    return {
-        "xaxis": plain
-        | {
-            "title": {"text": f"t_max ({view.unit})" + (f"; a double click shows all {count:,}" if count else "")},
-            "anchor": "y3",
-            "showline": True,
-            "linecolor": faint(theme),
-            "range": [view.left / view.scale, view.right / view.scale],
-        },
-        "yaxis": plain
-        | {
-            "title": {"text": f"time of an iteration ({unit})"},
-            "domain": _DOMAINS[0],
-            "range": [low / scale, high / scale],
-        },
-        "yaxis2": plain
-        | {
-            "title": {"text": f"Σt{plan.terms.share} ({sum_unit})"},
-            "domain": _DOMAINS[1],
-            "range": [0, most / sum_scale],
-            "nticks": 4,
-        },
-        "yaxis3": plain
-        | {
-            "domain": _DOMAINS[2],
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": ["no partition", "ruled out", "evaluated"],
-            "range": [-0.6, 2.6],
-        },
-    }
+    title = f"t_max ({view.unit})" + (f"; a double click shows all {count:,}" if count else "")
+    seen = (view.left / view.scale, view.right / view.scale)
+    outcomes = {"type": "category", "categoryorder": "array", "categoryarray": list(reversed(_OUTCOMES))}
+    return finished(
+        traces,
+        t_max_sentence(plan),
+        theme=theme,
+        height=540,
+        margin={"l": 92},
+        xaxis=axis(title, seen, anchor="y3", showline=True, linecolor=faint, zeroline=False),
+        yaxis=axis(f"time of an iteration ({unit})", (low / scale, high / scale), domain=_DOMAINS[0], **plain),
+        yaxis2=axis(f"Σt{plan.terms.share} ({sum_unit})", (0, most / sum_scale), domain=_DOMAINS[1], nticks=4, **plain),
+        yaxis3=axis(span=(-0.6, 2.6), domain=_DOMAINS[2], **outcomes, **plain),
+    )
 
 
 def t_max_sentence(plan: Plan) -> str:
@@ -144,9 +107,8 @@ def t_max_sentence(plan: Plan) -> str:
         f"{units.seconds(p.t_max_seconds)}{_once_text(plan)}"
     )
     return (
-        f"T is least, {iteration_with_band(plan)}, where no stage takes longer than "
-        f"{units.seconds(p.t_max_seconds)}: {sums}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be "
-        "evaluated."
+        f"T is least, {iteration_with_band(plan)}, where no stage takes longer than {units.seconds(p.t_max_seconds)}: "
+        f"{sums}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be evaluated."
     )
 
 
@@ -210,7 +172,7 @@ def _steps(points: list[_Point], last: float) -> list[tuple[float, float]]:
     return [*steps, (max(last, steps[-1][0]), points[-1].first)]
 
 
-def _too_small(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[dict[str, Any]]:
+def _too_small(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
     """Shade the t_max under which no partition keeps every stage."""
     (low, high), end = _range(plan, view, points), 0.0
     for candidate, following in pairwise(plan.t_max_sweep):
@@ -219,83 +181,50 @@ def _too_small(plan: Plan, theme: str, view: _View, points: list[_Point]) -> lis
     if not end:
         return []
     scale, _ = units.seconds_axis(high)
-    shade = {
-        "type": "scatter",
-        "x": [t / view.scale for t in (0.0, end, end, 0.0)],
-        "y": [y / scale for y in (0.0, 0.0, high, high)],
-        "mode": "none",
-        "fill": "toself",
-        "fillcolor": empty(theme),
-        "name": "t_max too small",
-    }
-    place = (view.left + end) / 2 / view.scale, (low + 0.95 * (high - low)) / scale
-    words = "<b>too small</b>:<br>no partition<br>is so fast"
-    return [shade | _HIDDEN, _words(words, place, "bottom center", theme)]
+    x, y = [t / view.scale for t in (0.0, end, end, 0.0)], [v / scale for v in (0.0, 0.0, high, high)]
+    looks = {"mode": "none", "fill": "toself", "fillcolor": empty, "name": "t_max too small", "listed": False}
+    place = [(view.left + end) / 2 / view.scale], [(low + 0.95 * (high - low)) / scale]
+    text = "<b>too small</b>:<br>no partition<br>is so fast"
+    return [line(x, y, None, **looks), words(*place, [text], "bottom center", name="words")]
 
 
-def _words(text: str, place: tuple[float, float], position: str, theme: str) -> dict[str, Any]:
-    """An explanation in the panel of T."""
-    font = {"size": 12, "color": ink(theme)}
-    at = {"x": [place[0]], "y": [place[1]], "textposition": position}
-    return {"type": "scatter", "mode": "text", "text": [text], "textfont": font, "name": "words"} | at | _HIDDEN
-
-
-def _totals(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[dict[str, Any]]:
+def _totals(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
     """T and (B−1)·t_max, and Σt as the band between them."""
-    rounds, share = plan.terms.rounds, plan.terms.share
+    rounds, share, once = plan.terms.rounds, plan.terms.share, plan.once_seconds
     low, high = _range(plan, view, points)
     scale, _ = units.seconds_axis(high)
     steps = _steps(points, view.right)
     start, last = steps[0][0], steps[-1][0]
-    warm = OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]
     waiting = f"{plan.terms.rounds_symbols}·t_max"
-    once = plan.once_seconds
     path = [(t, first + once + rounds * t) for t, first in steps]
 
-    def line(places: list[tuple[float, float]], **looks: Any) -> dict[str, Any]:
+    def through(places: list[tuple[float, float]], color: Any, width: float, dash: str = "", **looks: Any) -> Trace:
         xs, ys = [t / view.scale for t, _ in places], [value / scale for _, value in places]
-        return {"type": "scatter", "x": xs, "y": ys, "mode": "lines", "hoverinfo": "skip"} | looks
+        return line(xs, ys, color, width, dash, **looks)
 
-    band = line(
-        [*path, (last, once + rounds * last), (start, once + rounds * start)],
-        fill="toself",
-        fillcolor=_BAND,
-        mode="none",
-        name=f"Σt{share}, the first microbatch",
-    )
-    wait = line(
-        [(0.0, 0.0), (last, rounds * last)],
-        line={"color": warm, "dash": "dot", "width": 2},
-        name=f"{waiting}, the others",
-    )
+    around = [*path, (last, once + rounds * last), (start, once + rounds * start)]
+    band = {"fill": "toself", "fillcolor": _BAND, "mode": "none", "name": f"Σt{share}, the first microbatch"}
     name = "T" if plan.options.pipeline.mode else "objective"
-    total = line(
-        path,
-        line={"color": ink(theme), "width": 2.5},
-        name=f"{name} = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}",
-    )
-    place = (view.right - 0.01 * (view.right - view.left)) / view.scale, (low + 0.03 * (high - low)) / scale
+    name += f" = Σt{share} + {waiting}{''.join(f' + {what}' for what, _ in _once(plan))}"
+    place = [(view.right - 0.01 * (view.right - view.left)) / view.scale], [(low + 0.03 * (high - low)) / scale]
     cost = f"<b>larger</b>: each {view.unit} of t_max costs {units.seconds(rounds * view.scale)}"
-    marks = _marks([p.total / scale for p in points], points, view, ink(theme)) | {"name": "T of the candidates"}
-    star = _star(plan, points, view, scale, theme)
-    return [band, wait, total, _words(cost, place, "top left", theme), marks, star]
+    return [
+        through(around, None, 0, **band),
+        through([(0.0, 0.0), (last, rounds * last)], _warm, 2, "dot", name=f"{waiting}, the others"),
+        through(path, ink, 2.5, name=name),
+        words(*place, [cost], "top left", name="words"),
+        _marks([p.total / scale for p in points], points, view, ink) | {"name": "T of the candidates"},
+        _star(plan, points, view, scale),
+    ]
 
 
-def _marks(values: list[float], points: list[_Point], view: _View, color: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "x": [p.t_max / view.scale for p in points],
-        "y": values,
-        "mode": "markers",
-        "marker": {"size": 8, "color": color},
-        "hovertext": [p.text for p in points],
-        "hovertemplate": HOVER_TEXT,
-        "customdata": [p.link for p in points],
-        "showlegend": False,
-    }
+def _marks(values: list[float], points: list[_Point], view: _View, color: Color) -> Trace:
+    hover, keys = [p.text for p in points], [p.link for p in points]
+    trace = marks([p.t_max / view.scale for p in points], values, color, hover=hover, keys=keys, listed=False)
+    return trace | {"marker": {"size": 8, "color": color}}
 
 
-def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: str) -> dict[str, Any]:
+def _star(plan: Plan, points: list[_Point], view: _View, scale: float) -> Trace:
     """The plan, with its numbers; a click selects its slowest stage."""
     chosen, terms = chosen_t_max(plan), plan.terms
     t_max = plan.t_max_sweep[chosen or 0].t_max_seconds
@@ -304,80 +233,67 @@ def _star(plan: Plan, points: list[_Point], view: _View, scale: float, theme: st
     once = _once_text(plan, "<br>   ")
     waiting = f"{terms.rounds_text} × {units.seconds(best.t_max)}"
     equal = "=" if best.total == best.seconds else f"objective {units.seconds(best.total)} ="
-    sums = f"{equal} {units.seconds(best.first)}{' ' if once else '<br>   '}+ {waiting}{once}"
-    return _marks([best.total / scale], [best], view, ink(theme)) | {
-        "name": "the plan",
-        "mode": "markers+text",
-        "text": [f"   <b>the plan, T {units.seconds(best.seconds)}</b><br>   {sums}"],
-        "marker": {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink(theme), "width": 1}},
-        "textposition": "bottom right",
-        "textfont": {"size": 13, "color": ink(theme), "shadow": halo(theme)},
-    }
+    added = f"{equal} {units.seconds(best.first)}{' ' if once else '<br>   '}+ {waiting}{once}"
+    text = f"   <b>the plan, T {units.seconds(best.seconds)}</b><br>   {added}"
+    marker = {"symbol": "star", "size": 18, "color": OKABE_ITO[0], "line": {"color": ink, "width": 1}}
+    looks = labels([text], "bottom right", 13, shadow=halo) | {"name": "the plan", "mode": "markers+text"}
+    return _marks([best.total / scale], [best], view, ink) | looks | {"marker": marker}
 
 
-def _sums(plan: Plan, theme: str, view: _View, points: list[_Point]) -> list[dict[str, Any]]:
+def _sums(view: _View, points: list[_Point]) -> list[Trace]:
     """Σt on its own scale: beside T it is seldom seen."""
     scale, _ = units.seconds_axis(_SUM_HEADROOM * max(p.first for p in points))
     steps, green = _steps(points, view.right), OKABE_ITO[2]
-    labels, place = [], float("-inf")
+    texts, place = [], float("-inf")
     for point in points:
         apart = point.t_max - place > _LABEL_SHARE * (view.right - view.left)
-        labels.append(units.seconds(point.first) if apart else "")
+        texts.append(units.seconds(point.first) if apart else "")
         place = point.t_max if apart else place
-    line = {
-        "type": "scatter",
-        "x": [t / view.scale for t, _ in steps],
-        "y": [first / scale for _, first in steps],
-        "mode": "lines",
-        "line": {"color": green, "width": 2},
-        "fill": "tozeroy",
-        "fillcolor": _BAND,
-        "yaxis": "y2",
-        "name": "Σt",
-    }
-    marks = _marks([p.first / scale for p in points], points, view, green) | {
-        "mode": "markers+text",
-        "text": labels,
-        "textposition": "top right",
-        "textfont": {"size": 12, "color": ink(theme)},
-        "yaxis": "y2",
-        "name": "Σt of the candidates",
-    }
-    return [line | _HIDDEN, marks]
+    x, y = [t / view.scale for t, _ in steps], [first / scale for _, first in steps]
+    area = {"fill": "tozeroy", "fillcolor": _BAND, "yaxis": "y2", "name": "Σt", "listed": False}
+    looks = labels(texts, "top right") | {"mode": "markers+text", "yaxis": "y2", "name": "Σt of the candidates"}
+    return [line(x, y, green, **area), _marks([p.first / scale for p in points], points, view, green) | looks]
 
 
-def _candidates(plan: Plan, theme: str, view: _View) -> list[dict[str, Any]]:
+def _candidates(plan: Plan, view: _View) -> Iterator[Trace]:
     """A row of marks for each outcome; a star is the plan."""
     sweep, best = plan.t_max_sweep, chosen_t_max(plan)
-    step, traces = max(1, len(sweep) // tuning.T_MAX_CANDIDATES), []
+    step = max(1, len(sweep) // tuning.T_MAX_CANDIDATES)
+    click = f"click: selects stage {_slowest(plan)}, the slowest of the plan"
     for name, (symbol, size, meaning) in _OUTCOMES.items():
-        points = [(i, p) for i, p in enumerate(sweep) if outcome(p) == name and (i % step == 0 or name == "evaluated")]
-        chosen = f"click: selects stage {_slowest(plan)}, the slowest of the plan"
-        traces.append(
-            {
-                "type": "scatter",
-                "x": [p.t_max_seconds / view.scale for _, p in points],
-                "y": [name] * len(points),
-                "mode": "markers",
-                "name": name,
-                "yaxis": "y3",
-                "marker": {
-                    "symbol": ["star" if i == best else symbol for i, _ in points],
-                    "size": [14 if i == best else size for i, _ in points],
-                    "color": [OKABE_ITO[0] if i == best else ink(theme) for i, _ in points],
-                    "line": {"width": 1, "color": ink(theme)},
-                },
-                "hovertext": [
-                    lines(
-                        f"<b>t_max {units.seconds(p.t_max_seconds)}</b>, {name}: {meaning}",
-                        safe(p.reason),
-                        chosen if i == best else "",
-                    )
-                    for i, p in points
-                ],
-                "hovertemplate": HOVER_TEXT,
-                "customdata": [link(stage=_slowest(plan)) if i == best else "" for i, _ in points],
-                "showlegend": False,
-            }
+        shown = [(i, p) for i, p in enumerate(sweep) if outcome(p) == name and (i % step == 0 or name == "evaluated")]
+        chosen = [i == best for i, _ in shown]
+        hover = [
+            lines(
+                f"<b>t_max {units.seconds(p.t_max_seconds)}</b>, {name}: {meaning}",
+                safe(p.reason),
+                click if i == best else "",
+            )
+            for i, p in shown
+        ]
+        yield marks(
+            [p.t_max_seconds / view.scale for _, p in shown],
+            [name] * len(shown),
+            [OKABE_ITO[0] if own else ink for own in chosen],
+            ["star" if own else symbol for own in chosen],
+            [14 if own else size for own in chosen],
+            edge=(ink, 1),
+            name=name,
+            hover=hover,
+            keys=[link(stage=_slowest(plan)) if own else "" for own in chosen],
+            yaxis="y3",
+            listed=False,
         )
-    return traces
+
+
+def _view(plan: Plan, points: list[_Point]) -> _View:
+    """As far to the right as candidates that come near the optimum, and about as far to the left."""
+    best = plan.predicted.t_max_seconds
+    near = [p.t_max - best for p in points if p.t_max <= best * (1 + tuning.T_MAX_WIDEST)]
+    width = min(best * tuning.T_MAX_WIDEST, max(1.25 * max(near, default=0.0), best * tuning.T_MAX_NARROWEST))
+    return _View(best - 0.7 * width, best + width, *units.seconds_axis(best))
+
+
+def _warm(theme: str) -> str:
+    """The colour of what the other microbatches add."""
+    return OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import (
-    CONFIG,
-    HEAT,
-    HOVER_TEXT,
-    OKABE_ITO,
-    dress,
-    empty,
-    faint,
-    ground,
-    ink,
-    lines,
-    safe,
-)
+from alpa_explore.figures.marks import Plots, bars, points, words
+from alpa_explore.figures.marks import cells as heat_cells
+from alpa_explore.figures.style import OKABE_ITO, Figure, empty, faint, ground, heat_scale, lines, safe
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
 from alpa_explore.uniform_layouts.report import Row, layouts_sentence, layouts_table, measured_sentence
 
-__all__ = ["best_of_cells", "heat_map_figure", "heat_map_html", "heat_map_sentence", "heat_map_table"]
+__all__ = ["best_of_cells", "heat_map_figure", "heat_map_sentence", "heat_map_table"]
 
 _CORNER = 0.36
 """Of a cell, from its middle to where a mark stands."""
@@ -43,7 +32,7 @@ def heat_map_figure(
     where: Mapping[Axis, Any] | None = None,
     plan: PlanAsLayout | None = None,
     measured: Sequence[MeasuredLayout] = (),
-) -> go.Figure:
+) -> Figure:
     """A cell for each value of `x` and `y` that some layout has, with the seconds of the fastest that fits; hatched
     with ✕ where none does, with the reason on hover. `where` keeps only layouts with these values.
 
@@ -51,29 +40,79 @@ def heat_map_figure(
     each cell with a measured run.
     """
     columns, rows = layouts.values(x), layouts.values(y)
-    cells = best_of_cells(layouts, x, y, where)
-    fitting = {place: priced for place, priced in cells.items() if priced.fits}
-    figure = go.Figure()
-    _heat(figure, fitting, columns, rows, layouts)
-    _crossed(figure, {p: c for p, c in cells.items() if not c.fits}, columns, rows, layouts, theme)
+    place_of = {(a, b): (i, j) for (i, a), (j, b) in product(enumerate(columns), enumerate(rows))}
+    cells = {place_of[of]: (c, _hover(c, layouts)) for of, c in best_of_cells(layouts, x, y, where).items()}
+    fitting = {place: of for place, of in cells.items() if of[0].fits}
+    unfit = {place: text for place, (c, text) in cells.items() if not c.fits}
+    figure = Plots()
+    seconds = [priced.seconds for priced, _ in fitting.values()]
+    scale, unit = units.seconds_axis(max(seconds, default=1.0))
+    least = min(seconds, default=1.0)
+
+    def grid(of: Any, missing: Any) -> list[list[Any]]:
+        across, down = range(len(columns)), range(len(rows))
+        return [[of(*fitting[i, j]) if (i, j) in fitting else missing for i in across] for j in down]
+
+    heat = heat_cells(
+        list(range(len(columns))),
+        list(range(len(rows))),
+        grid(lambda priced, _: priced.seconds / scale, None),
+        gap=2,
+        text=grid(lambda priced, _: units.number(priced.seconds / scale, 3), ""),
+        texttemplate="%{text}",
+        hover=grid(lambda _, text: text, ""),
+        name="fits",
+        colorscale=heat_scale,
+        reversescale=True,
+        zmin=least / scale,
+        # Colours end at a multiple of the fastest: slower ones would leave few.
+        zmax=max(min(max(seconds, default=1.0), tuning.HEAT_MAP_RATIO * least), 1.02 * least) / scale,
+        colorbar={"title": {"text": f"iteration ({unit})"}},
+    )
+    figure.add(heat)
+    if unfit:
+        across, down = [i for i, _ in unfit], [j for _, j in unfit]
+        hatch = {"shape": "/", "fgcolor": faint, "fgopacity": 0.5, "size": 8, "solidity": 0.15}
+        looks = {"base": [j - 0.48 for j in down], "width": 0.96, "hover": list(unfit.values()), "listed": False}
+        boxes = bars(across, [0.96] * len(unfit), empty, edge=(None, 0), name="does not fit", **looks)
+        boxes["marker"]["pattern"] = hatch
+        figure.add(boxes, words(across, down, ["✕"] * len(unfit), size=13, name="✕"))
+    marks: list[tuple[str, str, str, tuple[int, int], dict[tuple[int, int], str]]] = []
     if fitting:
-        best = min(fitting, key=lambda place: fitting[place].seconds)
-        marks = [_place(best, columns, rows)]
-        _marks(figure, "fastest", "circle-open", OKABE_ITO[5], marks, [_hover(fitting[best], layouts)], theme, (1, 1))
-    _plan_mark(figure, plan, x, y, columns, rows, theme)
-    _measured_marks(figure, measured, x, y, columns, rows, theme)
-    for update, axis, values in ((figure.update_xaxes, x, columns), (figure.update_yaxes, y, rows)):
-        update(
-            title=LABELS[axis],
-            tickvals=list(range(len(values))),
-            ticktext=[str(value) for value in values],
-            range=[-0.5, len(values) - 0.5],
-            showgrid=False,
-            zeroline=False,
+        best = min(fitting, key=lambda place: fitting[place][0].seconds)
+        marks.append(("fastest", "circle-open", OKABE_ITO[5], (1, 1), {best: fitting[best][1]}))
+    if plan is not None and plan.layout is not None:
+        text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
+        own = place_of.get((getattr(plan.layout, x), getattr(plan.layout, y)))
+        if own is not None:
+            marks.append(("the plan", "star", OKABE_ITO[0], (-1, 1), {own: text}))
+    runs: dict[tuple[int, int], list[str]] = {}
+    for one in measured:
+        if one.priced is not None:
+            runs.setdefault(place_of[getattr(one.priced.layout, x), getattr(one.priced.layout, y)], []).append(
+                f"{safe(one.words)}: measured {units.seconds(one.seconds)}, predicted "
+                f"{units.seconds(one.priced.seconds)}{'' if one.priced.fits else ', and not to fit'} "
+                f"({safe(one.run.software)}, {safe(one.run.precision)})"
+            )
+    if runs:
+        texts = {place: lines("<b>measured runs</b>", *some) for place, some in runs.items()}
+        marks.append(("measured", "diamond", OKABE_ITO[1], (-1, -1), texts))
+    for name, symbol, color, corner, at in marks:  # in a corner of their cells, where they cover no number
+        across_at = [i + corner[0] * _CORNER for i, _ in at]
+        down_at = [j + corner[1] * _CORNER * 0.8 for _, j in at]
+        edge = (color if symbol.endswith("open") else ground, 2)
+        figure.add(
+            points(
+                across_at, down_at, color, symbol, 11, edge=edge, name=name, hover=list(at.values()), showlegend=True
+            )
         )
+    for update, which, values in ((figure.x, x, columns), (figure.y, y, rows)):
+        ticks, span = {place: str(value) for place, value in enumerate(values)}, (-0.5, len(values) - 0.5)
+        update(title=LABELS[which], ticks=ticks, span=span, bare=True)
     height = tuning.HEAT_MAP_TOP + tuning.HEAT_MAP_ROW * max(len(rows), 2)
     sentence = heat_map_sentence(layouts, plan, measured)
-    return dress(figure, sentence, theme=theme, height=height, margin={"b": 48, "l": 64})
+    margin = {"b": 48, "l": 64}
+    return figure.figure(sentence, theme=theme, height=height, margin=margin)
 
 
 def best_of_cells(
@@ -96,171 +135,6 @@ def heat_map_sentence(
 ) -> str:
     """How many fit, the fastest, what the plan gains, and what was measured."""
     return " ".join(filter(None, (layouts_sentence(layouts, plan), measured_sentence(measured, layouts))))
-
-
-def heat_map_html(
-    layouts: Layouts, plan: PlanAsLayout | None = None, measured: Sequence[MeasuredLayout] = (), theme: str = "light"
-) -> str:
-    """The figure as one self-contained page."""
-    figure = heat_map_figure(layouts, theme, plan=plan, measured=measured)
-    page: str = figure.to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
-    return page
-
-
-def _heat(
-    figure: go.Figure,
-    fitting: Mapping[tuple[Any, Any], PricedLayout],
-    columns: Sequence[Any],
-    rows: Sequence[Any],
-    layouts: Layouts,
-) -> None:
-    """The cells with a layout that fits. Colours end at a multiple of the fastest: slower ones would leave few."""
-    seconds = [priced.seconds for priced in fitting.values()]
-    scale, unit = units.seconds_axis(max(seconds, default=1.0))
-    least = min(seconds, default=1.0)
-
-    def grid(of: Any, missing: Any) -> list[list[Any]]:
-        return [[of(fitting[x, y]) if (x, y) in fitting else missing for x in columns] for y in rows]
-
-    figure.add_trace(
-        go.Heatmap(
-            x=list(range(len(columns))),
-            y=list(range(len(rows))),
-            z=grid(lambda priced: priced.seconds / scale, None),
-            text=grid(lambda priced: units.number(priced.seconds / scale, 3), ""),
-            texttemplate="%{text}",
-            hovertext=grid(lambda priced: _hover(priced, layouts), ""),
-            hovertemplate=HOVER_TEXT,
-            hoverongaps=False,
-            name="fits",
-            colorscale=HEAT,
-            reversescale=True,
-            zmin=least / scale,
-            zmax=max(min(max(seconds, default=1.0), tuning.HEAT_MAP_RATIO * least), 1.02 * least) / scale,
-            xgap=2,
-            ygap=2,
-            colorbar={"title": {"text": f"iteration ({unit})"}},
-        )
-    )
-
-
-def _crossed(
-    figure: go.Figure,
-    unfit: Mapping[tuple[Any, Any], PricedLayout],
-    columns: Sequence[Any],
-    rows: Sequence[Any],
-    layouts: Layouts,
-    theme: str,
-) -> None:
-    """The cells in which no layout fits: hatched boxes with ✕."""
-    if not unfit:
-        return
-    places = [_place(place, columns, rows) for place in unfit]
-    texts = [_hover(priced, layouts) for priced in unfit.values()]
-    figure.add_trace(
-        go.Bar(
-            x=[x for x, _ in places],
-            y=[0.96] * len(places),
-            base=[y - 0.48 for _, y in places],
-            width=0.96,
-            marker={
-                "color": empty(theme),
-                "line": {"width": 0},
-                "pattern": {"shape": "/", "fgcolor": faint(theme), "fgopacity": 0.5, "size": 8, "solidity": 0.15},
-            },
-            hovertext=texts,
-            hovertemplate=HOVER_TEXT,
-            showlegend=False,
-            name="does not fit",
-        )
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=[x for x, _ in places],
-            y=[y for _, y in places],
-            mode="text",
-            text=["✕"] * len(places),
-            textfont={"size": 13, "color": ink(theme)},
-            hoverinfo="skip",
-            showlegend=False,
-            name="✕",
-        )
-    )
-
-
-def _plan_mark(
-    figure: go.Figure,
-    plan: PlanAsLayout | None,
-    x: Axis,
-    y: Axis,
-    columns: Sequence[Any],
-    rows: Sequence[Any],
-    theme: str,
-) -> None:
-    if plan is None or plan.layout is None:
-        return
-    place = getattr(plan.layout, x), getattr(plan.layout, y)
-    if place[0] in columns and place[1] in rows:
-        text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
-        _marks(figure, "the plan", "star", OKABE_ITO[0], [_place(place, columns, rows)], [text], theme, (-1, 1))
-
-
-def _measured_marks(
-    figure: go.Figure,
-    measured: Sequence[MeasuredLayout],
-    x: Axis,
-    y: Axis,
-    columns: Sequence[Any],
-    rows: Sequence[Any],
-    theme: str,
-) -> None:
-    """One mark for each cell, with all runs in its text."""
-    texts: dict[tuple[Any, Any], list[str]] = {}
-    for one in measured:
-        if one.priced is not None:
-            place = getattr(one.priced.layout, x), getattr(one.priced.layout, y)
-            texts.setdefault(place, []).append(
-                f"{safe(one.words)}: measured {units.seconds(one.seconds)}, predicted "
-                f"{units.seconds(one.priced.seconds)}{'' if one.priced.fits else ', and not to fit'} "
-                f"({safe(one.run.software)}, {safe(one.run.precision)})"
-            )
-    if texts:
-        places = [_place(place, columns, rows) for place in texts]
-        shown = [lines("<b>measured runs</b>", *some) for some in texts.values()]
-        _marks(figure, "measured", "diamond", OKABE_ITO[1], places, shown, theme, (-1, -1))
-
-
-def _marks(
-    figure: go.Figure,
-    name: str,
-    symbol: str,
-    color: str,
-    places: Sequence[tuple[float, float]],
-    texts: Sequence[str],
-    theme: str,
-    corner: tuple[int, int],
-) -> None:
-    """Marks in a corner of their cells, where they cover no number."""
-    figure.add_trace(
-        go.Scatter(
-            x=[x + corner[0] * _CORNER for x, _ in places],
-            y=[y + corner[1] * _CORNER * 0.8 for _, y in places],
-            mode="markers",
-            name=name,
-            marker={"symbol": symbol, "size": 11, "color": color, "line": {"width": 2, "color": _edge(symbol, theme)}},
-            hovertext=list(texts),
-            hovertemplate=HOVER_TEXT,
-            showlegend=True,
-        )
-    )
-
-
-def _edge(symbol: str, theme: str) -> str:
-    return OKABE_ITO[5] if symbol.endswith("open") else ground(theme)
-
-
-def _place(place: tuple[Any, Any], columns: Sequence[Any], rows: Sequence[Any]) -> tuple[int, int]:
-    return columns.index(place[0]), rows.index(place[1])
 
 
 def _hover(priced: PricedLayout, layouts: Layouts) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, lines
+from alpa_explore.figures.marks import Plots, bars, legend_below
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, lines
 from alpa_explore.runtime.measured import Measured, MeasuredTask
 
+_MEANS = (
+    "predicted_seconds",
+    "measured_seconds",
+    "predicted_collective_seconds",
+    "measured_collective_seconds",
+    "predicted_send_seconds",
+    "measured_receive_seconds",
+)
 _COLUMNS = (
     "of",
     "stage",
@@ -36,37 +41,19 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
     for task in measured.tasks:
         groups.setdefault(f"{task.stage}{task.action}", []).append(task)
     ordered = sorted(groups.items(), key=lambda item: (item[1][0].stage, "FBIWU".index(item[1][0].action)))
-    return [_task_row(name, tasks) for name, tasks in ordered]
-
-
-def _task_row(name: str, tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
-    predicted, took = _mean(tasks, "predicted_seconds"), _mean(tasks, "measured_seconds")
-    return {
-        "tasks": name,
-        "stage": tasks[0].stage,
-        "action": tasks[0].action,
-        "count": len(tasks),
-        "predicted_seconds": predicted,
-        "measured_seconds": took,
-        "ratio": took / predicted if predicted else None,
-        "predicted_collective_seconds": _mean(tasks, "predicted_collective_seconds"),
-        "measured_collective_seconds": _mean(tasks, "measured_collective_seconds"),
-        "predicted_send_seconds": _mean(tasks, "predicted_send_seconds"),
-        "measured_receive_seconds": _mean(tasks, "measured_receive_seconds"),
-    }
+    rows = []
+    for name, tasks in ordered:
+        means = {field: fmean(getattr(task, field) for task in tasks) for field in _MEANS}
+        predicted = means["predicted_seconds"]
+        row = {"tasks": name, "stage": tasks[0].stage, "action": tasks[0].action, "count": len(tasks)}
+        rows.append(row | means | {"ratio": means["measured_seconds"] / predicted if predicted else None})
+    return rows
 
 
 def ranks_table(measured: Measured) -> list[dict[str, Any]]:
     """A row for the memory of every rank."""
-    return [
-        {
-            "rank": r.rank,
-            "submesh": r.submesh,
-            "predicted_peak_bytes": r.predicted_peak_bytes,
-            "measured_peak_bytes": r.measured_peak_bytes,
-        }
-        for r in measured.ranks
-    ]
+    names = ("rank", "submesh", "predicted_peak_bytes", "measured_peak_bytes")
+    return [{name: getattr(rank, name) for name in names} for rank in measured.ranks]
 
 
 def run_rows(measured: Measured) -> list[dict[str, Any]]:
@@ -84,81 +71,37 @@ def run_rows(measured: Measured) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in _COLUMNS} for row in (*tasks, *ranks)]
 
 
-def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
+def run_figure(measured: Measured, theme: str = "light") -> Figure:
     """Left, two bars for the tasks of each stage, predicted and measured, in computing and collectives; the time spent
     waiting for other stages is added to the measured one. Right, two bars for the memory of each rank."""
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        horizontal_spacing=0.1,
-        column_widths=[0.64, 0.36],
-        subplot_titles=(
-            "a task of each stage: F forward, B backward (its halves I, W), U update",
-            "peak memory of a rank",
-        ),
-    )
-    figure.update_annotations(font_size=13)
-    _task_bars(figure, run_table(measured))
-    _memory_bars(figure, measured)
-    figure = dress(figure, run_sentence(measured), theme=theme, height=420, barmode="stack", bargap=0.3)
-    return figure.update_layout(legend={"y": -0.14, "yanchor": "top"}, margin={"b": 110})
-
-
-def _task_bars(figure: go.Figure, rows: Sequence[dict[str, Any]]) -> None:
+    titles = ("a task of each stage: F forward, B backward (its halves I, W), U update", "peak memory of a rank")
+    figure, rows = Plots(column_widths=[0.64, 0.36], spacing=(0.1, 0.0), titles=titles), run_table(measured)
     longest = max(max(r["predicted_seconds"], r["measured_seconds"] + r["measured_receive_seconds"]) for r in rows)
     scale, unit = units.seconds_axis(longest)
-    for name, which, color, shape, values in (
-        ("predicted: computing", "predicted", OKABE_ITO[1], "", _computing(rows, "predicted")),
-        ("predicted: collectives", "predicted", OKABE_ITO[1], "x", [r["predicted_collective_seconds"] for r in rows]),
-        ("measured: computing", "measured", OKABE_ITO[0], "", _computing(rows, "measured")),
-        ("measured: collectives", "measured", OKABE_ITO[0], "x", [r["measured_collective_seconds"] for r in rows]),
-        ("measured: waiting for stages", "measured", OKABE_ITO[7], "/", [r["measured_receive_seconds"] for r in rows]),
-    ):
-        figure.add_trace(
-            go.Bar(
-                x=[r["tasks"] for r in rows],
-                y=[v / scale for v in values],
-                name=name,
-                offsetgroup=which,
-                marker={"color": color, "pattern": hatching(shape)},
-                hovertext=[_hover(r) for r in rows],
-                hoverinfo="text",
-                customdata=[key(stage=r["stage"]) for r in rows],
-            ),
-            row=1,
-            col=1,
-        )
-    figure.update_yaxes(title=unit, row=1, col=1)
-
-
-def _memory_bars(figure: go.Figure, measured: Measured) -> None:
-    largest = max(max(r.predicted_peak_bytes, r.measured_peak_bytes) for r in measured.ranks)
-    scale, unit = units.bytes_axis(largest)
+    looks = {"hover": [_hover(r) for r in rows], "keys": [key(stage=r["stage"]) for r in rows]}
     for which, color in (("predicted", OKABE_ITO[1]), ("measured", OKABE_ITO[0])):
-        peaks = [row[f"{which}_peak_bytes"] for row in ranks_table(measured)]
-        figure.add_trace(
-            go.Bar(
-                x=[str(r.rank) for r in measured.ranks],
-                y=[peak / scale for peak in peaks],
-                offsetgroup=which,
-                name=f"{which}: memory",
-                marker={"color": color},
-                showlegend=False,
-                hovertext=[f"{which}: {units.bytes_(peak)}" for peak in peaks],
-                hoverinfo="text",
-                customdata=[key(stage=r.submesh, device=r.rank) for r in measured.ranks],
-            ),
-            row=1,
-            col=2,
-        )
-    figure.update_yaxes(title=unit, row=1, col=2)
-    figure.update_xaxes(type="category").update_xaxes(title="rank", row=1, col=2)
-
-
-def run_html(measured: Measured, theme: str = "light") -> str:
-    """The figure as one self-contained page."""
-    page: str = run_figure(measured, theme).to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
-    return page
+        collectives = [r[f"{which}_collective_seconds"] for r in rows]
+        computing = [max(r[f"{which}_seconds"] - c, 0.0) for r, c in zip(rows, collectives, strict=True)]
+        parts = [("computing", color, "", computing), ("collectives", color, "x", collectives)]
+        if which == "measured":
+            parts.append(("waiting for stages", OKABE_ITO[7], "/", [r["measured_receive_seconds"] for r in rows]))
+        for name, own, shape, seconds in parts:
+            x, y = [r["tasks"] for r in rows], [s / scale for s in seconds]
+            figure.add(bars(x, y, own, shape, name=f"{which}: {name}", offsetgroup=which, **looks))
+    figure.y(1, 1, title=unit)
+    ranks = ranks_table(measured)
+    scale, unit = units.bytes_axis(max(max(r["predicted_peak_bytes"], r["measured_peak_bytes"]) for r in ranks))
+    keys = [key(stage=r["submesh"], device=r["rank"]) for r in ranks]
+    for which, color in (("predicted", OKABE_ITO[1]), ("measured", OKABE_ITO[0])):
+        peaks = [row[f"{which}_peak_bytes"] for row in ranks]
+        hover = [f"{which}: {units.bytes_(peak)}" for peak in peaks]
+        about: Trace = {"name": f"{which}: memory", "offsetgroup": which, "hover": hover, "keys": keys, "listed": False}
+        figure.add(bars([str(r["rank"]) for r in ranks], [peak / scale for peak in peaks], color, **about), col=2)
+    figure.y(1, 2, title=unit)
+    figure.x(type="category")
+    figure.x(1, 2, title="rank")
+    layout = {"barmode": "stack", "bargap": 0.3, "legend": legend_below(0.14, 1, traceorder=None), "margin": {"b": 110}}
+    return figure.figure(run_sentence(measured), theme=theme, height=420, **layout)
 
 
 def run_sentence(measured: Measured) -> str:
@@ -174,10 +117,6 @@ def run_sentence(measured: Measured) -> str:
     )
 
 
-def _computing(rows: Sequence[dict[str, Any]], which: str) -> list[float]:
-    return [max(r[f"{which}_seconds"] - r[f"{which}_collective_seconds"], 0.0) for r in rows]
-
-
 def _hover(row: dict[str, Any]) -> str:
     return lines(
         f"<b>{row['tasks']}</b>, {row['count']} tasks",
@@ -187,7 +126,3 @@ def _hover(row: dict[str, Any]) -> str:
         f"{units.seconds(row['measured_collective_seconds'])}",
         f"waiting for other stages {units.seconds(row['measured_receive_seconds'])}",
     )
-
-
-def _mean(tasks: Sequence[MeasuredTask], field: str) -> float:
-    return fmean(getattr(task, field) for task in tasks)

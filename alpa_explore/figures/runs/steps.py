@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, safe
+from alpa_explore.figures.marks import Plots, line
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, ink, safe
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.iteration import iteration_parts, sends_share
@@ -20,74 +18,39 @@ from alpa_explore.runtime.reports import StepReport
 
 def steps_figure(
     plan: Plan, *, steps: Sequence[StepReport], total: int, predicted_seconds: float, theme: str = "light"
-) -> go.Figure:
+) -> Figure:
     """Left, the loss over the steps; right, their seconds, with the predicted seconds as a dashed line.
 
     The run has `total` steps: the axis has its full length from the start, so that it shows the progress.
     """
     every = max(-(-len(steps) // tuning.RUN_STEPS), 1)
     shown = [s for s in steps if s.step % every == 0]
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        horizontal_spacing=0.1,
-        column_widths=[0.5, 0.5],
-        subplot_titles=(
-            "loss, mean of the microbatches",
-            f"time of a step (dashed: predicted for {safe(plan.cluster.device_name)})",
-        ),
-    )
-    figure.update_annotations(font_size=13)
+    of_time = f"time of a step (dashed: predicted for {safe(plan.cluster.device_name)})"
+    titles = ("loss, mean of the microbatches", of_time)
+    figure = Plots(column_widths=(0.5, 0.5), spacing=(0.1, 0.0), titles=titles)
     scale, unit = units.seconds_axis(max([predicted_seconds, *(s.seconds for s in shown)]))
-    _curves(figure, shown, scale, predicted_seconds)
-    figure.add_trace(_predicted_line(scale, predicted_seconds, total), row=1, col=2)
-    ratio = _typical(steps) / predicted_seconds if steps and predicted_seconds else 1.0
-    if not 1 / tuning.RUN_LINEAR_RATIO <= ratio <= tuning.RUN_LINEAR_RATIO:
-        figure.update_yaxes(type="log", dtick=1, row=1, col=2)
-        unit += ", logarithmic"
-    else:
-        figure.update_yaxes(rangemode="tozero", row=1, col=2)
-    figure.update_yaxes(title="loss", row=1, col=1).update_yaxes(title=unit, row=1, col=2)
-    figure.update_xaxes(title="step" if every == 1 else f"step (one of {every} is drawn)", range=[0.5, total + 0.5])
-    for column in (1, 2):
-        figure.update_xaxes(tickformat=",d", linecolor=faint(theme), tickfont_color=ink(theme), row=1, col=column)
-    return dress(
-        figure, steps_sentence(plan, steps, total, predicted_seconds), theme=theme, height=420, showlegend=False
-    )
-
-
-def _curves(figure: go.Figure, shown: Sequence[StepReport], scale: float, predicted_seconds: float) -> None:
-    """Loss and measured seconds of the steps."""
-    common = {
-        "x": [s.step + 1 for s in shown],
-        "mode": "lines+markers" if len(shown) <= 60 else "lines",
-        "hovertext": [_hover(s, predicted_seconds) for s in shown],
-        "hoverinfo": "text",
-        "line": {"color": OKABE_ITO[0]},
-    }
-    figure.add_trace(go.Scatter(y=[s.loss for s in shown], name="loss", **common), row=1, col=1)
-    figure.add_trace(
-        go.Scatter(
-            y=[s.seconds / scale for s in shown],
-            name="measured",
-            marker={"symbol": ["circle-open" if s.step == 0 else "circle" for s in shown], "size": 7},
-            **common,
-        ),
-        row=1,
+    x, losses, seconds = [s.step + 1 for s in shown], [s.loss for s in shown], [s.seconds / scale for s in shown]
+    looks: Trace = {"mode": "lines+markers" if len(shown) <= 60 else "lines"}
+    looks |= {"hover": [_hover(s, predicted_seconds) for s in shown]}
+    marker = {"symbol": ["circle-open" if s.step == 0 else "circle" for s in shown], "size": 7}
+    ends, hover = [0.5, total + 0.5], f"predicted: {units.seconds(predicted_seconds)}"
+    figure.add(line(x, losses, OKABE_ITO[0], name="loss", **looks))
+    figure.add(
+        line(x, seconds, OKABE_ITO[0], name="measured", marker=marker, **looks),
+        line(ends, [predicted_seconds / scale] * 2, OKABE_ITO[1], 3, "dash", name="predicted", hover=hover),
         col=2,
     )
-
-
-def _predicted_line(scale: float, predicted_seconds: float, total: int) -> go.Scatter:
-    return go.Scatter(
-        x=[0.5, total + 0.5],
-        y=[predicted_seconds / scale] * 2,
-        mode="lines",
-        name="predicted",
-        hoverinfo="text",
-        hovertext=f"predicted: {units.seconds(predicted_seconds)}",
-        line={"color": OKABE_ITO[1], "dash": "dash", "width": 3},
-    )
+    ratio = _typical(steps) / predicted_seconds if steps and predicted_seconds else 1.0
+    if not 1 / tuning.RUN_LINEAR_RATIO <= ratio <= tuning.RUN_LINEAR_RATIO:
+        figure.y(1, 2, title=f"{unit}, logarithmic", type="log", dtick=1)
+    else:
+        figure.y(1, 2, title=unit, rangemode="tozero")
+    figure.y(1, 1, title="loss")
+    title = "step" if every == 1 else f"step (one of {every} is drawn)"
+    looks = {"tickformat": ",d", "linecolor": faint, "tickfont": {"color": ink}}
+    figure.x(title=title, span=(0.5, total + 0.5), **looks)
+    sentence = steps_sentence(plan, steps, total, predicted_seconds)
+    return figure.figure(sentence, theme=theme, height=420, showlegend=False)
 
 
 def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[dict[str, Any]]:

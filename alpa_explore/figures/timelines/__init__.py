@@ -1,8 +1,7 @@
 """One iteration of a plan over time, under one schedule or several.
 
-timeline   the figure, its sentence and its table
+timeline   the figure, its sentence and its table; a strip of the whole iteration frames the parts that are shown
 frame      the heights and axes of a figure, its legend, the names of the parts
-overview   a strip of the whole iteration, on which the parts that are shown are framed
 tasks      the tasks of one timeline as a Gantt chart: idle time, sends, critical path
 memory     what devices hold, below the tasks and on the same axis of time
 stage_memory   what fills a device of one stage over time, by part
@@ -12,5 +11,5 @@ chart      where one timeline is drawn: its axes, and the place of a moment on t
 parts      which parts of an iteration are shown: warm-up, some steady microbatches, drain
 sampling   many tasks reduced to a fixed number of intervals
 
-Imports keys, style and tuning of the package above; not the other rooms, nor the page.
+Imports keys, marks, style and tuning of the package above; not the other rooms, nor the page.
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from alpa_explore.figures import tuning
+from alpa_explore.figures.style import Trace
 from alpa_explore.figures.timelines.parts import Part
 from alpa_explore.numerics.arrays import Flags, Floats
 from alpa_explore.plans.phrases import submesh_phrase
@@ -23,14 +23,13 @@ class TimelineChart:
 
     plan: Plan
     timeline: Timeline
-    theme: str
     scale: float
     """Seconds of one unit of the axis of time."""
     parts: tuple[Part, ...]
     """The parts of the iteration that are shown."""
     number: int
     """Its place among the timelines of the figure, from 0."""
-    traces: list[dict[str, Any]]
+    traces: list[Trace]
     """The traces of the figure, in plotly's form, to which `add` appends."""
 
     @property
@@ -65,11 +64,10 @@ class TimelineChart:
         word = row_word(self.timeline.schedule)
         return [f"{word} {s.index} · {submesh_phrase(s.submesh, s.device)}" for s in self.plan.stages]
 
-    def add(self, trace: dict[str, Any], *, memory: bool = False) -> None:
+    def add(self, trace: Trace, *, memory: bool = False) -> None:
         """Draw a trace in the rows of the tasks, or in the chart of memory; it is listed in the legend only once."""
-        trace |= {"xaxis": self.x_axis, "yaxis": self.memory_axis if memory else self.task_axis}
-        trace["showlegend"] = trace.get("showlegend", True) and self.number == 0
-        self.traces.append(trace)
+        axes = {"xaxis": self.x_axis, "yaxis": self.memory_axis if memory else self.task_axis}
+        self.traces.append(trace | axes | {"showlegend": trace.get("showlegend", True) and self.number == 0})
 
     def places(self, seconds: Floats, part: Part) -> Floats:
         """Moments within a part as places on the axis, in its unit."""
@@ -90,11 +88,3 @@ def axis(letter: str, index: int) -> str:
 def axis_name(letter_and_number: str) -> str:
     """plotly's name of an axis in the layout: x2 -> xaxis2."""
     return f"{letter_and_number[0]}axis{letter_and_number[1:]}"
-
-
-def mixed(color: str, with_color: str, share: float) -> str:
-    """'#rrggbb' of a colour mixed with a share of another one."""
-    if not share:
-        return color
-    pairs = [(int(color[i : i + 2], 16), int(with_color[i : i + 2], 16)) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)

@@ -13,18 +13,21 @@ from typing import Any, TypeAlias
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import faint, ink
+from alpa_explore.figures.marks import axis as plain_axis
+from alpa_explore.figures.marks import legend_below, note
+from alpa_explore.figures.style import Trace, faint
 from alpa_explore.figures.timelines.chart import TimelineChart, axis, axis_name
 
 Pixels: TypeAlias = tuple[float, float]
 
 _TICK_PIXELS = 60
 """The least distance of two labels on an axis of time."""
-_LABEL_PIXELS, _TICKS_PIXELS = 20, 26
+_LABEL_PIXELS, TICKS_PIXELS = 20, 26
 """Above the rows, for the names of the parts; below an axis of time, for its labels."""
 _GAP_PIXELS, _MEMORY_PIXELS = 8, 104
 _LEGEND_ROW_PIXELS, _SYMBOL_PIXELS, _LETTER_PIXELS = 19, 38, 6.4
 """Of the legend: height of a row, width of a symbol, mean width of a letter."""
+_TICK_MARKS = {"ticks": "outside", "ticklen": 4, "tickcolor": faint, "tickangle": 0}
 _NARROW_PIXELS = 340
 """Width of the plot in a window of 900 pixels; the legend has room for the rows that it needs there."""
 
@@ -43,19 +46,22 @@ class Frame:
 
     def layout(self, unit: str, byte_axes: Sequence[tuple[str, float]], *, brush: bool) -> dict[str, Any]:
         """Axes and annotations of the figure; `unit` is that of time, `byte_axes` are units and ends of the memory."""
-        layout: dict[str, Any] = {"annotations": []}
+        notes: list[Trace] = []
+        layout: dict[str, Any] = {"annotations": notes}
         top = self.height
         for chart, (byte_unit, end) in zip(self.charts, byte_axes, strict=True):
-            bottom = top - self._height(chart) + _TICKS_PIXELS
+            bottom = top - self._height(chart) + TICKS_PIXELS
             rows = (bottom + _MEMORY_PIXELS + _GAP_PIXELS, top - _LABEL_PIXELS)
+            domain = self._domain((bottom, bottom + _MEMORY_PIXELS))
+            fixed = {"anchor": chart.x_axis, "domain": domain, "fixedrange": True, "nticks": 5}
             layout[axis_name(chart.x_axis)] = time_axis(chart, unit)
-            layout[axis_name(chart.task_axis)] = _row_axis(chart) | {"domain": self._domain(rows)}
-            layout[axis_name(chart.memory_axis)] = _byte_axis(chart, byte_unit, end) | {
-                "domain": self._domain((bottom, bottom + _MEMORY_PIXELS))
-            }
-            layout["annotations"] += part_labels(chart, rows[1], (rows[0] + rows[1]) / 2, self.height)
-            if len(self.charts) > 1:
-                layout["annotations"].append(_schedule_label(chart, (top - _LABEL_PIXELS) / self.height))
+            layout[axis_name(chart.task_axis)] = _row_axis(chart, self._domain(rows))
+            layout[axis_name(chart.memory_axis)] = plain_axis(f"memory ({byte_unit})", (0, end), **fixed)
+            notes += part_labels(chart, rows[1], (rows[0] + rows[1]) / 2, self.height)
+            if len(self.charts) > 1:  # the name of the schedule above its rows' names
+                name, y = f"<b>{chart.timeline.schedule.name}</b>", (top - _LABEL_PIXELS) / self.height
+                place = {"xanchor": "right", "xshift": -6, "yanchor": "bottom"}
+                notes.append(note(name, 0, y, refs=("paper", "paper"), **place))
             top -= self._height(chart)
         if self.overview:
             self._lay_out_overview(layout, unit, brush=brush)
@@ -67,24 +73,16 @@ class Frame:
         return axis("x", len(self.charts)), axis("y", 2 * len(self.charts))
 
     @property
-    def margins(self) -> dict[str, int]:
-        """Pixels that the figure needs left of, above and below the plot; without those of the title."""
-        return {"l": 108, "t": self._legend_pixels, "b": _TICKS_PIXELS if self.overview else 4}
+    def legend_pixels(self) -> int:
+        """Height of the legend."""
+        columns = max(1, int(_NARROW_PIXELS // (self._entry_pixels + _SYMBOL_PIXELS)))
+        return _LEGEND_ROW_PIXELS * -(-len(self._names) // columns) + 6
 
     @property
     def legend(self) -> dict[str, Any]:
         """Above the charts, in a margin of its own, into which its rows grow downwards in a narrower window."""
-        return {
-            "orientation": "h",
-            "traceorder": "normal",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1 + self._legend_pixels / self.height,
-            "yanchor": "top",
-            "entrywidth": self._entry_pixels,
-            "entrywidthmode": "pixels",
-            "font": {"size": 12},
-        }
+        entries = {"entrywidth": self._entry_pixels, "entrywidthmode": "pixels"}
+        return legend_below(0, 1, **entries) | {"y": 1 + self.legend_pixels / self.height}
 
     @property
     def _names(self) -> list[str]:
@@ -96,14 +94,9 @@ class Frame:
         """Width of the longest name."""
         return _LETTER_PIXELS * max(map(len, self._names), default=1)
 
-    @property
-    def _legend_pixels(self) -> int:
-        columns = max(1, int(_NARROW_PIXELS // (self._entry_pixels + _SYMBOL_PIXELS)))
-        return _LEGEND_ROW_PIXELS * -(-len(self._names) // columns) + 6
-
     def _height(self, chart: TimelineChart) -> int:
         rows = max(100, min(30 * chart.timeline.schedule.num_submeshes, 360))
-        return _LABEL_PIXELS + rows + _GAP_PIXELS + _MEMORY_PIXELS + _TICKS_PIXELS
+        return _LABEL_PIXELS + rows + _GAP_PIXELS + _MEMORY_PIXELS + TICKS_PIXELS
 
     @property
     def _overview_height(self) -> int:
@@ -121,82 +114,34 @@ class Frame:
         x_axis, y_axis = self.overview_axes
         rows = chart.timeline.schedule.num_submeshes
         end = max(c.timeline.makespan_seconds for c in self.charts) / chart.scale
-        layout[axis_name(x_axis)] = {
-            "anchor": y_axis,
-            "range": [0, end],
-            "ticksuffix": f" {unit}",
-            "showgrid": False,
-            "zeroline": False,
-            **_tick_marks(chart),
-        }
-        layout[axis_name(y_axis)] = {
-            "anchor": x_axis,
-            "domain": self._domain((0, self._strip_pixels)),
-            "range": [rows - 0.5, -0.5],
-            "tickvals": [(rows - 1) / 2],
-            "ticktext": ["whole iteration"],
-            "ticklabelstandoff": 6,
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-        }
-        layout["annotations"].append(
-            {
-                "text": "drag across to look closer" if brush else "framed: shown above",
-                "showarrow": False,
-                "xref": "paper",
-                "yref": "paper",
-                "x": 0,
-                "xanchor": "left",
-                "y": self._strip_pixels / self.height,
-                "yanchor": "bottom",
-                "font": {"size": 12, "color": faint(chart.theme)},
-            }
+        suffix = {"ticksuffix": f" {unit}", **_TICK_MARKS}
+        layout[axis_name(x_axis)] = plain_axis(span=(0, end), bare=True, anchor=y_axis) | suffix
+        ticks, fixed = {(rows - 1) / 2: "whole iteration"}, {"ticklabelstandoff": 6, "fixedrange": True}
+        domain = self._domain((0, self._strip_pixels))
+        layout[axis_name(y_axis)] = plain_axis(
+            span=(rows - 0.5, -0.5), ticks=ticks, bare=True, anchor=x_axis, domain=domain, **fixed
         )
+        text, place = "drag across to look closer" if brush else "framed: shown above", {"yanchor": "bottom"}
+        at = (0, self._strip_pixels / self.height)
+        hint = note(text, *at, color=faint, refs=("paper", "paper"), xanchor="left", **place)
+        layout["annotations"].append(hint)
         if brush:
             layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}}
 
 
-def time_axis(chart: TimelineChart, unit: str) -> dict[str, Any]:
-    """The axis of time of a chart, in plotly's form."""
+def time_axis(chart: TimelineChart, unit: str) -> Trace:
+    """The axis of time of a chart."""
     first = chart.parts[0].at
-    return {
-        "anchor": chart.memory_axis,
-        "range": [first / chart.scale, (first + chart.length) / chart.scale],
-        "showgrid": False,
-        "zeroline": False,
-        **_tick_marks(chart),
-        **_ticks(chart, unit),
-    }
+    span = (first / chart.scale, (first + chart.length) / chart.scale)
+    return plain_axis(span=span, bare=True, anchor=chart.memory_axis) | _TICK_MARKS | _ticks(chart, unit)
 
 
-def _tick_marks(chart: TimelineChart) -> dict[str, Any]:
-    return {"ticks": "outside", "ticklen": 4, "tickcolor": faint(chart.theme), "tickangle": 0}
-
-
-def _row_axis(chart: TimelineChart) -> dict[str, Any]:
+def _row_axis(chart: TimelineChart, domain: Sequence[float]) -> Trace:
     count = chart.timeline.schedule.num_submeshes
-    labelled = list(range(0, count, -(-count // tuning.TIMELINE_LABELLED_ROWS)))
-    return {
-        "anchor": chart.x_axis,
-        "range": [count - 0.45, -0.55],
-        "tickvals": labelled,
-        "ticktext": [chart.row_names[p] for p in labelled],
-        "ticklabelstandoff": 6,
-        "fixedrange": True,
-        "showgrid": False,
-        "zeroline": False,
-    }
-
-
-def _byte_axis(chart: TimelineChart, unit: str, end: float) -> dict[str, Any]:
-    return {
-        "anchor": chart.x_axis,
-        "title": {"text": f"memory ({unit})"},
-        "range": [0, end],
-        "fixedrange": True,
-        "nticks": 5,
-    }
+    labelled = range(0, count, -(-count // tuning.TIMELINE_LABELLED_ROWS))
+    ticks, span = {p: chart.row_names[p] for p in labelled}, (count - 0.45, -0.55)
+    fixed = {"ticklabelstandoff": 6, "fixedrange": True}
+    return plain_axis(span=span, ticks=ticks, bare=True, anchor=chart.x_axis, domain=domain, **fixed)
 
 
 def _ticks(chart: TimelineChart, unit: str) -> dict[str, Any]:
@@ -220,51 +165,19 @@ def _ticks(chart: TimelineChart, unit: str) -> dict[str, Any]:
     return {"tickvals": values, "ticktext": texts}
 
 
-def part_labels(chart: TimelineChart, top: float, middle: float, height: float) -> list[dict[str, Any]]:
+def part_labels(chart: TimelineChart, top: float, middle: float, height: float) -> list[Trace]:
     """The name of each part above it at `top`, and in the gaps, around `middle`, the seconds that are left out.
 
     Both are pixels of a plot of `height`. The middle is beside the tasks: below, a line of memory would cross the text.
     """
     if len(chart.parts) == 1:
         return []
-    common = {"showarrow": False, "xref": chart.x_axis, "yref": "paper"}
-    names = [
-        {
-            "text": part.label,
-            "x": (part.at + (part.end - part.start) / 2) / chart.scale,
-            "y": top / height,
-            "yanchor": "bottom",
-            "font": {"size": 12, "color": ink(chart.theme)},
-            **common,
-        }
-        for part in chart.parts
-    ]
-    gaps = [
-        {
-            "text": f"… {units.seconds(after.start - before.end)} …",
-            "x": (before.at + before.end - before.start + after.at) / 2 / chart.scale,
-            "y": middle / height,
-            "yanchor": "middle",
-            "textangle": -90,
-            "font": {"size": 12, "color": faint(chart.theme)},
-            **common,
-        }
-        for before, after in pairwise(chart.parts)
-    ]
-    return names + gaps
-
-
-def _schedule_label(chart: TimelineChart, y: float) -> dict[str, Any]:
-    """The name of the schedule above its rows' names."""
-    return {
-        "text": f"<b>{chart.timeline.schedule.name}</b>",
-        "showarrow": False,
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0,
-        "xanchor": "right",
-        "xshift": -6,
-        "y": y,
-        "yanchor": "bottom",
-        "font": {"size": 12, "color": ink(chart.theme)},
-    }
+    refs, found = (chart.x_axis, "paper"), []
+    for part in chart.parts:
+        x = (part.at + (part.end - part.start) / 2) / chart.scale
+        found.append(note(part.label, x, top / height, refs=refs, yanchor="bottom"))
+    for before, after in pairwise(chart.parts):
+        x = (before.at + before.end - before.start + after.at) / 2 / chart.scale
+        text, turned = f"… {units.seconds(after.start - before.end)} …", {"yanchor": "middle", "textangle": -90}
+        found.append(note(text, x, middle / height, color=faint, refs=refs, **turned))
+    return found

@@ -6,14 +6,13 @@ import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import ink, safe, stage_color
+from alpa_explore.figures.marks import MEMORY_PARTS, labels, limit_line, line
+from alpa_explore.figures.style import safe, stage_color
 from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.sampling import largest_between, rounded, with_gaps
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.schedules.simulator.memory import MemoryCurve, memory_curve
 
-_PARTS = ("weights, gradients, optimizer state", "activations held", "workspace")
-"""What fills a device, in the words of the cluster figure."""
 _HEADROOM = 1.3
 """Room above the capacity, for its label."""
 
@@ -29,28 +28,12 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
     by_peak = sorted(range(len(curves)), key=lambda p: -curves[p].peak_bytes)
     fullest = curves[by_peak[0]]
     scale, unit = units.bytes_axis(max(capacity, fullest.peak_bytes))
-    _contents(chart, fullest, chart.row_names[by_peak[0]], stage_color(by_peak[0], chart.theme), scale, unit)
+    _contents(chart, fullest, chart.row_names[by_peak[0]], stage_color(by_peak[0]), scale, unit)
     for p in by_peak[: tuning.TIMELINE_MEMORY_CURVES]:
         x, y = sampled_steps(chart, curves[p].seconds, curves[p].total_bytes)
-        name = chart.row_names[p]
-        chart.add(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": x,
-                "y": with_gaps(y / scale),
-                "name": f"memory of {name}",
-                "line": {
-                    "width": 2,
-                    "shape": "hv",
-                    "color": stage_color(p, chart.theme),
-                    "dash": ("solid", "dash", "dot", "dashdot")[p % 4],
-                },
-                "showlegend": False,
-                "hovertemplate": f"{name}: %{{y:.4g}} {unit}<extra></extra>",
-            },
-            memory=True,
-        )
+        name, look = chart.row_names[p], {"dash": ("solid", "dash", "dot", "dashdot")[p % 4], "shape": "hv"}
+        looks = {"name": f"memory of {name}", "hover": f"{name}: %{{y:.4g}} {unit}", "listed": False}
+        chart.add(line(x, with_gaps(y / scale), stage_color(p), **look, **looks), memory=True)
     named = {kind.memory_bytes: safe(kind.name) if len(kinds) > 1 else "device" for kind in kinds}
     for limit, name in named.items():
         draw_limit(chart, limit, scale, name)
@@ -59,46 +42,20 @@ def draw_memory(chart: TimelineChart) -> tuple[str, float]:
 
 def draw_limit(chart: TimelineChart, limit: int, scale: float, name: str) -> None:
     """The memory of a device as a line; `name` is that of its kind."""
-    chart.add(
-        {
-            "type": "scatter",
-            "mode": "lines+text",
-            "x": [chart.parts[0].at / chart.scale, (chart.parts[0].at + chart.length) / chart.scale],
-            "y": [limit / scale] * 2,
-            "text": [f"\u00a0a {name} has {units.bytes_(limit)}", ""],
-            "textposition": "top right",
-            "textfont": {"size": 11},
-            "name": "memory of a device",
-            "showlegend": False,
-            "hoverinfo": "skip",
-            "line": {"color": ink(chart.theme), "dash": "dash", "width": 2},
-        },
-        memory=True,
-    )
+    x = [chart.parts[0].at / chart.scale, (chart.parts[0].at + chart.length) / chart.scale]
+    texts = labels([f"\u00a0a {name} has {units.bytes_(limit)}", ""], "top right", 11, None)
+    chart.add(limit_line(x, [limit / scale] * 2, mode="lines+text", **texts), memory=True)
 
 
 def _contents(chart: TimelineChart, curve: MemoryCurve, name: str, color: str, scale: float, unit: str) -> None:
     """The parts of one submesh, stacked: each paler than the one below it, and named in its hover text."""
-    resident = np.full(len(curve.seconds), curve.resident_bytes)
-    for place, (part, values) in enumerate(
-        zip(_PARTS, (resident, curve.activation_bytes, curve.workspace_bytes), strict=True)
-    ):
-        x, y = sampled_steps(chart, curve.seconds, values)
-        chart.add(
-            {
-                "type": "scatter",
-                "x": x,
-                "y": rounded(np.nan_to_num(y) / scale),
-                "stackgroup": f"memory {chart.number}",
-                "mode": "lines",
-                "line": {"width": 0, "shape": "hv"},
-                "fillcolor": _see_through(color, (0.32, 0.2, 0.1)[place]),
-                "name": f"{part} of {name}",
-                "showlegend": False,
-                "hovertemplate": f"{part} of {name}: %{{y:.4g}} {unit}<extra></extra>",
-            },
-            memory=True,
-        )
+    values = (np.full(len(curve.seconds), curve.resident_bytes), curve.activation_bytes, curve.workspace_bytes)
+    for (part, *_), sizes, opacity in zip(MEMORY_PARTS, values, (0.32, 0.2, 0.1), strict=True):
+        x, y = sampled_steps(chart, curve.seconds, sizes)
+        fill = {"stackgroup": f"memory {chart.number}", "fillcolor": _see_through(color, opacity)}
+        looks = {"name": f"{part} of {name}", "hover": f"{part} of {name}: %{{y:.4g}} {unit}", "listed": False}
+        area = line(x, rounded(np.nan_to_num(y) / scale), None, 0, shape="hv", **fill, **looks)
+        chart.add(area, memory=True)
 
 
 def sampled_steps(chart: TimelineChart, moments: Floats, values: Floats) -> tuple[list[float], Floats]:

@@ -15,10 +15,10 @@ from alpa_explore import units
 from alpa_explore.figures.style import stage_color
 from alpa_explore.figures.timelines.chart import axis, axis_name
 from alpa_explore.figures.timelines.parts import Part, Window, shown_parts
+from alpa_explore.figures.timelines.timeline import timelines_of
 from alpa_explore.plans.phrases import submesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.timeline_tables import ACTION_NAMES, row_word
-from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import Action
 
@@ -29,14 +29,13 @@ _TICKS = 10_000_000
 def playback_document(
     plan: Plan,
     schedules: Sequence[str] = ("1f1b",),
-    theme: str = "light",
     *,
     window: Window = "parts",
     timelines: Sequence[Timeline] | None = None,
 ) -> dict[str, Any]:
     """For each timeline that `timeline_figure` draws for the same arguments: its tasks, the parts that are shown, and
     plotly's names of the axes. Times are in the unit of the figure's axis, those of tasks in ticks."""
-    drawn = list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
+    drawn = timelines_of(plan, schedules, timelines)
     longest = max(t.makespan_seconds for t in drawn)
     scale, unit = units.seconds_axis(longest)
     parts, tick = shown_parts(drawn, window), longest / _TICKS
@@ -53,7 +52,7 @@ def playback_document(
                 "tasks": axis_name(axis("y", 2 * number)),
                 "memory": axis_name(axis("y", 2 * number + 1)),
                 "parts": [_part(part, scale) for part in own],
-                "rows": [_row(plan, timeline, p, tick, theme) for p in range(timeline.schedule.num_submeshes)],
+                "rows": [_row(plan, timeline, p, tick) for p in range(timeline.schedule.num_submeshes)],
             }
             for number, (timeline, own) in enumerate(zip(drawn, parts, strict=True))
         ],
@@ -65,7 +64,7 @@ def _part(part: Part, scale: float) -> dict[str, float]:
     return {"start": part.start / scale, "end": part.end / scale, "at": part.at / scale}
 
 
-def _row(plan: Plan, timeline: Timeline, submesh: int, tick: float, theme: str) -> dict[str, Any]:
+def _row(plan: Plan, timeline: Timeline, submesh: int, tick: float) -> dict[str, Any]:
     """The tasks of a submesh in order, those that take no time left out; what they are is an index of `kinds`."""
     schedule, tasks = timeline.schedule, timeline.submesh(submesh)
     start, end = timeline.start_seconds[tasks], timeline.end_seconds[tasks]
@@ -78,7 +77,7 @@ def _row(plan: Plan, timeline: Timeline, submesh: int, tick: float, theme: str) 
     return {
         "name": f"{row_word(schedule)} {submesh}",
         "place": submesh_phrase(stage.submesh, stage.device),
-        "color": stage_color(submesh, theme),
+        "color": stage_color(submesh),
         "start": np.rint(start[kept] / tick).astype(np.int64).tolist(),
         "end": np.rint(end[kept] / tick).astype(np.int64).tolist(),
         "kinds": list(kinds),

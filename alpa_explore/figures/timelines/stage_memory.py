@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.style import OKABE_ITO, ground, ink_on, layout_of, mixed, unchecked
+from alpa_explore.figures.marks import axis, bars_across, inside, legend_below, line
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ground, ink_on, mixed
 from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.held import (
@@ -51,47 +51,34 @@ _HEADROOM = 1.12
 _LETTER_PIXELS = 7.0
 
 
-def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, window: Window = "parts") -> go.Figure:
+def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, window: Window = "parts") -> Figure:
     """The memory of a device of a stage over time, with a line at what the device has. OptionError for a stage that the
     plan does not have."""
     held = held_memory(plan, stage)
     scale, unit = units.seconds_axis(held.timeline.makespan_seconds)
     (parts,) = shown_parts([held.timeline], window)
-    chart = TimelineChart(plan=plan, timeline=held.timeline, theme=theme, scale=scale, parts=parts, number=0, traces=[])
+    chart = TimelineChart(plan=plan, timeline=held.timeline, scale=scale, parts=parts, number=0, traces=[])
     most = max(held.limit_bytes, held.peak_bytes)
     byte_scale, byte_unit = units.bytes_axis(most)
     for part in held.parts:
         _area(chart, held, part, byte_scale)
     draw_limit(chart, int(held.limit_bytes), byte_scale, plan.device_of(plan.stages[stage]).name)
     _strip(chart, held)
-    layout = layout_of(stage_memory_sentence(plan, stage), theme=theme, height=_HEIGHT)
-    margin = layout["margin"] | {"l": 72, "b": 30}
-    margin["t"] += 44
-    layout |= {
-        "height": _HEIGHT + margin["t"] + margin["b"],
-        "margin": margin,
-        "legend": layout["legend"] | {"traceorder": "normal", "y": 1.06},
-        "xaxis": time_axis(chart, unit),
-        "yaxis": {
-            "domain": [1 - _STRIP, 1],
-            "range": [-0.5, 0.5],
-            "anchor": "x",
-            "tickvals": [0],
-            "ticktext": ["tasks"],
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-        },
-        "yaxis2": {
-            "domain": [0, 1 - _STRIP - 0.02],
-            "range": [0, _HEADROOM * most / byte_scale],
-            "anchor": "x",
-            "title": {"text": f"memory of a device ({byte_unit})"},
-            "fixedrange": True,
-        },
-        "annotations": part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
-    }
-    return unchecked(chart.traces, layout)
+    fixed = {"anchor": "x", "fixedrange": True}
+    span = (0, _HEADROOM * most / byte_scale)
+    return finished(
+        chart.traces,
+        stage_memory_sentence(plan, stage),
+        theme=theme,
+        height=_HEIGHT,
+        above=44,
+        around={"l": 72, "b": 30},
+        legend=legend_below(0, 1) | {"yanchor": "bottom", "y": 1.06},
+        xaxis=time_axis(chart, unit),
+        yaxis=axis(span=(-0.5, 0.5), ticks={0: "tasks"}, bare=True, domain=[1 - _STRIP, 1], **fixed),
+        yaxis2=axis(f"memory of a device ({byte_unit})", span, domain=[0, 1 - _STRIP - 0.02], **fixed),
+        annotations=part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
+    )
 
 
 def stage_memory_sentence(plan: Plan, stage: int = 0) -> str:
@@ -117,42 +104,18 @@ def stage_memory_table(plan: Plan, stage: int = 0) -> list[Row]:
 def _area(chart: TimelineChart, held: HeldMemory, part: HeldPart, scale: float) -> None:
     """One part, stacked on those before it. All are sampled at the same moments."""
     x, y = sampled_steps(chart, held.seconds, part.bytes)
-    color, shape = _LOOKS[part.name]
-    if part.slot % 2:
-        color = mixed(color, ground(chart.theme), _PALER)
-    texts: list[str] | None = None
+    own, shape = _LOOKS[part.name]
+    color = mixed(own, ground, _PALER if part.slot % 2 else 0.0)
+    texts, what = {}, part.name
     if part.microbatches is not None:
         _, numbers = sampled_steps(chart, held.seconds, np.nan_to_num(part.microbatches, nan=-1.0))
-        texts = [_microbatch(part, number) for number in numbers.tolist()]
-    chart.add(
-        {
-            "type": "scatter",
-            "x": x,
-            "y": rounded(np.nan_to_num(y) / scale),
-            "stackgroup": "memory",
-            "mode": "lines",
-            "line": {"width": 0.6 if part.name == ACTIVATIONS else 0, "shape": "hv", "color": ground(chart.theme)},
-            "fillcolor": color,
-            "fillpattern": {
-                "shape": shape,
-                "bgcolor": color,
-                "fgcolor": ground(chart.theme),
-                "size": 7,
-                "solidity": 0.12,
-            },
-            "name": part.name,
-            "legendgroup": part.name,
-            "showlegend": part.slot == 0,
-            **({"text": texts} if texts is not None else {}),
-            "hovertemplate": f"{'%{text}' if texts is not None else part.name}: %{{y:.4g}} {_unit(scale)}"
-            "<extra></extra>",
-        },
-        memory=True,
-    )
-
-
-def _unit(scale: float) -> str:
-    return units.bytes_axis(scale)[1]
+        texts, what = {"text": [_microbatch(part, number) for number in numbers.tolist()]}, "%{text}"
+    pattern = {"shape": shape, "bgcolor": color, "fgcolor": ground, "size": 7, "solidity": 0.12}
+    looks: Trace = {"stackgroup": "memory", "fillcolor": color, "fillpattern": pattern, **texts}
+    looks |= {"name": part.name, "legendgroup": part.name, "listed": part.slot == 0}
+    hover, width = f"{what}: %{{y:.4g}} {units.bytes_axis(scale)[1]}", 0.6 if part.name == ACTIVATIONS else 0
+    area = line(x, rounded(np.nan_to_num(y) / scale), ground, width, shape="hv", hover=hover, **looks)
+    chart.add(area, memory=True)
 
 
 def _microbatch(part: HeldPart, number: float) -> str:
@@ -165,46 +128,24 @@ def _strip(chart: TimelineChart, held: HeldMemory) -> None:
     """The tasks of the submesh in one row, with the numbers of their microbatches where there is room."""
     timeline, tasks = held.timeline, held.timeline.submesh(held.submesh)
     schedule = timeline.schedule
-    start, end = timeline.start_seconds[tasks], timeline.end_seconds[tasks]
     shown: list[tuple[int, float, float]] = []
-    for inside, left, right in chart.spans(start, end):
-        shown += zip(np.flatnonzero(inside).tolist(), left.tolist(), right.tolist(), strict=True)
+    for within, starts, ends in chart.spans(timeline.start_seconds[tasks], timeline.end_seconds[tasks]):
+        shown += zip(np.flatnonzero(within).tolist(), starts.tolist(), ends.tolist(), strict=True)
     if not shown or len(shown) > tuning.TIMELINE_TASKS:
         return
-    actions = schedule.actions[tasks].tolist()
-    stages, microbatches = schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist()
-    colors = [task_color(chart, stages[i], Action(actions[i])) for i, *_ in shown]
-    texts = [
-        ""
-        if actions[i] == Action.UPDATE or not _has_room(chart, right - left, microbatches[i])
-        else f"{microbatches[i]}"
-        for i, left, right in shown
-    ]
-    names = [
-        ACTION_NAMES[Action(actions[i])] + ("" if actions[i] == Action.UPDATE else f" of microbatch {microbatches[i]}")
-        for i, *_ in shown
-    ]
-    chart.add(
-        {
-            "type": "bar",
-            "orientation": "h",
-            "base": rounded([left for _, left, _ in shown]),
-            "x": rounded([right - left for _, left, right in shown]),
-            "y": [0] * len(shown),
-            "width": [0.5 if actions[i] == Action.FORWARD else 0.9 for i, *_ in shown],
-            "marker": {"color": colors, "line": {"width": 0.5, "color": ground(chart.theme)}},
-            "text": texts,
-            "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "textfont": {"size": 10, "color": [ink_on(color) for color in colors]},
-            "hovertext": names,
-            "hovertemplate": "%{hovertext}<extra></extra>",
-            "name": "tasks",
-            "showlegend": False,
-        }
-    )
-
-
-def _has_room(chart: TimelineChart, width: float, number: int) -> bool:
-    return width * chart.scale / chart.seconds_per_pixel >= _LETTER_PIXELS * len(str(number)) + 2
+    of_tasks = (schedule.actions[tasks], schedule.stages[tasks], schedule.microbatches[tasks])
+    columns = list(zip(*(column.tolist() for column in of_tasks), strict=True))
+    colors, texts, names, widths = [], [], [], []
+    for i, left, right in shown:
+        action, stage, microbatch = Action(columns[i][0]), *columns[i][1:]
+        update = action == Action.UPDATE
+        pixels = (right - left) * chart.scale / chart.seconds_per_pixel
+        fits = not update and pixels >= _LETTER_PIXELS * len(str(microbatch)) + 2
+        colors.append(task_color(chart, stage, action))
+        texts.append(f"{microbatch}" if fits else "")
+        names.append(ACTION_NAMES[action] + ("" if update else f" of microbatch {microbatch}"))
+        widths.append(0.5 if action == Action.FORWARD else 0.9)
+    lengths, base = rounded([right - left for _, left, right in shown]), rounded([left for _, left, _ in shown])
+    looks = {"base": base, "width": widths, "edge": (ground, 0.5), "hover": names, "name": "tasks", "listed": False}
+    written = inside(texts, [ink_on(color) for color in colors], 10)
+    chart.add(bars_across(lengths, [0] * len(shown), colors, **looks, **written))

@@ -15,8 +15,9 @@ import numpy as np
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import HEAT, empty, faint, ground, ink, ink_on, stage_color
-from alpa_explore.figures.timelines.chart import TimelineChart, mixed
+from alpa_explore.figures.marks import bars_across, line, mark, words
+from alpa_explore.figures.style import Color, Trace, empty, faint, ground, heat_scale, ink, ink_on, mixed, stage_color
+from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.sampling import busy_share, rounded, with_gaps
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.plans.report.timeline_tables import ACTION_NAMES
@@ -71,43 +72,29 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     tasks, left, right = _placed(chart, timeline.start_seconds, timeline.end_seconds, chosen)
     if not len(tasks):
         return
+    stages, count, name = schedule.stages[tasks].tolist(), range(schedule.num_stages), ACTION_NAMES[action]
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]].tolist()
-    colors = [task_color(chart, stage, action) for stage in range(schedule.num_stages)]
-    texts = [_task_text(chart, stage, action) for stage in range(schedule.num_stages)]
-    keys = [key(stage=p) for p in range(schedule.num_submeshes)]
-    numbers = zip(schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist(), rows, strict=True)
-    marker: dict[str, Any] = {
-        # One colour where there is a pattern: plotly cannot hatch a trace of many.
-        "color": faint(chart.theme) if look.pattern else [colors[stage] for stage in schedule.stages[tasks].tolist()],
-        "line": {"width": 0.5, "color": ground(chart.theme)},
-    }
+    colors = [task_color(chart, stage, action) for stage in count]
+    texts = [_task_text(chart, stage, action) for stage in count]
+    numbers = zip(stages, schedule.microbatches[tasks].tolist(), rows, strict=True)
+    keys = [[microbatch, texts[stage], key(stage=p)] for stage, microbatch, p in numbers]
+    update = "update, %{customdata[1]}" if action is Action.UPDATE else ""
+    hover = update or f"{name} of microbatch %{{customdata[0]}}, %{{customdata[1]}}"
+    places = {"base": rounded(left), "width": look.height}
+    # One colour where there is a pattern: plotly cannot hatch a trace of many.
+    own = faint if look.pattern else [colors[stage] for stage in stages]
+    looks = {"edge": (ground, 0.5), "name": name, "legendgroup": name, "keys": keys, "hover": hover}
+    trace = bars_across(rounded(right - left), rows, own, **places, **looks)
     if look.pattern:
-        marker["pattern"] = {"shape": look.pattern, "size": 5, "solidity": 0.25, "fgcolor": ground(chart.theme)}
-    chart.add(
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": rounded(right - left),
-            "base": rounded(left),
-            "y": rows,
-            "width": look.height,
-            "name": ACTION_NAMES[action],
-            "legendgroup": ACTION_NAMES[action],
-            "marker": marker,
-            "customdata": [[microbatch, texts[stage], keys[p]] for stage, microbatch, p in numbers],
-            "hovertemplate": f"{ACTION_NAMES[action]} of microbatch %{{customdata[0]}}, %{{customdata[1]}}"
-            "<extra></extra>"
-            if action is not Action.UPDATE
-            else "update, %{customdata[1]}<extra></extra>",
-        }
-    )
+        trace["marker"]["pattern"] = {"shape": look.pattern, "size": 5, "solidity": 0.25, "fgcolor": ground}
+    chart.add(trace)
 
 
-def task_color(chart: TimelineChart, stage: int, action: Action) -> str:
+def task_color(chart: TimelineChart, stage: int, action: Action) -> Color:
     """The colour of the submesh, darker at each further turn and paler by the action."""
-    own = stage_color(chart.timeline.schedule.submesh_of_stage[stage], chart.theme)
-    turn = _turns(chart)[stage]
-    return mixed(mixed(own, ink(chart.theme), min(_DARKER * turn, 0.6)), ground(chart.theme), _LOOKS[action].pale)
+    own = stage_color(chart.timeline.schedule.submesh_of_stage[stage])
+    darker = mixed(own, ink, min(_DARKER * _turns(chart)[stage], 0.6))
+    return mixed(darker, ground, _LOOKS[action].pale)
 
 
 def _turns(chart: TimelineChart) -> list[int]:
@@ -132,14 +119,12 @@ def _task_text(chart: TimelineChart, stage: int, action: Action) -> str:
 def _numbers(chart: TimelineChart) -> None:
     """The number of its microbatch on each bar that is wide enough."""
     timeline, schedule = chart.timeline, chart.timeline.schedule
-    tasks, left, right = _placed(
-        chart, timeline.start_seconds, timeline.end_seconds, np.flatnonzero(schedule.actions != Action.UPDATE)
-    )
+    chosen = np.flatnonzero(schedule.actions != Action.UPDATE)
+    tasks, left, right = _placed(chart, timeline.start_seconds, timeline.end_seconds, chosen)
     primes = np.array(["′" * turn for turn in _turns(chart)])[schedule.stages[tasks]]
     texts = np.char.add(schedule.microbatches[tasks].astype(str), primes)
-    digits = np.char.str_len(texts)
     room = (right - left) * chart.scale / chart.seconds_per_pixel
-    fits = room >= _LETTER_PIXELS * digits + 2
+    fits = room >= _LETTER_PIXELS * np.char.str_len(texts) + 2
     if not fits.any():
         return
     tasks, middle, texts = tasks[fits], (left + right)[fits] / 2, texts[fits]
@@ -147,19 +132,7 @@ def _numbers(chart: TimelineChart) -> None:
     shown = list(zip(schedule.stages[tasks].tolist(), schedule.actions[tasks].tolist(), strict=True))
     inks = {(stage, action): ink_on(task_color(chart, stage, Action(action))) for stage, action in set(shown)}
     colors = [inks[of_task] for of_task in shown]
-    chart.add(
-        {
-            "type": "scatter",
-            "mode": "text",
-            "x": rounded(middle),
-            "y": rows.tolist(),
-            "text": texts.tolist(),
-            "textfont": {"size": 11, "color": colors},
-            "name": "microbatch",
-            "showlegend": False,
-            "hoverinfo": "skip",
-        }
-    )
+    chart.add(words(rounded(middle), rows.tolist(), texts.tolist(), size=11, color=colors, name="microbatch"))
 
 
 def _idle_bars(chart: TimelineChart) -> None:
@@ -167,14 +140,12 @@ def _idle_bars(chart: TimelineChart) -> None:
 
     One bar for each narrow gap would take a browser as long as all tasks.
     """
-    timeline = chart.timeline
-    count = timeline.schedule.num_submeshes
+    timeline, count = chart.timeline, chart.timeline.schedule.num_submeshes
     from_to = np.array([[p.at, p.at + p.end - p.start] for p in chart.parts]).repeat(count, axis=0) / chart.scale
     rows_of_parts = list(range(count)) * len(chart.parts)
-    ground_bars = _row_bars("short waits", from_to[:, 0], from_to[:, 1], rows_of_parts, color=empty(chart.theme))
-    chart.add(ground_bars | {"showlegend": False, "hoverinfo": "skip"})
+    chart.add(_row_bars("short waits", from_to[:, 0], from_to[:, 1], rows_of_parts, listed=False))
     starts, ends, rows, following = [], [], [], []
-    for p in range(timeline.schedule.num_submeshes):
+    for p in range(count):
         tasks = timeline.submesh(p)
         end = np.concatenate([[0.0], timeline.end_seconds[tasks]])
         start = np.concatenate([timeline.start_seconds[tasks], [timeline.makespan_seconds]])
@@ -187,40 +158,20 @@ def _idle_bars(chart: TimelineChart) -> None:
     gaps, left, right = _placed(chart, start, end, np.arange(len(start)))
     wide = (right - left) * chart.scale / chart.seconds_per_pixel >= _HATCHED_PIXELS
     gaps, left, right = gaps[wide], left[wide], right[wide]
-    chart.add(
-        _row_bars(
-            "idle",
-            left,
-            right,
-            row[gaps].tolist(),
-            pattern={"shape": "\\", "fgcolor": faint(chart.theme), "size": 8, "solidity": 0.15},
-            color=empty(chart.theme),
-        )
-        | {
-            "customdata": [
-                [units.seconds(float(end[g] - start[g])), _waits_for(chart, int(after[g])), key(stage=int(row[g]))]
-                for g in gaps.tolist()
-            ],
-            "hovertemplate": "idle for %{customdata[0]}%{customdata[1]}<extra></extra>",
-        }
-    )
+    keys = [
+        [units.seconds(float(end[g] - start[g])), _waits_for(chart, int(after[g])), key(stage=int(row[g]))]
+        for g in gaps.tolist()
+    ]
+    hover = "idle for %{customdata[0]}%{customdata[1]}"
+    idle = _row_bars("idle", left, right, row[gaps].tolist(), keys=keys, hover=hover)
+    idle["marker"]["pattern"] = {"shape": "\\", "fgcolor": faint, "size": 8, "solidity": 0.15}
+    chart.add(idle)
 
 
-def _row_bars(
-    name: str, left: Floats, right: Floats, rows: list[int], *, color: str, pattern: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def _row_bars(name: str, left: Floats, right: Floats, rows: list[int], **looks: Any) -> Trace:
     """Bars of the full height of a row."""
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "x": rounded(right - left),
-        "base": rounded(left),
-        "y": rows,
-        "width": _ROW_HEIGHT,
-        "name": name,
-        "legendgroup": name,
-        "marker": {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if pattern else {}),
-    }
+    looks |= {"base": rounded(left), "width": _ROW_HEIGHT, "legendgroup": name, "edge": (None, 0)}
+    return bars_across(rounded(right - left), rows, empty, name=name, **looks)
 
 
 def _waits_for(chart: TimelineChart, task: int) -> str:
@@ -236,16 +187,16 @@ def _waits_for(chart: TimelineChart, task: int) -> str:
 def _sends(chart: TimelineChart) -> None:
     """Every send, from the row of its stage to the row of the stage that receives."""
     sending = np.flatnonzero(~np.isnan(chart.timeline.send_start_seconds))
-    _segments(chart, sending, np.full(len(sending), True), "send", {"color": faint(chart.theme), "width": _THIN})
+    _segments(chart, sending, np.full(len(sending), True), "send", faint, _THIN)
 
 
 def _critical_path(chart: TimelineChart) -> None:
     path = chart.timeline.critical_path()
     tasks, sends = np.array([step.task for step in path]), np.array([step.send for step in path])
-    _segments(chart, tasks, sends, "critical path", {"color": ink(chart.theme), "width": _THICK})
+    _segments(chart, tasks, sends, "critical path", ink, _THICK)
 
 
-def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, line: dict[str, Any]) -> None:
+def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, color: Color, width: float) -> None:
     """One trace of lines: a task as a line below its bar; its send (where `sends`) as one from bar to bar."""
     timeline, schedule = chart.timeline, chart.timeline.schedule
     start = np.where(sends, timeline.send_start_seconds[tasks], timeline.start_seconds[tasks])
@@ -253,8 +204,6 @@ def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, line: 
     shown, left, right = _placed(chart, start, end, np.arange(len(tasks)))
     if not len(shown):
         return
-    if len(shown) > tuning.TIMELINE_TASKS / 2:
-        line = line | {"width": _THIN}
     rows, half = np.array(schedule.submesh_of_stage), _ROW_HEIGHT / 2
     stages = schedule.stages[tasks[shown]]
     ahead = np.where(schedule.actions[tasks[shown]] == Action.FORWARD, 1, -1)
@@ -264,18 +213,8 @@ def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, line: 
     nothing = np.full(len(shown), np.nan)
     x = np.stack([left, right, nothing], axis=1).ravel()
     y = np.stack([source + edge, np.where(target == source, source + half, target - edge), nothing], axis=1).ravel()
-    chart.add(
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": with_gaps(x),
-            "y": with_gaps(y),
-            "line": line,
-            "name": name,
-            "legendgroup": name,
-            "hoverinfo": "skip",
-        }
-    )
+    thin = _THIN if len(shown) > tuning.TIMELINE_TASKS / 2 else width
+    chart.add(line(with_gaps(x), with_gaps(y), color, thin, name=name, legendgroup=name))
 
 
 def _busy_shares(chart: TimelineChart) -> None:
@@ -284,22 +223,10 @@ def _busy_shares(chart: TimelineChart) -> None:
     (part,) = chart.parts
     edges = np.linspace(part.start, part.end, tuning.TIMELINE_INTERVALS + 1)
     busy = np.stack([busy_share(timeline, p, edges) for p in range(timeline.schedule.num_submeshes)])
-    chart.add(
-        {
-            "type": "heatmap",
-            "x": rounded((edges[:-1] + edges[1:]) / 2 / chart.scale),
-            "y": list(range(len(busy))),
-            "z": [rounded(row) for row in busy],
-            "zmin": 0,
-            "zmax": 1,
-            "colorscale": HEAT,
-            "showscale": False,
-            "showlegend": False,
-            "text": [[name] * len(row) for name, row in zip(chart.row_names, busy, strict=True)],
-            "hovertemplate": "%{text}: %{z:.0%} busy<extra></extra>",
-            "name": "busy",
-        }
-    )
+    x, z = rounded((edges[:-1] + edges[1:]) / 2 / chart.scale), [rounded(row) for row in busy]
+    texts = [[name] * len(row) for name, row in zip(chart.row_names, busy, strict=True)]
+    looks = {"zmin": 0, "zmax": 1, "colorscale": heat_scale, "showscale": False, "text": texts, "listed": False}
+    chart.add(mark("heatmap", x, list(range(len(busy))), z=z, name="busy", hover="%{text}: %{z:.0%} busy", **looks))
 
 
 def _placed(chart: TimelineChart, start: Floats, end: Floats, chosen: Ints) -> tuple[Ints, Floats, Floats]:

@@ -8,17 +8,17 @@ part; one with more than some hundred tasks shows how busy each submesh is over 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import plotly.graph_objects as go
+import numpy as np
 
 from alpa_explore import units
-from alpa_explore.figures.style import layout_of, unchecked
+from alpa_explore.figures.marks import bars_across, line
+from alpa_explore.figures.style import Figure, Trace, faint, finished, ground, ink, mixed
 from alpa_explore.figures.timelines.chart import TimelineChart
-from alpa_explore.figures.timelines.frame import Frame
+from alpa_explore.figures.timelines.frame import TICKS_PIXELS, Frame
 from alpa_explore.figures.timelines.memory import draw_memory
-from alpa_explore.figures.timelines.overview import overview_traces
 from alpa_explore.figures.timelines.parts import Window, shown_parts
+from alpa_explore.figures.timelines.sampling import rounded, with_gaps
 from alpa_explore.figures.timelines.tasks import draw_tasks
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -39,18 +39,18 @@ def timeline_figure(
     window: Window = "parts",
     brush: bool = False,
     timelines: Sequence[Timeline] | None = None,
-) -> go.Figure:
+) -> Figure:
     """A chart and its memory for each of `schedules`. Raises as `plan_timeline` does.
 
     `timelines`, where given, are drawn instead. `brush` is for a front end in which the overview can be dragged over:
     the overview is then always there and says so, and `layout.meta.brush` names its axis.
     """
-    drawn = _timelines(plan, schedules, timelines)
+    drawn = timelines_of(plan, schedules, timelines)
     longest = max(t.makespan_seconds for t in drawn)
     scale, unit = units.seconds_axis(longest)
-    traces: list[dict[str, Any]] = []
+    traces: list[Trace] = []
     charts = [
-        TimelineChart(plan=plan, timeline=t, theme=theme, scale=scale, parts=parts, number=number, traces=traces)
+        TimelineChart(plan=plan, timeline=t, scale=scale, parts=parts, number=number, traces=traces)
         for number, (t, parts) in enumerate(zip(drawn, shown_parts(drawn, window), strict=True))
     ]
     byte_axes = []
@@ -59,17 +59,27 @@ def timeline_figure(
         byte_axes.append(draw_memory(chart))
     in_part = sum(part.end - part.start for part in charts[0].parts) < (1 - 1e-9) * longest
     frame = Frame(charts=charts, overview=in_part or brush)
+    legend, above = frame.legend, frame.legend_pixels - _TOOLS_PIXELS
     if frame.overview:
-        traces += overview_traces(charts[0], *frame.overview_axes)
-    layout = _dressed(frame, timeline_sentence(plan, timelines=drawn), theme)
-    return unchecked(traces, layout | frame.layout(unit, byte_axes, brush=brush))
+        traces += _overview(charts[0], *frame.overview_axes)
+    return finished(
+        traces,
+        timeline_sentence(plan, timelines=drawn),
+        theme=theme,
+        height=frame.height,
+        above=above,
+        around={"l": 108, "b": TICKS_PIXELS if frame.overview else 4},
+        barmode="overlay",
+        legend=legend,
+        **frame.layout(unit, byte_axes, brush=brush),
+    )
 
 
 def timeline_sentence(
     plan: Plan, schedules: Sequence[str] = ("1f1b",), *, timelines: Sequence[Timeline] | None = None
 ) -> str:
     """What the figure shows for this plan: one schedule in full, or which of several is best."""
-    drawn = _timelines(plan, schedules, timelines)
+    drawn = timelines_of(plan, schedules, timelines)
     return one_schedule(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
 
 
@@ -77,21 +87,13 @@ def timeline_table(
     plan: Plan, schedules: Sequence[str] = ("1f1b",), *, timelines: Sequence[Timeline] | None = None
 ) -> list[Row]:
     """The same as rows: one for each submesh and schedule."""
-    drawn = _timelines(plan, schedules, timelines)
+    drawn = timelines_of(plan, schedules, timelines)
     return [{"schedule": t.schedule.name, **row} for t in drawn for row in submeshes_table(plan, t)]
 
 
-def _timelines(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None) -> list[Timeline]:
+def timelines_of(plan: Plan, schedules: Sequence[str], timelines: Sequence[Timeline] | None) -> list[Timeline]:
+    """Those given, or those of the plan under these schedules."""
     return list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
-
-
-def _dressed(frame: Frame, sentence: str, theme: str) -> dict[str, Any]:
-    """The layout with its title, its legend, and margins for both; without axes."""
-    layout = layout_of(sentence, theme=theme, height=frame.height, barmode="overlay", legend=frame.legend)
-    margins = layout["margin"] | frame.margins
-    margins["t"] += layout["margin"]["t"] - _TOOLS_PIXELS
-    height = frame.height + margins["t"] + margins["b"]
-    return layout | {"title": layout["title"] | {"y": 1 - 14 / height}, "margin": margins, "height": height}
 
 
 def _comparison(plan: Plan, timelines: Sequence[Timeline]) -> str:
@@ -105,3 +107,29 @@ def _comparison(plan: Plan, timelines: Sequence[Timeline]) -> str:
         for r in rows
     )
     return f"Of these schedules {best['schedule']} {verdict}: {schedules}."
+
+
+def _overview(chart: TimelineChart, x_axis: str, y_axis: str) -> list[Trace]:
+    """The strip for the timeline of `chart`: a bar from the first to the last task of each submesh, and the frames."""
+    timeline = chart.timeline
+    rows = timeline.schedule.num_submeshes
+    first, last = timeline.schedule.starts[:-1], timeline.schedule.starts[1:] - 1
+    start, end = timeline.start_seconds[first], timeline.end_seconds[last]
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "listed": False}
+    x: list[float] = []
+    y: list[float] = []
+    for part in chart.parts:
+        left, right = part.start / chart.scale, part.end / chart.scale
+        x += [left, right, right, left, left, np.nan]
+        y += [-0.5, -0.5, rows - 0.5, rows - 0.5, -0.5, np.nan]
+    whole = sum(part.end - part.start for part in chart.parts) >= timeline.makespan_seconds
+    keys = [units.percent(float(1 - idle)) for idle in timeline.bubble_fractions]
+    hover = "%{text}: busy for %{customdata} of the iteration"
+    looks = {"name": "overview", "text": chart.row_names, "textposition": "none", "keys": keys, "hover": hover}
+    fill = {"fill": "none" if whole else "toself", "fillcolor": "rgba(230,159,0,0.5)", "name": "shown above"}
+    lengths, bases = rounded((end - start) / chart.scale), {"base": rounded(start / chart.scale), "width": 1}
+    color = mixed(faint, ground, 0.5)
+    return [
+        bars_across(lengths, list(range(rows)), color, edge=(None, 0), **bases, **looks, **axes),
+        line(with_gaps(np.array(x)), with_gaps(np.array(y)), ink, **fill, **axes),
+    ]

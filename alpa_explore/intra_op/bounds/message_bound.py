@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.bounds import tuning
-from alpa_explore.intra_op.bounds.descend import descend, is_legal
-from alpa_explore.intra_op.bounds.messages import Messages, flatten
+from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Ints
 
@@ -28,8 +27,6 @@ class Pruned:
     bound: float
     closed: bool
     """True when `best` is proven optimal, or within the requested gap."""
-    messages: Messages | None
-    """None where no legal choice is known."""
 
 
 def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
@@ -38,7 +35,7 @@ def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
     best = descend(problem, None, flat)
     if not is_legal(problem, best):
         all_strategies = tuple(np.arange(len(c)) for c in problem.node_costs)
-        return Pruned(kept=all_strategies, best=None, bound=0.0, closed=False, messages=None)
+        return Pruned(kept=all_strategies, best=None, bound=0.0, closed=False)
     best_cost = problem.evaluate(best)
     messages = Messages(problem, ceiling=2 * best_cost + 1e-12)
     bound, idle = -np.inf, 0
@@ -58,19 +55,11 @@ def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
         closed = best_cost - bound <= max(tuning.PROVEN_GAP, gap) * best_cost
         if closed or idle >= factor * tuning.IDLE_CHECKS:
             break
-    return pruned_at(problem, messages, best, -math.inf, gap)
-
-
-def pruned_at(problem: ShardingProblem, messages: Messages, best: Choices, bound: float, gap: float) -> Pruned:
-    """Prune by slack, given the choice `best` and another lower `bound` beside that of the messages."""
-    best_cost = problem.evaluate(best)
     message_bound, slacks = messages.slacks()
     node_slacks = np.split(slacks, messages.nodes[1:-1])
-    proven = max(bound, message_bound)
     return Pruned(
         kept=tuple(np.flatnonzero(message_bound + s <= best_cost * (1 + tuning.PRUNING_MARGIN)) for s in node_slacks),
         best=best,
-        bound=proven,
-        closed=best_cost - proven <= max(tuning.PROVEN_GAP, gap) * best_cost,
-        messages=messages,
+        bound=message_bound,
+        closed=best_cost - message_bound <= max(tuning.PROVEN_GAP, gap) * best_cost,
     )

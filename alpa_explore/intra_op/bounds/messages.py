@@ -10,13 +10,14 @@ sequential reweighted message passing (V. Kolmogorov, "A new look at reweighted 
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
 
 import numpy as np
 
-from alpa_explore.intra_op.bounds import message_kernels
+from alpa_explore.intra_op.bounds import message_kernels, tuning
 from alpa_explore.intra_op.bounds.message_kernels import Flat
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -27,10 +28,9 @@ class Messages:
     """
 
     def __init__(self, problem: ShardingProblem, ceiling: float) -> None:
-        self.edges = problem.edges
         self.flat = flatten(problem, ceiling)
-        self.nodes, self.tables, self.rows, self.columns = (self.flat[k] for k in (0, 2, 4, 5))
-        self.into_a, self.into_b = np.zeros(self.rows[-1]), np.zeros(self.columns[-1])
+        self.nodes = self.flat[0]
+        self.into_a, self.into_b = np.zeros(self.flat[4][-1]), np.zeros(self.flat[5][-1])
         later, earlier = np.zeros(len(self.nodes) - 1), np.zeros(len(self.nodes) - 1)
         for a, b in problem.edges:
             later[min(a, b)] += 1
@@ -52,21 +52,6 @@ class Messages:
     def bound(self) -> float:
         """Lower bound on the least cost."""
         return self.slacks()[0]
-
-    def reparameterized(self) -> ShardingProblem:
-        """The problem with the costs ĉ and Ê: the same total for every choice without an entry above the ceiling."""
-        costs = [c.copy() for c in np.split(self.flat[1], self.nodes[1:-1])]
-        matrices = []
-        for e, (a, b) in enumerate(self.edges):
-            to_a = self.into_a[self.rows[e] : self.rows[e + 1]]
-            to_b = self.into_b[self.columns[e] : self.columns[e + 1]]
-            costs[a] += to_a
-            costs[b] += to_b
-            matrix = self.flat[3][self.tables[e] : self.tables[e + 1]].reshape(len(to_a), len(to_b))
-            matrices.append(matrix - to_a[:, None] - to_b[None, :])
-        return ShardingProblem(
-            name="reparameterized", node_costs=tuple(costs), edges=self.edges, edge_costs=tuple(matrices)
-        )
 
 
 def flatten(problem: ShardingProblem, ceiling: float) -> Flat:
@@ -96,4 +81,29 @@ def flatten(problem: ShardingProblem, ceiling: float) -> Flat:
         np.array([e for e, _, _ in incidences], dtype=np.int64),
         np.array([first for _, first, _ in incidences], dtype=np.bool_),
         np.array([u for _, _, u in incidences], dtype=np.int64),
+    )
+
+
+def descend(problem: ShardingProblem, start: Choices | None = None, flat: Flat | None = None) -> Choices:
+    """Let each node in turn take its best strategy given the others, until none changes. The result may be illegal.
+
+    Begins at `start`, or with the cheapest strategy of every node. `flat` is the problem flattened without a ceiling,
+    for callers that descend from many starts.
+    """
+    # Forbidden entries count 1e18 each, so that fewer of them is always better.
+    initial = list(start) if start is not None else [int(np.argmin(vector)) for vector in problem.node_costs]
+    choices = np.array(initial, dtype=np.int64)
+    message_kernels.descend(flatten(problem, math.inf) if flat is None else flat, choices, tuning.DESCENT_ROUNDS)
+    return tuple(choices.tolist())
+
+
+def simple_bound(problem: ShardingProblem) -> float:
+    """A lower bound in one pass: every node and every edge at its own least cost."""
+    return sum(float(v.min()) for v in problem.node_costs) + sum(float(m.min()) for m in problem.edge_costs)
+
+
+def is_legal(problem: ShardingProblem, choices: Choices) -> bool:
+    """True when no chosen entry is forbidden."""
+    return all(v[c] < FORBIDDEN for v, c in zip(problem.node_costs, choices, strict=True)) and all(
+        m[choices[a], choices[b]] < FORBIDDEN for (a, b), m in zip(problem.edges, problem.edge_costs, strict=True)
     )

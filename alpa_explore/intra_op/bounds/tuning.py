@@ -28,17 +28,3 @@ PROVEN_GAP = 1e-12
 PRUNING_MARGIN = 1e-9
 """A strategy is pruned only if its bound exceeds the best known cost by this share of it, so that neither rounding nor
 an equally good choice removes it."""
-
-REGION_JOINED_ENTRIES = 3e8
-"""`close_gap` gives up on a region whose elimination joins more entries (about 0.3 s on one core)."""
-REGION_TABLE_ENTRIES = 2e7
-"""The same for the largest table."""
-REGION_TOTAL_ENTRIES = 5e7
-"""The same for all tables together."""
-REGION_ROUNDS = 20
-"""Times that the region grows at most. Set by hand; halved or doubled it changes the time of
-benchmarks/tuning_constants.py by less than 7 %."""
-FIRST_GAP_SHARE = 1e-2
-"""A node or edge that holds more than this share of the gap is in the first region."""
-GAP_SHARE = 1e-6
-"""The same for every later region."""

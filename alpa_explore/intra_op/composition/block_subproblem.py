@@ -11,9 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
-from alpa_explore.intra_op.composition.contraction.problem_form import COMMON, PRICED, CostLocation, ProblemForm
-from alpa_explore.intra_op.reduction.tables import without_forbidden
+from alpa_explore.intra_op.composition.contraction.priced_problem import (
+    COMMON,
+    PRICED,
+    CostLocation,
+    PricedProblem,
+    ProblemForm,
+)
+from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure
 from alpa_explore.numerics.arrays import Flags, Floats, Ints

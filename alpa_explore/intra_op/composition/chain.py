@@ -3,9 +3,9 @@
 A layer range is a chain when each of its blocks has edges to adjacent blocks only. A tensor that is read far away
 breaks the chain if it is made in the range (a skip over many layers) or if it is a parameter (a tied weight). If it
 comes from outside the range (a mask) it is a *constant*: a source that may as well be replicated where no reader gains
-by another spec. So is every table (`stage.tables`), which is whole on every device. A short skip over a layer (to the
-shortcut of a residual block) breaks nothing where one block holds its readers. How the graph is cut into blocks is in
-`chain_blocks`.
+by another spec. So is every table (`table_operators`), which is whole on every device. A short skip over a layer (to
+the shortcut of a residual block) breaks nothing where one block holds its readers. How the graph is cut into blocks is
+in `chain_blocks`.
 """
 
 from __future__ import annotations

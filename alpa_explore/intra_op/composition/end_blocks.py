@@ -19,7 +19,7 @@ import numpy as np
 
 from alpa_explore.graph import GIVEN_KINDS
 from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem, Price, node_figures, priced_figures
-from alpa_explore.intra_op.reduction.tables import without_forbidden
+from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import NodeKind
 from alpa_explore.numerics.arrays import Floats, Ints
 

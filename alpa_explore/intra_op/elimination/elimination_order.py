@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log
 
 import numpy as np
 
 from alpa_explore.intra_op.elimination import order_kernels, tuning
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,32 @@ class EliminationOrder:
     """Sum over nodes of the entries of the table that remains: proportional to the memory."""
 
 
-def cheap_order(sizes: Sequence[int], edges: Sequence[tuple[int, int]]) -> EliminationOrder | None:
-    """The smallest-table order when it is cheap; None as soon as it turns out not to be."""
-    return _greedy(sizes, edges, _smallest_table, tuning.CHEAP_JOINS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When an elimination is too wide. The defaults are about 10 s and 1 GB on one core."""
+
+    joined_entries: float = tuning.MAX_JOINED_ENTRIES
+    largest_table: float = tuning.MAX_TABLE_ENTRIES
+    table_entries: float = tuning.MAX_TOTAL_ENTRIES
+
+    def within(self, seconds: float | None) -> Limits:
+        """The limits tightened to what can be done in `seconds`."""
+        if seconds is None:
+            return self
+        return replace(self, joined_entries=min(self.joined_entries, tuning.JOINS_A_SECOND * seconds))
+
+    def allow(self, order: EliminationOrder) -> bool:
+        """True when `order` stays below all of them."""
+        return (
+            order.joined_entries <= self.joined_entries
+            and order.largest_table <= self.largest_table
+            and order.table_entries <= self.table_entries
+        )
+
+
+def is_cheap(problem: ShardingProblem) -> bool:
+    """Whether the smallest-table order is cheap; False as soon as it turns out not to be."""
+    return _greedy([len(c) for c in problem.node_costs], problem.edges, _smallest_table, tuning.CHEAP_JOINS) is not None
 
 
 def elimination_order(

@@ -12,7 +12,7 @@ MAX_TOTAL_ENTRIES = 1e8
 """Default limit on the entries of all its tables together: about 1 GB."""
 
 CHEAP_JOINS = 2e7
-"""An order with at most this many joined entries (about 0.02 s) is taken at once by `cheap_order`."""
+"""An order with at most this many joined entries (about 0.02 s) is taken at once by `solve`."""
 HOPELESS_JOINS = 1e11
 """The search for an order stops at this many joined entries: such an elimination would take many minutes, and looking
 for wide orders is slow too."""

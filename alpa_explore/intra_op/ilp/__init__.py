@@ -1,9 +1,6 @@
-"""Eq. 1 of the paper as an integer linear program, by different back ends; all return a checked ShardingSolution.
+"""Eq. 1 of the paper as an integer linear program; every answer is a checked ShardingSolution.
 
-    enumerated_ilp   the reference formulation in PuLP, with HiGHS or CBC; also as Alpa's own code writes it
-    highs_direct     the same program passed to HiGHS as one sparse matrix; `least_limit` for memory
-    toulbar2         the same problem as a cost function network (branch and bound, an extra)
-    quiet_highs      HiGHS without its banner, for itself and for PuLP
+    enumerated_ilp   Eq. 1 in PuLP, with HiGHS or CBC, and as Alpa's own code writes it; its relaxation; `least_limit`
     memory_rows      a memory limit as rows of an ILP
     ilp_answer       scaling of the costs, and `conclude`: a raw answer checked and turned into a solution
     tuning           scales and tolerances that keep the answers exact

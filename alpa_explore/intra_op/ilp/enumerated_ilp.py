@@ -11,7 +11,7 @@ the linearised product s_v[i] · s_u[j]:
 
 The links are equalities and e is continuous: with s integral they force e = s · s, and the relaxation is tighter than
 with Alpa's Σ_j e ≤ s (measured 5 to 100 times faster). A forbidden entry (≥ 1e18) has no variable at all. Costs are
-scaled so that the optimum is near 1e3, both gaps are 0, and the objective is computed again from the problem.
+scaled so that the optimum is near 1e3, the absolute gap is 0, and the objective is computed again from the problem.
 
 `alpa_form` writes the links as Alpa's own code does, for comparison: e binary, Σ_j e ≤ s, Σ_i e ≤ s and
 
@@ -24,9 +24,12 @@ import os
 import re
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
+import highspy
 import numpy as np
 import pulp
 
@@ -34,9 +37,8 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
-from alpa_explore.intra_op.ilp.quiet_highs import PulpHighs
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem, legality
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.numerics.arrays import Floats
 
@@ -54,8 +56,10 @@ def solve_enumerated(
     gap: float = 0.0,
     alpa_form: bool = False,
     memory: MemoryLimit | None = None,
+    start: Choices | None = None,
 ) -> ShardingSolution:
-    """Solve `problem` to optimality with PuLP and `backend` ("highs" or "cbc"); `gap` is accepted and ignored.
+    """Solve `problem` with PuLP and `backend` ("highs" or "cbc") to within a relative `gap`, under a limit on `memory`;
+    HiGHS begins at the choice `start`.
 
     Raises SolverError when CBC stops, or when a time limit passes before any legal choice was found.
     """
@@ -63,26 +67,21 @@ def solve_enumerated(
     if (answer := trivial(problem, backend, started)) is not None:
         return answer
     scale = cost_scale(problem)
-    model = pulp.LpProblem("enumerated", pulp.LpMinimize)
-    s = _strategies(model, problem)
-    e = _pairs(model, problem, pulp.LpBinary if alpa_form else pulp.LpContinuous)
-    sense = pulp.LpConstraintLE if alpa_form else pulp.LpConstraintEQ
-    model += _objective(problem, s, e, scale)
-    for constraint in _one_strategy_a_node(s):
-        model += constraint
-    for constraint in _rows_agree(problem, s, e, sense):
-        model += constraint
-    for constraint in _columns_agree(problem, s, e, sense):
-        model += constraint
+    pair_kind, sense = (pulp.LpBinary, pulp.LpConstraintLE) if alpa_form else (pulp.LpContinuous, pulp.LpConstraintEQ)
+    model, s, e = _model(problem, scale, pair_kind=pair_kind, sense=sense)
     for constraint in _one_pair_an_edge(e) if alpa_form else []:
         model += constraint
-    for constraint in _memory_fits(model, memory, s) if memory is not None else []:
-        model += constraint
+    if memory is not None:
+        _limit_memory(model, memory, s)
     build_seconds = time.perf_counter() - started
     remaining = None
     if time_limit_seconds is not None:
         remaining = max(tuning.MIN_TIME_LIMIT_SECONDS, time_limit_seconds - (time.perf_counter() - started))
-    finished, has_choice, bound = (_run_cbc if backend == "cbc" else _run_highs)(model, remaining)
+    if backend == "cbc":
+        finished, has_choice, bound = _run_cbc(model, remaining, gap)
+    else:
+        begin = {x: k == c for node, c in zip(s, start or (), strict=False) for k, x in node.items()}
+        finished, has_choice, bound = _run_highs(model, remaining, gap, begin)
     return conclude(
         problem,
         solver=backend,
@@ -117,16 +116,7 @@ class Relaxation:
 def relax(problem: ShardingProblem) -> Relaxation:
     """The LP relaxation of Eq. 1: the same program with 0 ≤ s ≤ 1. SolverError where it has no solution."""
     scale = cost_scale(problem)
-    model = pulp.LpProblem("relaxed", pulp.LpMinimize)
-    s = _strategies(model, problem, pulp.LpContinuous)
-    e = _pairs(model, problem, pulp.LpContinuous)
-    model += _objective(problem, s, e, scale)
-    for constraint in (
-        *_one_strategy_a_node(s),
-        *_rows_agree(problem, s, e, pulp.LpConstraintEQ),
-        *_columns_agree(problem, s, e, pulp.LpConstraintEQ),
-    ):
-        model += constraint
+    model, s, e = _model(problem, scale, strategy_kind=pulp.LpContinuous)
     finished, has_solution, _ = _run_highs(model, None)
     if not (finished and has_solution):
         raise SolverError(
@@ -145,7 +135,41 @@ def relax(problem: ShardingProblem) -> Relaxation:
     )
 
 
-def _strategies(model: pulp.LpProblem, problem: ShardingProblem, kind: str = pulp.LpBinary) -> Strategies:
+def least_limit(problem: ShardingProblem, memory: MemoryLimit, time_limit_seconds: float) -> tuple[float, bool]:
+    """The least memory limit under which there is a choice, in bytes, and whether it is exact; at the time limit it is
+    a lower bound. Every node must have a legal strategy."""
+    least = memory.least_peak()
+    model, s, _ = _model(legality(problem), 1.0)
+    excess = model.add_variable("excess", 0)
+    model.setObjective(excess)
+    unit = _limit_memory(model, replace(memory, limit=least), s, excess)
+    finished, _, bound = _run_highs(model, time_limit_seconds)
+    return least + max(0.0, bound) * unit, finished
+
+
+def _model(
+    problem: ShardingProblem,
+    scale: float,
+    *,
+    strategy_kind: str = pulp.LpBinary,
+    pair_kind: str = pulp.LpContinuous,
+    sense: int = pulp.LpConstraintEQ,
+) -> tuple[pulp.LpProblem, Strategies, Pairs]:
+    """Eq. 1 without the rows that only one formulation has."""
+    model = pulp.LpProblem("enumerated", pulp.LpMinimize)
+    s = _strategies(model, problem, strategy_kind)
+    e = _pairs(model, problem, pair_kind)
+    model += _objective(problem, s, e, scale)
+    for constraint in (
+        *_one_strategy_a_node(s),
+        *_rows_agree(problem, s, e, sense),
+        *_columns_agree(problem, s, e, sense),
+    ):
+        model += constraint
+    return model, s, e
+
+
+def _strategies(model: pulp.LpProblem, problem: ShardingProblem, kind: str) -> Strategies:
     return [
         {int(k): model.add_variable(f"s_{v}_{k}", 0, 1, kind) for k in np.flatnonzero(costs < FORBIDDEN)}
         for v, costs in enumerate(problem.node_costs)
@@ -200,35 +224,73 @@ def _one_pair_an_edge(e: Pairs) -> list[pulp.LpConstraint]:
     return [pulp.LpAffineExpression([(x, 1) for x in edge.values()]) == 1 for edge in e]
 
 
-def _memory_fits(model: pulp.LpProblem, memory: MemoryLimit, s: Strategies) -> list[pulp.LpConstraint]:
-    """The running sum of the memory stays within the room at every time (`memory_rows`)."""
+def _limit_memory(
+    model: pulp.LpProblem, memory: MemoryLimit, s: Strategies, excess: pulp.LpVariable | None = None
+) -> float:
+    """Rows that keep the running sum of the memory within the room at every time (`memory_rows`), where it may exceed
+    the room by the variable `excess`, if that is given; returns the unit of the sums in bytes."""
     legal = [np.array(list(node), dtype=np.int64) for node in s]
-    constraints, previous = [], None
+    previous, unit = None, 1.0
     for number, row in enumerate(memory_rows(memory, legal)):
-        held = model.add_variable(f"m{number}", upBound=row.room)
+        unit = row.unit
+        held = model.add_variable(f"m{number}", upBound=row.room if excess is None else None)
         terms = [(s[v][int(legal[v][k])], weight) for (v, k), weight in row.weights.items()]
         terms += [(held, 1.0)] if previous is None else [(held, 1.0), (previous, -1.0)]
-        constraints.append(pulp.LpAffineExpression(terms) == 0)
+        model += pulp.LpAffineExpression(terms) == 0
+        if excess is not None:
+            model += held - excess <= row.room
         previous = held
-    return constraints
+    return unit
 
 
 def _chosen(s: Strategies) -> tuple[int, ...]:
     return tuple(max(node, key=lambda k: node[k].varValue or 0.0) for node in s)
 
 
-def _run_highs(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, float]:
+class _QuietHighs(highspy.Highs):
+    """HiGHS prints its name and licence when callbacks are enabled, in its constructor: before PuLP can forbid it."""
+
+    def enableCallbacks(self) -> None:
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]  # highspy has no annotations
+
+
+class PulpHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no annotations
+    """PuLP's interface to HiGHS, silent from its first line, so that commands can print JSON. It begins at the values
+    of the variables in `start`."""
+
+    start: Mapping[pulp.LpVariable, bool] = MappingProxyType({})
+
+    def createAndConfigureSolver(self, lp: pulp.LpProblem) -> None:
+        """In place of PuLP's, which makes a solver that prints."""
+        lp.solverModel = _QuietHighs()  # type: ignore[no-untyped-call]  # highspy has no annotations
+        lp.solverModel.setOptionValue("mip_rel_gap", self.gapRel)
+        lp.solverModel.setOptionValue("mip_abs_gap", self.gapAbs)
+        if self.timeLimit is not None:
+            lp.solverModel.setOptionValue("time_limit", float(self.timeLimit))
+
+    def callSolver(self, lp: pulp.LpProblem) -> None:
+        """From `start`."""
+        columns = np.array([variable.index for variable in self.start], dtype=np.int32)
+        lp.solverModel.setSolution(len(columns), columns, np.array(list(self.start.values()), dtype=np.float64))
+        super().callSolver(lp)
+
+
+def _run_highs(
+    model: pulp.LpProblem, seconds: float | None, gap: float = 0.0, start: Mapping[pulp.LpVariable, bool] | None = None
+) -> tuple[bool, bool, float]:
     """(finished, a choice was found, scaled lower bound)."""
-    model.solve(PulpHighs(msg=False, gapRel=0.0, gapAbs=0.0, timeLimit=seconds))
+    solver = PulpHighs(msg=False, gapRel=gap, gapAbs=0.0, timeLimit=seconds)
+    solver.start = start or {}
+    model.solve(solver)
     info = model.solverModel.getInfo()
     if model.sol_status == pulp.LpSolutionInfeasible:
         return True, False, np.inf
-    if model.sol_status == pulp.LpSolutionOptimal:
-        return True, True, float(info.mip_dual_bound)
-    return False, info.primal_solution_status == 2, float(info.mip_dual_bound)
+    proven = model.sol_status == pulp.LpSolutionOptimal and (gap == 0.0 or info.mip_gap <= tuning.HIGHS_PROVEN_GAP)
+    return proven, proven or info.primal_solution_status == 2, float(info.mip_dual_bound)
 
 
-def _run_cbc(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, float]:
+def _run_cbc(model: pulp.LpProblem, seconds: float | None, gap: float) -> tuple[bool, bool, float]:
     """(finished, a choice was found, scaled lower bound). CBC reports its bound only in its log."""
     with tempfile.TemporaryDirectory(prefix="alpa-explore-cbc-") as folder:
         log = Path(folder, "log")
@@ -236,7 +298,7 @@ def _run_cbc(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, 
         solver = pulp.COIN_CMD(
             path=bundled if os.access(bundled, os.X_OK) else "cbc",
             msg=False,
-            gapRel=0.0,
+            gapRel=gap,
             gapAbs=0.0,
             timeLimit=seconds,
             logPath=str(log),

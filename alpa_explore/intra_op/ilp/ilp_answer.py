@@ -6,7 +6,7 @@ import math
 import time
 
 from alpa_explore.errors import SolverError
-from alpa_explore.intra_op.bounds.descend import descend, is_legal, simple_bound
+from alpa_explore.intra_op.bounds.messages import descend, is_legal, simple_bound
 from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status

@@ -11,10 +11,3 @@ SCALED_ROOM = 1e3
 """The largest room of a memory row, in the units of the rows: again because tolerances are absolute."""
 MIN_TIME_LIMIT_SECONDS = 0.01
 """A solver is given at least this much time, however little is left."""
-
-TOULBAR2_COST_UNITS = 1e6
-"""toulbar2 takes whole costs: others are multiplied so that the optimum is near SCALED_OPTIMUM × this."""
-TOULBAR2_LARGEST_COST = 2.0**52
-"""Whole costs whose sum is above this are scaled too: they must stay exact as floats, and so must their sum."""
-TOULBAR2_MEMORY_UNITS = 1e9
-"""toulbar2 counts memory in this fraction of the limit, rounded up."""

@@ -26,9 +26,8 @@ from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.memory.pareto_bounds import Bounds, pareto_bounds
 from alpa_explore.intra_op.memory.pareto_kernels import Sets, minimal_sums
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Contradiction, Restricted, Trail
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction, Restricted, Scope, Trail
 from alpa_explore.intra_op.reduction.simplify import simplify
-from alpa_explore.intra_op.reduction.tables import Scope
 from alpa_explore.numerics.arrays import Floats, Ints
 
 

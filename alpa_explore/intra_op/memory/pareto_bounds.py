@@ -20,13 +20,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.elimination.forward_pass import INPUT, Step, forward_pass
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Eliminated, back_substitute
-from alpa_explore.intra_op.reduction.tables import Scope, Table, sum_tables
+from alpa_explore.intra_op.reduction.factor_graph import Eliminated, Scope, Table, back_substitute, sum_tables
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.numerics.lower_envelope import search_between
+
+INPUT = -1
+"""Origin of a table that no step made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One elimination: the tables that read `node` at this step, and the message that replaces them,
+
+    m_i(N(v)) = min_k ( Σ_f f(v=k, N(v)) )
+    """
+
+    node: int
+    tables: tuple[Table, ...]
+    """The tables that read `node` at this step: first those that were given, in their order, then messages."""
+    origins: tuple[int, ...]
+    """For each of `tables` the step whose message it is, or INPUT."""
+    scope: Scope
+    """The nodes that share a table with `node`, ascending."""
+    message: Floats
+    """One axis for each node in `scope`."""
+
+    @property
+    def axes(self) -> Scope:
+        """The node and its scope: the axes of the join."""
+        return (self.node, *self.scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,7 +111,7 @@ class PriceRun:
         for (a, b), matrix in zip(core.edges, core.edge_costs, strict=True):
             costs = np.where(matrix >= FORBIDDEN, np.inf, second * matrix)
             tables.append(((a, b), costs) if a < b else ((b, a), costs.T))
-        self.steps = forward_pass(tables, order)
+        self.steps = _forward_pass(tables, order)
         self.contexts = _contexts(self.steps, [len(costs) for costs in core.node_costs])
         choices = [0] * len(priced)
         self.seconds = np.inf
@@ -102,6 +126,25 @@ class PriceRun:
     def pair(self) -> tuple[float, float]:
         """Seconds and bytes of the least choice at this price."""
         return self.seconds, self.bytes
+
+
+def _forward_pass(tables: Sequence[Table], order: Sequence[int]) -> list[Step]:
+    """Eliminate every node that `tables` read, in `order`; every node has at least one table of its own."""
+    place = {v: i for i, v in enumerate(order)}
+    waiting: list[list[tuple[int, Table]]] = [[] for _ in order]
+    """For each step the tables whose first eliminated node is that of the step, with their origins."""
+    for scope, costs in tables:
+        waiting[min(place[u] for u in scope)].append((INPUT, (scope, costs)))
+    steps: list[Step] = []
+    for number, v in enumerate(order):
+        origins = tuple(origin for origin, _ in waiting[number])
+        reading = tuple(table for _, table in waiting[number])
+        scope = tuple(sorted({u for read, _ in reading for u in read} - {v}))
+        message = sum_tables(reading, (v, *scope)).min(axis=0)
+        steps.append(Step(node=v, tables=reading, origins=origins, scope=scope, message=message))
+        if scope:
+            waiting[min(place[u] for u in scope)].append((number, (scope, message)))
+    return steps
 
 
 def _contexts(steps: Sequence[Step], sizes: Sequence[int]) -> list[Floats]:

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.bounds.descend import descend, is_legal
 from alpa_explore.intra_op.bounds.message_kernels import Flat
-from alpa_explore.intra_op.bounds.messages import Messages, flatten
+from alpa_explore.intra_op.bounds.messages import Messages, descend, flatten, is_legal
 from alpa_explore.intra_op.ilp.memory_rows import fullest_times
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.memory.price_kernels import descend_within

@@ -8,14 +8,15 @@ on a mesh into such a problem.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TypeAlias
 
 import numpy as np
 
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.arrays import Floats, Ints
 
 FORBIDDEN = 1e18
 """A cost of this size or more can never be chosen (the convention of the IOPDDL contest)."""
@@ -66,3 +67,29 @@ class ShardingProblem:
         """An upper bound on the cost of every legal choice: the sum of the largest legal entries."""
         parts = (*self.node_costs, *self.edge_costs)
         return sum(float(p[p < FORBIDDEN].max(initial=0.0)) for p in parts)
+
+
+def restricted(problem: ShardingProblem, kept: Sequence[Ints]) -> ShardingProblem:
+    """The problem in which node v has only the strategies `kept[v]` (ascending)."""
+    return ShardingProblem(
+        name=problem.name,
+        node_costs=tuple(c[k] for c, k in zip(problem.node_costs, kept, strict=True)),
+        edges=problem.edges,
+        edge_costs=tuple(
+            m[np.ix_(kept[a], kept[b])] for (a, b), m in zip(problem.edges, problem.edge_costs, strict=True)
+        ),
+    )
+
+
+def unrestricted_choices(kept: Sequence[Ints], choices: Choices) -> Choices:
+    """Choices for `restricted(problem, kept)` in the numbering of the original problem."""
+    return tuple(int(k[c]) for k, c in zip(kept, choices, strict=True))
+
+
+def legality(problem: ShardingProblem) -> ShardingProblem:
+    """The problem in which every legal entry costs 0; forbidden entries stay forbidden."""
+    return replace(
+        problem,
+        node_costs=tuple(np.where(c >= FORBIDDEN, FORBIDDEN, 0.0) for c in problem.node_costs),
+        edge_costs=tuple(np.where(m >= FORBIDDEN, FORBIDDEN, 0.0) for m in problem.edge_costs),
+    )

@@ -1,10 +1,9 @@
 """Exact reductions: a smaller sharding problem with the same least cost, and the way back to the whole.
 
-    tables            cost tables over scopes of nodes, and their sums
-    arc_consistency   which strategies have a legal partner on every edge
+    arc_consistency   which strategies have a legal partner on every edge, and fit with the rest at its smallest
     dominance         which strategies another one of the node makes superfluous (dead-end elimination)
-    factor_graph      FactorGraph: the mutable state of the reductions, and the trail for back substitution
-    possible          `possible_strategies`: arc consistency, and what fits with all other items at their smallest
+    factor_graph      FactorGraph: the mutable state of the reductions, and the trail for back substitution; cost tables
+                      over scopes of nodes, and their sums
     simplify          `simplify`: the three above and elimination of narrow nodes, repeated until none applies
     components        `decompose`: simplify, then split into connected components; `restore` completes choices
     tuning            sizes at which an implementation is switched or a reduction is left out

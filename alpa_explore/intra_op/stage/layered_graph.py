@@ -1,7 +1,6 @@
 """The training graph cut into layers: the layer of every operator, what is held, and what is recomputed.
 
-A layer holds every forward tensor that one of its backward operators reads and that is not recomputed (`segments`,
-`in_kernel`).
+A layer holds every forward tensor that one of its backward operators reads and that is not recomputed (`segments`).
 """
 
 from __future__ import annotations
@@ -18,13 +17,15 @@ from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
-from alpa_explore.intra_op.stage.in_kernel import recomputed_in_kernel
+from alpa_explore.intra_op.stage import tuning
 from alpa_explore.intra_op.stage.recomputation import Recomputation
-from alpa_explore.intra_op.stage.segments import hold
-from alpa_explore.intra_op.stage.tables import table_operators
+from alpa_explore.intra_op.stage.segments import hold, recomputed_in_kernel
+from alpa_explore.sharding.rules.creation import RANDOM
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 Place = TypeVar("Place", int, tuple[int, int])
+
+_ZIGZAG = "alpa_explore.zigzag.default"
 
 UPDATE_LAYER = -1
 """The layer of every update-phase operator."""
@@ -251,3 +252,38 @@ def _contributions(graph: TrainingGraph, gradient: int) -> tuple[int, ...]:
     if producer is None or graph.operators[producer].phase is not Phase.UPDATE:
         return (gradient,)
     return tuple(t for read in graph.operators[producer].inputs for t in _contributions(graph, read))
+
+
+def table_operators(graph: TrainingGraph, constrained: Collection[int]) -> frozenset[int]:
+    """The forward operators that make tables: what the forward pass computes from numbers and vectors alone, as rotary
+    tables and causal masks, and the buffers that it puts into zig-zag order.
+
+    Neither data nor trained parameters reach a table. Frameworks compute it whole on every device, and so does a plan:
+    its operators have one strategy, replicated. A device that reads a shard cuts it out at no cost. Without this rule a
+    model that computes its rotary table in the first layer would tie that layer to every other one. Operators in
+    `constrained`, for which the user names a spec, make none, nor does what is computed from them.
+    """
+    tables: set[int] = set()
+    for operator in graph.operators:
+        if (
+            operator.phase is Phase.FORWARD
+            and operator.index not in constrained
+            and _makes_table(graph, operator, tables)
+        ):
+            tables.add(operator.index)
+    return frozenset(tables)
+
+
+def _makes_table(graph: TrainingGraph, operator: Operator, tables: Collection[int]) -> bool:
+    outputs = [graph.tensors[t] for t in operator.outputs]
+    if operator.kind in RANDOM or any(t.bytes > tuning.LARGEST_TABLE_BYTES for t in outputs):
+        return False
+    if not operator.inputs:
+        # Larger tensors of one number, as an accumulator of zeros with a row for every token, are made in shards.
+        return all(len(t.shape) <= 1 for t in outputs)
+    for tensor in (graph.tensors[t] for t in operator.inputs):
+        # Other buffers may be weights that are not trained.
+        is_given = tensor.kind in GIVEN_KINDS and (len(tensor.shape) <= 1 or operator.kind == _ZIGZAG)
+        if not is_given and tensor.producer not in tables:
+            return False
+    return True

@@ -18,11 +18,10 @@ import numpy as np
 
 from alpa_explore.errors import OptionError, ProgramError
 from alpa_explore.graph import TensorKind
-from alpa_explore.intra_op.formulations.axis_options import Option
-from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.axis_options import Option, batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags
 from alpa_explore.plans.describe import node_specs

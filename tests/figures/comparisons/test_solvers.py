@@ -6,7 +6,7 @@ import pytest
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.figures.comparisons.solvers import solvers_figure, solvers_table
-from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
+from alpa_explore.formulations.comparison import Comparison, SolverRow
 from alpa_explore.intra_op.problem.solution import Status
 
 

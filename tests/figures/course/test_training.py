@@ -117,7 +117,7 @@ def test_the_cells_of_the_resharding_figure_are_the_seconds_of_the_table() -> No
     row, column = list(heat.y).index("S0R"), list(heat.x).index("RR")
     expected = np.log10(table.seconds[table.index[(0,)], table.index[(-1,)]])
     assert heat.z[row][column] == pytest.approx(expected, abs=1e-3)
-    assert "all-gather over axis 0" in heat.text[row][column]
+    assert "all-gather over axis 0" in heat.hovertext[row][column]
 
 
 def test_the_coverage_figure_names_what_is_discovered() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.dataflow.stage_dataflow import dataflow_sentence, stage_dataflow
+from alpa_explore.figures.dataflow.stage_dataflow import sentence_of, stage_dataflow
 from alpa_explore.plans.plan import Plan
 from tests.figures.dataflow.small_stage import plan_of, small_stage
 
@@ -57,7 +57,7 @@ def test_only_updates_move_tensors_once_an_iteration() -> None:
 
 
 def test_the_sentence_names_the_equal_blocks_and_the_longest_collective() -> None:
-    said = dataflow_sentence(plan_of(STAGE))
+    said = sentence_of(stage_dataflow(plan_of(STAGE)))
     assert "27 operators in 5 blocks. 3 of them are equal (h.0 – h.2) and are drawn once." in said
     assert "The longest collective in a microbatch: all-reduce of add_2, 500 µs." in said
 
@@ -67,13 +67,13 @@ def test_without_names_of_tensors_edges_follow_the_order_of_execution_and_the_se
     flow = stage_dataflow(plan_of(old))
     assert not flow.wired
     assert flow.edges
-    assert "edges follow the order" in dataflow_sentence(plan_of(old))
+    assert "edges follow the order" in sentence_of(stage_dataflow(plan_of(old)))
 
 
 def test_a_stage_without_operators_says_what_to_do(plan: Plan) -> None:
     empty = plan_of(replace(STAGE, operators=(), tensors=()))
     assert stage_dataflow(empty).nodes == ()
-    assert "plan again to see them" in dataflow_sentence(empty)
+    assert "plan again to see them" in sentence_of(stage_dataflow(empty))
 
 
 def test_a_stage_that_the_plan_does_not_have_is_an_error(plan: Plan) -> None:

@@ -6,12 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.disagreement import close_gap
 from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
-from alpa_explore.intra_op.bounds.messages import Messages
-from alpa_explore.intra_op.problem.restriction import restricted
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
+from alpa_explore.intra_op.bounds.messages import Messages, is_legal
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, restricted
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from tests.intra_op.bounds.reference_messages import ReferenceMessages
@@ -58,34 +55,14 @@ def test_the_kernels_do_what_numpy_does():
         np.testing.assert_allclose(slacks, np.concatenate(expected_slacks), rtol=1e-9, atol=1e-9 * ceiling)
 
 
-def test_reparameterized_costs_are_the_same_for_every_choice():
-    rng = np.random.default_rng(8)
-    for _ in range(40):
-        problem = random_problem(rng)
-        messages = Messages(problem, np.inf)
-        messages.sweep(forward=True)
-        reparameterized = messages.reparameterized()
-        for choice in itertools.product(*(range(len(c)) for c in problem.node_costs)):
-            if is_legal(problem, choice):
-                assert reparameterized.evaluate(choice) == pytest.approx(problem.evaluate(choice), rel=1e-6)
-
-
-@pytest.mark.parametrize("with_close_gap", [False, True])
-def test_the_bound_holds_and_a_best_choice_is_kept(with_close_gap, monkeypatch):
-    if with_close_gap:
-        # A poor bound, so that there is a gap to close.
-        monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.MESSAGE_ROUNDS", 1)
+def test_the_bound_holds_and_a_best_choice_is_kept():
     rng = np.random.default_rng(5)
-    closed = pruned_some = raised = 0
+    closed = pruned_some = 0
     for _ in range(400):
         problem = random_problem(rng)
         all_choices = list(itertools.product(*(range(len(c)) for c in problem.node_costs)))
         legal = [c for c in all_choices if is_legal(problem, c)]
         pruned = prune_by_bound(problem)
-        if with_close_gap:
-            before, pruned = pruned, close_gap(problem, pruned)
-            assert pruned.bound >= before.bound
-            raised += pruned.bound > before.bound
         if pruned.best is None or not legal:
             assert all(len(k) == len(c) for k, c in zip(pruned.kept, problem.node_costs, strict=True))
             continue
@@ -105,7 +82,6 @@ def test_the_bound_holds_and_a_best_choice_is_kept(with_close_gap, monkeypatch):
         assert smaller.evaluate(inside) == problem.evaluate(best[0])
     assert closed > 100
     assert pruned_some > 100
-    assert raised > 20 or not with_close_gap
 
 
 def test_with_a_gap_the_answer_is_within_it_and_has_that_status(monkeypatch):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.elimination.eliminate import eliminate, order_of
+from alpa_explore.intra_op.composition.contraction.contract import optimum
+from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.reduction.components import components, decompose
 from alpa_explore.intra_op.reduction.dominance import undominated
@@ -72,7 +73,7 @@ def test_dominance_makes_the_core_smaller_and_keeps_the_optimum() -> None:
         costs = tuple(np.where(np.arange(6) == seed % 6, 9.0, v) for v in problem.node_costs)
         problem = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=problem.edge_costs)
         plain, reduced = simplify(problem, dominance=False), simplify(problem)
-        values = [s.restore(eliminate(s.core, order_of(s.core))) for s in (plain, reduced)]
+        values = [s.restore(optimum(s.core, Limits())) for s in (plain, reduced)]
         assert problem.evaluate(values[0]) == pytest.approx(problem.evaluate(values[1]), rel=1e-12)
         smaller += reduced.core.variables < plain.core.variables
     assert smaller == 30
@@ -115,7 +116,7 @@ def test_components_have_their_own_numbering() -> None:
 
 def test_the_order_avoids_the_hub_of_a_wheel() -> None:
     rim = [(i, (i + 1) % 12) for i in range(12)]
-    order = order_of(problem_of([6] * 13, [*rim, *((12, i) for i in range(12))]))
+    order = elimination_order([6] * 13, [*rim, *((12, i) for i in range(12))])
     assert 12 not in order.nodes[:9]
     assert order.largest_table == 6**3
 
@@ -135,8 +136,8 @@ def test_the_choices_of_the_components_are_put_together_to_an_optimal_choice() -
     problem = problem_of([4] * 10, [*complete(5), *((a + 5, b + 5) for a, b in complete(5))])
     parts = decompose(problem, dominance=False)
     assert len(parts.components) == 2
-    part_choices = [eliminate(part, order_of(part)) for part in parts.components]
+    part_choices = [optimum(part, Limits()) for part in parts.components]
     least = parts.constant + sum(p.evaluate(c) for p, c in zip(parts.components, part_choices, strict=True))
-    whole = eliminate(problem, order_of(problem))
+    whole = optimum(problem, Limits())
     assert problem.evaluate(parts.restore(part_choices)) == pytest.approx(problem.evaluate(whole), rel=1e-12)
     assert least == pytest.approx(problem.evaluate(whole), rel=1e-12)

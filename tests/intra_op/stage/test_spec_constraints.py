@@ -11,12 +11,12 @@ from torch import nn
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
+from alpa_explore.formulations.compare import compare_solvers
+from alpa_explore.formulations.comparison import StageInstance
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.formulations.compare import compare_solvers
-from alpa_explore.intra_op.formulations.comparison import StageInstance
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve

@@ -5,7 +5,7 @@ from typing import Any
 import ipywidgets as W
 import pytest
 from alpa_explore_widgets.elements.fields import Button, PageBridge
-from alpa_explore_widgets.elements.widget_tree import descendants, send_states
+from alpa_explore_widgets.elements.page_widget import descendants, send_states
 
 
 def test_every_state_below_is_sent_but_what_never_changes(monkeypatch: pytest.MonkeyPatch) -> None:

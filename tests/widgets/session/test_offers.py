@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.panels.messages import message_html
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import Offer
-from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources

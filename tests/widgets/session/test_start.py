@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.panels.plan_button import progress_html
-from alpa_explore_widgets.session.library.backend import Backend
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.sources import Sources
 from numba import njit

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.elements.dataflow_graph import DataflowGraph
-from alpa_explore_widgets.elements.static_files import STATIC
+from alpa_explore_widgets.elements.documents import DataflowGraph
+from alpa_explore_widgets.elements.page_widget import STATIC
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.tabs.sharding import ShardingPanel
 

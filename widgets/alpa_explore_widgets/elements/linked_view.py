@@ -7,8 +7,7 @@ from typing import Any
 
 import traitlets
 
-from alpa_explore_widgets.elements.page_widget import PageWidget
-from alpa_explore_widgets.elements.static_files import module_with_helpers
+from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
 
 
 class LinkedView(PageWidget):

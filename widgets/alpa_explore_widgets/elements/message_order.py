@@ -15,7 +15,7 @@ from typing import Any
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import Button, Field
-from alpa_explore_widgets.elements.widget_tree import descendants
+from alpa_explore_widgets.elements.page_widget import descendants
 
 
 class MessageOrder:

@@ -1,15 +1,30 @@
-"""The base of the widgets that a page changes."""
+"""The base of the widgets that a page changes, their JavaScript modules, and all widgets below one."""
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
 import anywidget
 import ipywidgets as W
+import traitlets
 
-from alpa_explore_widgets.elements.widget_tree import descendants
+STATIC = Path(__file__).parents[1] / "static"
+_FIXED = ("_esm", "_css", "_anywidget_id", "_model_", "_view_")
+"""How the names of traits begin that never change: code, style sheets, and what tells the page which class to make."""
+
+
+def module_with_helpers(*names: str) -> str:
+    """JavaScript files of `static/` as one module, with the text of helpers.js before them.
+
+    anywidget loads each module from a string of its own, so that a module cannot import another file.
+    """
+    return "\n".join((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", *names))
 
 
 class PageWidget(anywidget.AnyWidget):
@@ -29,6 +44,42 @@ class PageWidget(anywidget.AnyWidget):
         """Take the values of a message of the page."""
         with self.lock:
             super().set_state(sync_data)
+
+
+class DocumentWidget(PageWidget):
+    """A widget that shows a document, which the page draws without the kernel."""
+
+    packed = traitlets.Bytes(b"").tag(sync=True)
+    """The document as JSON, gzipped; nothing is shown while it is empty."""
+
+    def load(self, document: dict[str, Any]) -> None:
+        """Show `document`."""
+        # mtime=0: an equal document gives equal bytes, hence no change and no message.
+        self.packed = gzip.compress(json.dumps(document, ensure_ascii=False).encode(), 3, mtime=0)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The shown document; empty for none."""
+        return dict(json.loads(gzip.decompress(self.packed))) if self.packed else {}
+
+
+def descendants(widget: W.Widget) -> Iterator[W.Widget]:
+    """`widget` and all widgets below it."""
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from descendants(child)
+
+
+def send_states(root: W.Widget) -> None:
+    """Send the states of `root`, of all widgets below it and of their layouts to the pages.
+
+    A page that is loaded while the kernel has widgets asks for all states at once and then creates the widgets one by
+    one, which may take seconds. It misses what changes in between, such as "Planned in 3 s" in place of "Planning".
+    Therefore the states are sent once more when such a page shows the explorer (`PageBridge.loads`).
+    """
+    for widget in descendants(root):
+        for part in (widget.layout, widget):
+            part.send_state([name for name in part.keys if not name.startswith(_FIXED)])
 
 
 def share_lock(root: W.Widget, lock: AbstractContextManager[object]) -> None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from alpa_explore.figures.style import CONFIG
-from alpa_explore_widgets.elements.page_widget import PageWidget
-from alpa_explore_widgets.elements.static_files import module_with_helpers
+from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

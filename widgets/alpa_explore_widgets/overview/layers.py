@@ -59,7 +59,7 @@ def layers_card(plan: Plan) -> Card:
         strip = box(left, bottom + _GAP, width, _STRIP, fill=color, css="edged")
         drawing.group(key(stage=stage, layer=layer.index), hint, [bars(spans, bottom, fill=color), strip])
         label = f"layer {layer.index}" if in_words else _fitting(width, str(layer.index), "")
-        drawing.text(left + width / 2, bottom + _GAP + _STRIP / 2, label, css="middle", color=ink_on(color))
+        drawing.text(left + width / 2, bottom + _GAP + _STRIP / 2, label, css="middle", color=str(ink_on(color)))
         if layer is not plan.layers[-1]:
             drawing.plain(line(left + width, _TOP, bottom))
             if all(len(layer.operators) >= _LABELLED_SHARE * count for layer in plan.layers[1:-1]):
@@ -72,7 +72,7 @@ def layers_card(plan: Plan) -> Card:
         hint = f"stage {s.index}: {layers_phrase(s.layers)}"
         drawing.group(key(stage=s.index), hint, [box(left, top, right - left, _STRIP, fill=color, css="edged")])
         label = f"stage {s.index}" if in_words else _fitting(right - left, str(s.index), "")
-        drawing.text((left + right) / 2, top + _STRIP / 2, label, css="middle", color=ink_on(color))
+        drawing.text((left + right) / 2, top + _STRIP / 2, label, css="middle", color=str(ink_on(color)))
     return Card(tab="Layers", line=text, drawing=drawing.html(f"FLOPs of the operators: {text}"))
 
 

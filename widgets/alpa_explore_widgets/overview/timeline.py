@@ -62,7 +62,7 @@ def timeline_card(plan: Plan) -> Card:
         low = height / 2
         shapes = [
             *grounds,
-            boxes(forward, top + (height - low) / 2, low, fill=mixed(color, "#ffffff", _PALE)),
+            boxes(forward, top + (height - low) / 2, low, fill=str(mixed(color, "#ffffff", _PALE))),
             boxes(backward, top, height, fill=color),
             boxes(update, top + height / 4, height / 2, fill="#888888"),
         ]

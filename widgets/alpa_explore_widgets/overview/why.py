@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.part_looks import part_looks
+from alpa_explore.figures.marks import time_looks
+from alpa_explore.figures.style import in_theme
 from alpa_explore.questions.explain import COMPUTING, UNKNOWN, WAIT, limits, mean_parts, time_parts
 from alpa_explore_widgets.overview.drawing import HEIGHT, Card, Drawing, box
 
@@ -34,13 +35,14 @@ def why_card(plan: Plan) -> Card:
     if binding:
         text = f"{binding[0].name} costs most besides computing: {units.percent(binding[0].gain)} of T"
     drawing = Drawing(left=74)
-    looks = part_looks((name for time in times for name, _ in time.parts), "light")
+    looks = time_looks(name for time in times for name, _ in time.parts)
+    colors = {name: in_theme(color, "light") for name, (color, _) in looks.items()}
     pitch = min(_ROW, _BARS / len(times))
     for row, time in enumerate(times):
-        _stage(drawing, time, looks, total, row * pitch, pitch)
+        _stage(drawing, time, colors, total, row * pitch, pitch)
     shares = sorted(((s / total, name) for name, s in mean_parts(times).items()), reverse=True)
     parts = [
-        (units.percent(share), name, "" if name == WAIT else looks[name][0])
+        (units.percent(share), name, "" if name == WAIT else colors[name])
         for share, name in shares
         if share >= _NOTICEABLE
     ]
@@ -63,12 +65,10 @@ def _list(heading: str, items: Sequence[tuple[str, str, str | None]]) -> str:
     return f'<div><p title="{escape(heading)}">{escape(heading)}</p><ul>{listed}</ul></div>'
 
 
-def _stage(
-    drawing: Drawing, time: StageTime, looks: dict[str, tuple[str, str]], total: float, top: float, pitch: float
-) -> None:
+def _stage(drawing: Drawing, time: StageTime, colors: dict[str, str], total: float, top: float, pitch: float) -> None:
     parts, at, shapes = dict(time.parts), 0.0, []
     height = pitch - min(4.0, 0.2 * pitch)
-    for name, (color, _) in looks.items():
+    for name, color in colors.items():
         share = parts.get(name, 0.0) / total
         if share > 0:
             is_wait = name == WAIT

@@ -67,11 +67,10 @@ def stages_html(plan: Plan, theme: str) -> str:
     items = []
     for s in plan.stages:
         what = (
-            f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), "
-            f"{time_with_band(plan, s.latency_seconds)} per microbatch, "
-            f"{bytes_with_band(plan, s.peak_bytes)} per device"
+            f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), {time_with_band(plan, s.latency_seconds)} per "
+            f"microbatch, {bytes_with_band(plan, s.peak_bytes)} per device"
         )
-        swatch = f'<i style="background:{stage_swatch(s.index, theme)}"></i>'
+        swatch = f'<i style="background:{stage_swatch(s.index)}"></i>'
         items.append(
             f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" title="{what}; press to select it" '
             f'aria-label="{what}"><b>{swatch}{s.index}</b>'

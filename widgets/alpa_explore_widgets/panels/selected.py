@@ -126,9 +126,8 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
     if stage is not None:
         phrases.append(
             f"{stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}, "
-            f"{time_with_band(plan, stage.latency_seconds)} per microbatch, "
-            f"{bytes_with_band(plan, stage.peak_bytes)} per device"
-            f"{f', recomputes {words}' if (words := recomputed_words(stage)) else ''})"
+            f"{time_with_band(plan, stage.latency_seconds)} per microbatch, {bytes_with_band(plan, stage.peak_bytes)} "
+            f"per device{f', recomputes {words}' if (words := recomputed_words(stage)) else ''})"
         )
     return phrases
 

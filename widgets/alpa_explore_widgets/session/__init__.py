@@ -2,11 +2,12 @@
 
 - settings, fault: the values of the controls; an error as it is shown.
 - history, training_run: the plans so far; a run of a plan and its progress.
-- state: all of this as one immutable value, `State`, and the `StateStore` that holds the present one behind a lock.
-- sources, library/: models and clusters by name; the functions of alpa_explore that capture, plan and run.
+- state: all of this and the answers to questions as one immutable value, `State`, and the `StateStore` that holds the
+  present one behind a lock.
+- sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - hardware: single changes of the hardware of a plan, as settings to be planned.
 - background: threads where the newest job wins, or where each job has its turn.
-- answers/, asking/: answers to questions as values; the questions, asked in the background.
+- asking/: questions, asked in the background.
 - planning, runs (and attached hosts): work in the background; it reports by changing the state.
 - session: `Session`, one method per action of a user; each returns at once.
 

@@ -30,7 +30,7 @@ from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings, cha
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.library.backend import Backend
+    from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.run import Run
-    from alpa_explore_widgets.session.library.backend import Backend
+    from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore
 

@@ -14,10 +14,10 @@ from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
 from alpa_explore_widgets.session.asking.questions import Comparisons
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.hardware import HardwareChange, hardware_changes
-from alpa_explore_widgets.session.library.backend import Backend
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
 from alpa_explore_widgets.session.settings import (
@@ -226,12 +226,7 @@ class Session:
             attachment = self.store.state.attachment
             if attachment is None or attachment.cluster is None:
                 return
-            cluster = attachment.cluster
-            self.sources.add_cluster(cluster)
-            self._set_for_plan(
-                nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=device_setting(cluster)
-            )
-            self.plan()
+            self.plan_on(attachment.cluster)
 
     def run_query(self, query: _Query, activity: str) -> None:
         """Run `query` in the background and apply the changes of the state that it returns. The newest query wins."""

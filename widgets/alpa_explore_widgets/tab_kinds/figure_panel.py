@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.elements.dataflow_graph import DataflowGraph
+    from alpa_explore_widgets.elements.documents import DataflowGraph
     from alpa_explore_widgets.elements.linked_view import LinkedView
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import LayoutsAnswer, ScalingAnswer, State
 
 TITLE_LINE_PIXELS = 20
 """Height of one line of a figure's title (`figures.style.dress`)."""
@@ -96,30 +96,82 @@ class PlanPanel(FigurePanel):
     room: ClassVar[str] = "decisions"
     """The package of `alpa_explore.figures` that holds it."""
 
+    def arguments(self, _state: State) -> dict[str, Any]:
+        """What figure and table take besides the plan."""
+        return {}
+
+    def figure_arguments(self, _state: State) -> dict[str, Any]:
+        """What the figure alone takes besides."""
+        return {}
+
     def draw(self, state: State, theme: str) -> go.Figure:
         """The figure of the module `name`."""
-        figure: go.Figure = self._function("figure")(state.plan, theme=theme)
+        arguments = self.arguments(state) | self.figure_arguments(state)
+        figure: go.Figure = self._function("figure")(state.plan, theme=theme, **arguments)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
         """The table of the module `name`."""
-        rows: Sequence[Row] = self._function("table")(state.plan)
+        rows: Sequence[Row] = self._function("table")(state.plan, **self.arguments(state))
         return rows
 
     def _function(self, kind: str) -> Callable[..., Any]:
-        module = import_module(f"alpa_explore.figures.{self.room}.{self.name}")  # late: plotly takes seconds to import
-        function: Callable[..., Any] = getattr(module, f"{self.name}_{kind}")
-        return function
+        return figure_function(self.room, self.name, kind)
+
+
+class TriedPanel(PlanPanel):
+    """A PlanPanel whose figure and table also take `tried`, the plans of the history."""
+
+    room = "comparisons"
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """The plans of the history."""
+        return (state.history.entries,)
+
+    def arguments(self, state: State) -> dict[str, Any]:
+        """The plans of the history."""
+        return {"tried": state.history.plans}
+
+
+class AskedPanel(FigurePanel):
+    """A tab about what is asked for in the background and needs no plan; answers that come are added."""
+
+    needs_plan = False
+    made_ahead = True
+    nothing: ClassVar[str]
+    """What is said before the first question."""
+    started: ClassVar[str]
+    """What is said before the first part of an answer."""
+
+    def busy(self, _state: State) -> bool:
+        """Never: what comes is added."""
+        return False
+
+    def missing(self, answer: LayoutsAnswer | ScalingAnswer | None, theme: str) -> go.Figure:
+        """In place of a figure: why there is none."""
+        if answer is not None and answer.fault is not None:
+            fault = answer.fault
+            return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
+        return note_figure(self.started if answer is not None and answer.running else self.nothing, theme)
+
+    def show_progress(self, line: W.HTML, html: str) -> None:
+        """What is under way; nothing in its place where there is nothing to say."""
+        line.value, line.layout.display = html, "" if html else "none"
+
+
+def figure_function(room: str, name: str, kind: str) -> Callable[..., Any]:
+    """NAME_kind of a module of alpa_explore.figures, imported late: plotly takes seconds to import."""
+    function: Callable[..., Any] = getattr(import_module(f"alpa_explore.figures.{room}.{name}"), f"{name}_{kind}")
+    return function
 
 
 def note_figure(text: str, theme: str) -> go.Figure:
     """An empty figure with a title: what to do to get a figure."""
-    import plotly.graph_objects as go  # late: plotly takes seconds to import
+    from alpa_explore.figures.style import finished
 
-    from alpa_explore.figures.style import dress
-
-    empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-    return dress(empty, text, theme=theme, height=300, uirevision="nothing")  # a zoom of its axes need not be kept
+    axes = {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
+    # A zoom of its axes need not be kept.
+    return finished([], text, theme=theme, height=300, uirevision="nothing", **axes)
 
 
 def lift_title(figure: go.Figure) -> str:

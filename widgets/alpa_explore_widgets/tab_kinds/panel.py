@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import ipywidgets as W
 
@@ -18,7 +18,7 @@ from alpa_explore_widgets.elements.fields import Button
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.elements.dataflow_graph import DataflowGraph
+    from alpa_explore_widgets.elements.documents import DataflowGraph
     from alpa_explore_widgets.elements.linked_view import LinkedView
     from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
     from alpa_explore_widgets.session.state import State
@@ -120,6 +120,22 @@ class Panel(ABC):
             self.finding.value = figure_fault_html(self.title, error)
             for figure in self.figures:
                 figure.layout.display = "none"
+
+    def watch(self, *fields: W.Widget) -> None:
+        """Draw again after the value of a field changed."""
+        for field in fields:
+            field.observe(self._chosen, "value")
+
+    @contextmanager
+    def quietly(self, field: W.Widget, chosen: Callable[[dict[str, Any]], None] | None = None) -> Iterator[None]:
+        """Change a field without what its choice does (`chosen`, by default drawing again): the panel is being drawn
+        already, or the field was not changed by the user."""
+        field.unobserve(chosen or self._chosen, "value")
+        yield
+        field.observe(chosen or self._chosen, "value")
+
+    def _chosen(self, _change: dict[str, Any]) -> None:
+        self.redraw()
 
     def redraw(self) -> None:
         """Draw again after a control of the panel changed."""

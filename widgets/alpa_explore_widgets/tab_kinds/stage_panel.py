@@ -13,11 +13,6 @@ from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.session.state import State
 
 
@@ -48,9 +43,8 @@ class StagePanel(PlanPanel):
             self.stage.choices = [
                 [str(s.index), f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)})", ""] for s in stages
             ]
-            self.stage.unobserve(self._stage_chosen, "value")  # the panel is being drawn already
-            self.stage.value = selected if int(selected) < len(stages) else str(len(stages) - 1)
-            self.stage.observe(self._stage_chosen, "value")
+            with self.quietly(self.stage, self._stage_chosen):
+                self.stage.value = selected if int(selected) < len(stages) else str(len(stages) - 1)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The stage."""
@@ -60,15 +54,9 @@ class StagePanel(PlanPanel):
         """The stage that is shown."""
         return int(self.stage.value)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """The figure of the module `name`, for the stage."""
-        figure: go.Figure = self._function("figure")(state.plan, stage=self.stage_of_rows(), theme=theme)
-        return figure
-
-    def rows(self, state: State) -> Sequence[Row]:
-        """The table of the module `name`, for the stage."""
-        rows: Sequence[Row] = self._function("table")(state.plan, stage=self.stage_of_rows())
-        return rows
+    def arguments(self, _state: State) -> dict[str, Any]:
+        """The stage."""
+        return {"stage": self.stage_of_rows()}
 
     def _stage_chosen(self, change: dict[str, Any]) -> None:
         self._select(key(stage=int(change["new"])))

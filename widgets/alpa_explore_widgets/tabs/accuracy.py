@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
@@ -13,7 +12,7 @@ from alpa_explore.accuracy.record import stored_record
 from alpa_explore.plans.report.error_bands import band_meaning, band_of, band_short, plan_bands_sentence
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.elements.tables import table_html
-from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
+from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, figure_function
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,7 +46,7 @@ class AccuracyPanel(FigurePanel):
             choices=[[name, text, ""] for name, (text, _, _) in _VIEWS.items()],
             value="time",
         )
-        self.view.observe(self._chosen, "value")
+        self.watch(self.view)
         return [self.view]
 
     def __init__(self) -> None:
@@ -69,26 +68,24 @@ class AccuracyPanel(FigurePanel):
         """The figure of the view."""
         self.details.value = self._details(state)
         _, name, options = _VIEWS[self.view.value]
-        figure: go.Figure = _function(name, "figure")(stored_record(), theme, **options)
+        figure: go.Figure = figure_function("accuracy", name, "figure")(stored_record(), theme, **options)
         return figure.update_layout(uirevision=self.view.value)  # each view has a zoom of its own
 
     def rows(self, state: State) -> Sequence[Row]:
         """The table of the view."""
         self.details.value = ""
-        rows: Sequence[Row] = _function(_VIEWS[self.view.value][1], "table")(stored_record())
+        rows: Sequence[Row] = figure_function("accuracy", _VIEWS[self.view.value][1], "table")(stored_record())
         return rows
 
     def _details(self, state: State) -> str:
         """The table below the figure; '' where the figure is all there is."""
-        kind = {"sources": "sources_table", "weak spots": "reasons_table"}.get(self.view.value)
-        if kind is None or not stored_record().runs:
+        if self.view.value not in ("sources", "weak spots") or not stored_record().runs:
             return ""
-        name = _VIEWS[self.view.value][1]
-        rows = getattr(import_module(f"alpa_explore.figures.accuracy.{name}"), kind)(stored_record())
-        return table_html(rows, self.plan_of(state))
+        from alpa_explore.figures.accuracy.sources import sources_table  # late: plotly takes seconds to import
+        from alpa_explore.figures.accuracy.weak_spots import reasons_table
 
-    def _chosen(self, _change: dict[str, Any]) -> None:
-        self.redraw()
+        rows = (sources_table if self.view.value == "sources" else reasons_table)(stored_record())
+        return table_html(rows, self.plan_of(state))
 
 
 def question_html(plan: Plan) -> str:
@@ -105,9 +102,3 @@ def bands_html(plan: Plan) -> str:
     bands = (("Times of this plan:", band_of(plan, "seconds")), ("Memory:", band_of(plan, "bytes")))
     parts = [f"<b>{what}</b> {escape(band_meaning(band), quote=False)}" for what, band in bands]
     return f'<p class="alpa-question">{". ".join(parts)}.</p>'
-
-
-def _function(name: str, kind: str) -> Callable[..., Any]:
-    module = import_module(f"alpa_explore.figures.accuracy.{name}")  # late: plotly takes seconds to import
-    function: Callable[..., Any] = getattr(module, f"{name}_{kind}")
-    return function

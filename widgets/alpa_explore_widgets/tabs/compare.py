@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
@@ -41,7 +41,7 @@ class ComparePanel(PlanPanel):
             choices=[[_DEFAULT, "", ""]],
             value=_DEFAULT,
         )
-        self.other.observe(self._chosen, "value")
+        self.watch(self.other)
         return [self.other]
 
     def follow(self, state: State) -> None:
@@ -54,9 +54,8 @@ class ComparePanel(PlanPanel):
             if plan is not state.plan
         ]
         if self.other.value not in [value for value, *_ in choices]:
-            self.other.unobserve(self._chosen, "value")  # the panel is being drawn already
-            self.other.value = _DEFAULT
-            self.other.observe(self._chosen, "value")
+            with self.quietly(self.other):
+                self.other.value = _DEFAULT
         if choices != self.other.choices:
             self.other.choices = choices
 
@@ -86,9 +85,6 @@ class ComparePanel(PlanPanel):
         if state.pinned is not None:
             return "the pinned plan", state.pinned
         return "the previous plan", plans[position - 1] if position > 0 else None
-
-    def _chosen(self, _change: dict[str, Any]) -> None:
-        self.redraw()
 
 
 def _label(position: int, plan: Plan, shown: Plan | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
@@ -42,7 +42,7 @@ class FrontierPanel(StagePanel):
             choices=[[_TIME, "Over time", ""], [_CHOICES, "Choices", ""]],
             value=_TIME,
         )
-        self.view.observe(self._view_chosen, "value")
+        self.watch(self.view)
         return [*super().controls(), self.view]
 
     def depends_on(self, state: State) -> tuple[object, ...]:
@@ -65,15 +65,11 @@ class FrontierPanel(StagePanel):
 
         return stage_memory_table(self.plan_of(state), self.stage_of_rows())
 
-    def _view_chosen(self, _change: dict[str, Any]) -> None:
-        self.redraw()
-
     def follow(self, state: State) -> None:
         """Begin with the stage that has the least memory left and a choice; then follow the selection."""
         if not self._opened and state.plan is not None and "stage" not in read_key(state.selection):
-            self.stage.unobserve(self._stage_chosen, "value")  # not a choice of the user: nothing is selected
-            self.stage.value = str(_fullest_with_a_choice(state.plan))
-            self.stage.observe(self._stage_chosen, "value")
+            with self.quietly(self.stage, self._stage_chosen):  # nothing is selected
+                self.stage.value = str(_fullest_with_a_choice(state.plan))
         self._opened = True
         super().follow(state)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
@@ -117,8 +117,7 @@ class RunPanel(FigurePanel):
         self.shown.layout.display = "none"  # until there is a choice
         where, how = [self.where, self.scheduler, self.device], [self.steps, self.every, self.retries, self.resume]
         fields = [*where, *how, self.shown]
-        for field in fields:
-            field.observe(self._chosen, "value")
+        self.watch(*fields)
         return fields
 
     def below(self) -> list[W.Widget]:
@@ -212,11 +211,10 @@ class RunPanel(FigurePanel):
         measured = None if run is None else run.measured
         if measured is not self._measured:
             self._measured = measured
-            self.shown.unobserve(self._chosen, "value")  # the panel is being drawn already
-            self.shown.choices = _SHOWN if measured is not None else _SHOWN[:1]
-            self.shown.value = _MEASURED if measured is not None else _STEPS
+            with self.quietly(self.shown):
+                self.shown.choices = _SHOWN if measured is not None else _SHOWN[:1]
+                self.shown.value = _MEASURED if measured is not None else _STEPS
             self.shown.layout.display = "" if measured is not None else "none"
-            self.shown.observe(self._chosen, "value")
 
     def plan_of(self, state: State) -> Plan:
         """The plan of the run, which may differ from the one on screen."""
@@ -258,6 +256,3 @@ class RunPanel(FigurePanel):
         if self.shown.value == _MEASURED and run.measured is not None:
             return run_rows(run.measured)
         return steps_table(run.steps, run.predicted_seconds)
-
-    def _chosen(self, _change: dict[str, Any]) -> None:
-        self.redraw()

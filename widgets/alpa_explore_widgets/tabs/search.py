@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
-from alpa_explore_widgets.tab_kinds.tried_panel import TriedPanel
+from alpa_explore_widgets.tab_kinds.figure_panel import TriedPanel
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.report.tables import Row
-    from alpa_explore.plans.report.tried import NoPlan
     from alpa_explore_widgets.session.state import State
 
 
@@ -21,7 +17,6 @@ class SearchPanel(TriedPanel):
     """Which of the plans so far is fast, and which needs little memory?"""
 
     title, name = "Search", "search"
-    room = "comparisons"
     made_ahead = True
     question = "How fast are the plans so far, and how much memory do they need? A click on one shows it."
 
@@ -46,20 +41,8 @@ class SearchPanel(TriedPanel):
         """The plans of the history, and what has no plan."""
         return (*super().depends_on(state), state.no_plans)
 
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """The figure of the module `name`."""
-        tried, failed = state.history.plans, _of_model(state)
-        figure: go.Figure = self._function("figure")(state.plan, theme=theme, tried=tried, failed=failed)
-        return figure
-
-    def rows(self, state: State) -> Sequence[Row]:
-        """The table of the module `name`."""
-        tried, failed = state.history.plans, _of_model(state)
-        rows: Sequence[Row] = self._function("table")(state.plan, tried=tried, failed=failed)
-        return rows
-
-
-def _of_model(state: State) -> tuple[NoPlan, ...]:
-    """What has no plan for the model on screen."""
-    assert state.plan is not None, "shown before there was a plan"
-    return tuple(attempt for attempt in state.no_plans if attempt.model == state.plan.model.name)
+    def arguments(self, state: State) -> dict[str, Any]:
+        """The plans of the history, and what has no plan for the model on screen."""
+        model = self.plan_of(state).model.name
+        failed = tuple(attempt for attempt in state.no_plans if attempt.model == model)
+        return super().arguments(state) | {"failed": failed}

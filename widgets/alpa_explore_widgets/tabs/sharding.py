@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
-from alpa_explore_widgets.elements.dataflow_graph import DataflowGraph
+from alpa_explore_widgets.elements.documents import DataflowGraph
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.panels.spec_constraints import ConstraintControls
 from alpa_explore_widgets.session.session import Session
@@ -16,8 +16,6 @@ from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import plotly.graph_objects as go
 
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.elements.linked_view import LinkedView
@@ -71,7 +69,7 @@ class ShardingPanel(StagePanel):
             choices=[[_GRAPH, "Graph", ""], [_MATRIX, "Matrix", ""]],
             value=_GRAPH,
         )
-        self.view.observe(self._view_chosen, "value")
+        self.watch(self.view)
         self.hint = W.HTML('<p class="alpa-question">Click an operator to pin or forbid its spec.</p>')
         return [*super().controls(), self.hint, self.spec_constraints.widget]
 
@@ -93,37 +91,24 @@ class ShardingPanel(StagePanel):
         from alpa_explore.figures.dataflow.stage_dataflow import sentence_of, stage_dataflow
 
         plan, stage = self.plan_of(state), self.plan_of(state).stages[self.stage_of_rows()]
-        named = (
-            plan.model.name,
-            str(plan.cluster),
-            theme,
-            stage.index,
-            stage.layers,
-            stage.submesh,
-            stage.logical_mesh,
-        )
-        inputs = (named, tuple(stage.operators), tuple(stage.tensors))
+        place = (stage.index, stage.layers, stage.submesh, stage.logical_mesh)
+        inputs = (plan.model.name, str(plan.cluster), theme, place, tuple(stage.operators), tuple(stage.tensors))
         if inputs != self._graph_inputs:  # another B leaves them alone
             flow = stage_dataflow(plan, stage.index)
             self._graph_inputs, self._graph_sentence = inputs, sentence_of(flow)
             label = f"{self.title} of {plan.model.name} on {plan.cluster} as a graph. {self._graph_sentence}"
-            self.graph.draw(dataflow_document(flow, theme), label)
+            self.graph.draw(dataflow_document(flow), label)
         self.finding.value = f'<p class="alpa-finding">{escape(self._graph_sentence, quote=False)}</p>'
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The stage, and the part of it that is shown."""
-        assert state.plan is not None, "shown before there was a plan"
-        if self.view.value == _GRAPH:
-            return (*super().depends_on(state), _GRAPH)
-        return (*super().depends_on(state), self._start(state.plan, state.selection))
+        graph = self.view.value == _GRAPH
+        return (*super().depends_on(state), _GRAPH if graph else self._start(self.plan_of(state), state.selection))
 
-    def draw(self, state: State, theme: str) -> go.Figure:
+    def figure_arguments(self, state: State) -> dict[str, Any]:
         """The whole stage, or the operators around the selected one if that does not show it."""
-        assert state.plan is not None, "shown before there was a plan"
-        start = self._start(state.plan, state.selection)
-        part = {} if start is None else {"start": start, "count": 2 * CONTEXT_OPERATORS + 1}
-        figure: go.Figure = self._function("figure")(state.plan, stage=self.stage_of_rows(), theme=theme, **part)
-        return figure
+        start = self._start(self.plan_of(state), state.selection)
+        return {} if start is None else {"start": start, "count": 2 * CONTEXT_OPERATORS + 1}
 
     def _start(self, plan: Plan, selection: str) -> int | None:
         """Index of the first operator to show; None for the figure of the whole stage."""
@@ -137,6 +122,3 @@ class ShardingPanel(StagePanel):
             return None
         index = next((i for i, o in enumerate(stage.operators) if o.name == name), None)
         return None if index is None else max(0, index - CONTEXT_OPERATORS)
-
-    def _view_chosen(self, _change: dict[str, Any]) -> None:
-        self.redraw()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as W
 
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.tab_kinds.figure_panel import note_figure
-from alpa_explore_widgets.tab_kinds.tried_panel import TriedPanel
+from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel, note_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 
-class SolversPanel(TriedPanel):
+class SolversPanel(PlanPanel):
     """How large, how fast and how close to the optimum are the formulations of the sharding problem?"""
 
     title, name = "Solvers", "solvers"

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as W
 
+from alpa_explore_widgets.elements.documents import TimelinePlayer
 from alpa_explore_widgets.elements.fields import ChoiceField
-from alpa_explore_widgets.elements.timeline_player import TimelinePlayer
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from alpa_explore.figures.timelines.parts import Window
     from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.session.state import State
 
 _NONE = "none"
@@ -57,8 +53,7 @@ class TimelinePanel(PlanPanel):
             value=_WINDOWS[0][0],
         )
         fields = [self.schedule, self.beside, self.window]
-        for field in fields:
-            field.observe(self._chosen, "value")
+        self.watch(*fields)
         self.figure.observe(self._brushed, "brushed")
         return list(fields)
 
@@ -79,9 +74,8 @@ class TimelinePanel(PlanPanel):
         for field, first in ((self.schedule, []), (self.beside, [[_NONE, "none", ""]])):
             choices = first + [[name, name, ""] for name in names]
             if field.value not in [value for value, *_ in choices]:
-                field.unobserve(self._chosen, "value")  # the panel is being drawn already
-                field.value = choices[0][0]
-                field.observe(self._chosen, "value")
+                with self.quietly(field):
+                    field.value = choices[0][0]
             field.choices = choices
 
     def schedules(self) -> tuple[str, ...]:
@@ -93,12 +87,13 @@ class TimelinePanel(PlanPanel):
         """The choices above the figure."""
         return (*self.schedules(), self._shown_window())
 
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.timelines.timeline`."""
-        figure: go.Figure = self._function("figure")(
-            state.plan, self.schedules(), theme=theme, window=self._shown_window(), brush=True
-        )
-        return figure
+    def arguments(self, _state: State) -> dict[str, Any]:
+        """The schedules."""
+        return {"schedules": self.schedules()}
+
+    def figure_arguments(self, _state: State) -> dict[str, Any]:
+        """The part of the iteration, and that another one can be dragged over."""
+        return {"window": self._shown_window(), "brush": True}
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
         """The figure, and then the playback, which gets the same timelines: the figure does not wait for it."""
@@ -108,12 +103,7 @@ class TimelinePanel(PlanPanel):
         super().update(state, theme, as_table=as_table)
         if not as_table:
             plan = self.plan_of(state)
-            self.player.load(playback_document(plan, self.schedules(), theme, window=self._shown_window()))
-
-    def rows(self, state: State) -> Sequence[Row]:
-        """The table of the module `name`."""
-        rows: Sequence[Row] = self._function("table")(state.plan, self.schedules())
-        return rows
+            self.player.load(playback_document(plan, self.schedules(), window=self._shown_window()))
 
     def _shown_window(self) -> Window:
         """The window of the figure: a name, or the part that was dragged over."""
@@ -125,11 +115,7 @@ class TimelinePanel(PlanPanel):
     def _brushed(self, change: dict[str, Any]) -> None:
         """Show the part of the overview that was dragged over; after a double click on it the default."""
         dragged, field = bool(change["new"]), self.window
-        field.unobserve(self._chosen, "value")  # the value and its choice change together
-        field.choices = [*_WINDOWS, _DRAGGED_WINDOW] if dragged else _WINDOWS
-        field.value = _DRAGGED if dragged else _WINDOWS[0][0]
-        field.observe(self._chosen, "value")
-        self.redraw()
-
-    def _chosen(self, _change: dict[str, Any]) -> None:
+        with self.quietly(field):  # the value and its choice change together
+            field.choices = [*_WINDOWS, _DRAGGED_WINDOW] if dragged else _WINDOWS
+            field.value = _DRAGGED if dragged else _WINDOWS[0][0]
         self.redraw()

@@ -10,7 +10,7 @@ import ipywidgets as W
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.plans.report.text import cell, heading
 from alpa_explore.plans.report.tried import SMALL, change_text, tried_table
-from alpa_explore_widgets.elements.sortable_table import SortableTable
+from alpa_explore_widgets.elements.lists import SortableTable
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import ipywidgets as W
 
 from alpa_explore import units
-from alpa_explore_widgets.elements.answer_list import AnswerList
+from alpa_explore_widgets.elements.lists import AnswerList
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.tab_kinds.tried_panel import TriedPanel
+from alpa_explore_widgets.tab_kinds.figure_panel import TriedPanel
 
 if TYPE_CHECKING:
     from alpa_explore_widgets.session.hardware import HardwareChange
@@ -23,7 +23,6 @@ class WhyPanel(TriedPanel):
     """Where does the time go, what limits the plan, and what would a single change do?"""
 
     title, name = "Why", "why"
-    room = "comparisons"
     made_ahead = True
     question = "Where does the time go, what limits the plan, and what would one change do?"
 

@@ -68,18 +68,16 @@ EXERCISES = (
         title="The bandwidth of an axis",
         draw=_shape,
         question=lambda shape: (
-            f"{shape.nodes} nodes of {shape.per_node} V100; inside a node 120 GB/s per device, between nodes "
-            "3.125 GB/s "
-            f"per node. The devices are numbered node by node and seen as an array of {shape.rows} rows and "
+            f"{shape.nodes} nodes of {shape.per_node} V100; inside a node 120 GB/s per device, between nodes 3.125 "
+            f"GB/s per node. The devices are numbered node by node and seen as an array of {shape.rows} rows and "
             f"{shape.columns} columns, row by row.\n\nWhich bandwidth has each group along axis 0, in bytes per second?"
         ),
         kind=lambda _: Number(unit="B/s"),
         truth=lambda shape: shape.mesh.bandwidth[0],
         why=lambda shape, truth: (
             f"Devices of a column are {shape.columns} apart, and {shape.rows} of them reach into other nodes. "
-            f"min(stride, M) = min({shape.columns}, {shape.per_node}) = {min(shape.columns, shape.per_node)} "
-            "groups of a "
-            f"node share its 3.125 GB/s: {units.bytes_per_second(truth)} each."
+            f"min(stride, M) = min({shape.columns}, {shape.per_node}) = {min(shape.columns, shape.per_node)} groups of "
+            f"a node share its 3.125 GB/s: {units.bytes_per_second(truth)} each."
         ),
         mistakes=lambda shape, _: [
             Mistake(answer=3.125e9, reason="That is a node's bandwidth. How many groups share it?"),
@@ -87,9 +85,8 @@ EXERCISES = (
         ],
         hints=lambda shape: (
             "Do the groups of axis 0 stay inside a node?",
-            f"Neighbours in a column are {shape.columns} devices apart. How many groups does one node take part "
-            "in, and "
-            "send out for?",
+            f"Neighbours in a column are {shape.columns} devices apart. How many groups does one node take part in, "
+            "and send out for?",
             f"Divide 3.125 GB/s by the smaller of {shape.columns} and {shape.per_node}.",
         ),
         code=lambda shape: f"answer = 3.125e9 / min({shape.columns}, {shape.per_node})\n",
@@ -138,12 +135,10 @@ EXERCISES = (
         title="An all-reduce along the slow axis",
         draw=_shape,
         question=lambda shape: (
-            f"{shape.nodes} nodes of {shape.per_node} V100 as an array of {shape.rows} × {shape.columns}. All "
-            "groups along "
-            f"axis 0 ({shape.rows} devices each) all-reduce {shape.mebibytes} MiB at the same time. A message between "
-            "nodes waits 15 µs. How long does it take?\n\nAn all-reduce among p devices has 2 (p − 1) steps, "
-            "and a step "
-            "takes latency + bytes / p / bandwidth (lesson 03)."
+            f"{shape.nodes} nodes of {shape.per_node} V100 as an array of {shape.rows} × {shape.columns}. All groups "
+            f"along axis 0 ({shape.rows} devices each) all-reduce {shape.mebibytes} MiB at the same time. A message "
+            "between nodes waits 15 µs. How long does it take?\n\nAn all-reduce among p devices has 2 (p − 1) steps, "
+            "and a step takes latency + bytes / p / bandwidth (lesson 03)."
         ),
         kind=lambda _: Number(unit="s"),
         truth=lambda shape: shape.seconds,

@@ -95,9 +95,8 @@ EXERCISES = (
         draw=_ring,
         question=lambda ring: (
             f"Each of {ring.devices} devices on a ring holds a gradient of {units.bytes_(ring.bytes)}. A link moves "
-            f"{ring.gigabytes_per_second} GB/s (10⁹ bytes per second), and every message waits "
-            f"{ring.microseconds} µs before its first byte arrives.\n\nHow long does a ring all-reduce of the gradient "
-            "take?"
+            f"{ring.gigabytes_per_second} GB/s (10⁹ bytes per second), and every message waits {ring.microseconds} µs "
+            "before its first byte arrives.\n\nHow long does a ring all-reduce of the gradient take?"
         ),
         kind=lambda _: Number(unit="s"),
         truth=lambda ring: ring.seconds(StepKind.ALL_REDUCE),

@@ -217,8 +217,7 @@ EXERCISES = (
         truth=lambda answer: answer.gap,
         why=lambda answer, truth: (
             f"({answer.cost} − {answer.bound}) / {answer.cost} = {units.percent(truth)}. It may be the optimum "
-            "already: "
-            "then only the bound is too low."
+            "already: then only the bound is too low."
         ),
         mistakes=lambda answer, _: [
             Mistake(

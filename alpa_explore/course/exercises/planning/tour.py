@@ -63,17 +63,14 @@ EXERCISES = (
         question=lambda degrees: (
             f"{degrees.model} has {entry(degrees.model).parameter_count:,} parameters. It is trained on "
             f"{degrees.dp * degrees.tp * degrees.pp} devices with dp = {degrees.dp}, tp = {degrees.tp}, pp = "
-            f"{degrees.pp}, "
-            f"all layers being equal, and {STATE_BYTES} bytes a parameter. How many bytes for weights, "
-            "gradients and the "
-            "optimizer are on each device?"
+            f"{degrees.pp}, all layers being equal, and {STATE_BYTES} bytes a parameter. How many bytes for weights, "
+            "gradients and the optimizer are on each device?"
         ),
         kind=lambda _: Number(unit="B"),
         truth=lambda degrees: degrees.held,
         why=lambda degrees, truth: (
-            f"{STATE_BYTES} · P / (tp · pp) = {units.bytes_(truth)}. The {degrees.dp} replicas of data "
-            "parallelism hold the "
-            "same."
+            f"{STATE_BYTES} · P / (tp · pp) = {units.bytes_(truth)}. The {degrees.dp} replicas of data parallelism "
+            "hold the same."
         ),
         mistakes=lambda degrees, truth: [
             Mistake(
@@ -100,9 +97,8 @@ EXERCISES = (
         title="Find the device",
         draw=_place,
         question=lambda place: (
-            f"Press *{place.of.name}* in the figure. Which samples does device {place.device} compute? Samples "
-            "are numbered "
-            "0 to 3 from the left."
+            f"Press *{place.of.name}* in the figure. Which samples does device {place.device} compute? Samples are "
+            "numbered 0 to 3 from the left."
         ),
         kind=lambda _: Items(of="samples"),
         truth=lambda place: place.of.samples(place.device),

@@ -121,8 +121,7 @@ EXERCISES = (
         why=lambda e, truth: (
             f"The errors are {', '.join(f'{100 * error:+.1f} %' for error in e.each)}. The mean of their sizes is "
             f"{units.percent(truth)}; with their signs it is {100 * e.bias:+.1f} %, the *bias*. A bias can be "
-            "corrected by "
-            "one factor, the rest cannot."
+            "corrected by one factor, the rest cannot."
         ),
         mistakes=lambda e, _: [
             Mistake(
@@ -146,9 +145,8 @@ EXERCISES = (
         title="Is the choice good?",
         draw=_layouts,
         question=lambda n: (
-            f"Four layouts of {n.model}, as people measured them:\n\n{_lines(n.seconds, n.names)}\n\nA planner "
-            "takes the "
-            "layout that is predicted to be fastest. By which share is its measured time longer than the least "
+            f"Four layouts of {n.model}, as people measured them:\n\n{_lines(n.seconds, n.names)}\n\nA planner takes "
+            "the layout that is predicted to be fastest. By which share is its measured time longer than the least "
             "measured time?"
         ),
         kind=lambda _: Number(unit="share", tolerance=0.03),
@@ -188,17 +186,14 @@ EXERCISES = (
         draw=lambda random: random.choice((0.02, 0.03, 0.04)),
         question=lambda e: (
             "Figures of a cost model were fitted to half of 1,000 runs. On these its mean error is "
-            f"{units.percent(e)}; on "
-            f"the other half it is {units.percent(2 * e)}, on all together {units.percent(1.5 * e)}.\n\nWhich one "
-            "says how "
-            "wrong the prediction of a new run of this kind will be?"
+            f"{units.percent(e)}; on the other half it is {units.percent(2 * e)}, on all together "
+            f"{units.percent(1.5 * e)}.\n\nWhich one says how wrong the prediction of a new run of this kind will be?"
         ),
         kind=lambda _: Choice(options=_FITTED),
         truth=lambda _: _FITTED[1],
         why=lambda *_: (
             "A fit bends its figures towards the runs that it sees, their noise included. Only runs that it did not "
-            "see "
-            "are like a new one. The error bands of this planner are those of held-out runs."
+            "see are like a new one. The error bands of this planner are those of held-out runs."
         ),
         mistakes=lambda *_: [
             Mistake(answer=_FITTED[0], reason="The fit has seen these runs; a new one it has not."),

@@ -75,20 +75,17 @@ EXERCISES = (
         title="When attention dominates",
         draw=_long,
         question=lambda n: (
-            f"A block of {n.model} multiplies each token by matrices of {n.matrices:,} elements in "
-            "all. Its "
-            f"{n.config.heads} heads of {n.config.hidden // n.config.heads} compare a token with all tokens before "
-            "it. The "
-            f"sequence has {n.sequence:,} tokens.\n\nWhich share of the block's multiply-adds are scores and weighted "
-            "values?"
+            f"A block of {n.model} multiplies each token by matrices of {n.matrices:,} elements in all. Its "
+            f"{n.config.heads} heads of {n.config.hidden // n.config.heads} compare a token with all tokens before it. "
+            f"The sequence has {n.sequence:,} tokens.\n\nWhich share of the block's multiply-adds are scores and "
+            "weighted values?"
         ),
         kind=lambda _: Number(unit="share"),
         truth=lambda n: n.share,
         why=lambda n, truth: (
             f"A token sees S / 2 = {n.sequence // 2:,} keys in the mean. Scores and weighted values are 2 · heads · "
-            "head "
-            f"· S / 2 = {n.scores:,.0f} multiply-adds, of {n.scores + n.matrices:,.0f}: "
-            f"{units.percent(truth)}. The first grows with S, the matrices do not."
+            f"head · S / 2 = {n.scores:,.0f} multiply-adds, of {n.scores + n.matrices:,.0f}: {units.percent(truth)}. "
+            "The first grows with S, the matrices do not."
         ),
         mistakes=lambda n, _: [
             Mistake(
@@ -115,18 +112,15 @@ EXERCISES = (
         title="The busiest device",
         draw=lambda random: random.choice((2, 4, 8, 16)),
         question=lambda devices: (
-            f"{devices} devices share a causal sequence; each has one run of it.\n\nHow many times the mean work "
-            "does the "
-            "last device compute?"
+            f"{devices} devices share a causal sequence; each has one run of it.\n\nHow many times the mean work does "
+            "the last device compute?"
         ),
         kind=lambda _: Number(),
         truth=lambda devices: float(causal_shares(devices, ORDERS[0])[-1] * devices),
         why=lambda devices, truth: (
             f"Device d sees d whole runs and half of its own: in proportion to d + ½. The last has {devices - 1}.5, "
-            "the "
-            f"mean is {devices}/2: 2 − 1/p = {truth:g}. In zig-zag order every device has a short and a long chunk, "
-            "and "
-            "the ratio is 1."
+            f"the mean is {devices}/2: 2 − 1/p = {truth:g}. In zig-zag order every device has a short and a long "
+            "chunk, and the ratio is 1."
         ),
         mistakes=lambda devices, truth: [
             Mistake(answer=2.0, reason="Nearly: half of the pairs within its own run are not visible either."),
@@ -149,9 +143,8 @@ EXERCISES = (
         draw=lambda random: Ring(random.choice((4, 8)), random.choice((8, 16))),
         question=lambda ring: (
             f"A ring of {ring.devices} H100, each on another node of eight, computes attention with 32 heads of "
-            "queries "
-            f"and {ring.kv_heads} of keys and values, of 128 each, in zig-zag order.\n\nWhich is the shortest of these "
-            "sequences whose exchange is hidden in the forward pass?"
+            f"queries and {ring.kv_heads} of keys and values, of 128 each, in zig-zag order.\n\nWhich is the shortest "
+            "of these sequences whose exchange is hidden in the forward pass?"
         ),
         kind=lambda _: Choice(options=tuple(f"{length:,}" for length in _LENGTHS)),
         truth=_shortest,

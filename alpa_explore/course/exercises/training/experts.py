@@ -83,19 +83,15 @@ EXERCISES = (
         ),
         question=lambda d: (
             f"A device has {d.tokens:,} tokens of {d.hidden:,} numbers in bf16. Each goes to its {d.topk} best "
-            "experts, "
-            f"which are spread evenly over {d.devices} devices; the router is balanced.\n\nHow many bytes does the "
-            "device "
-            "send to others in one dispatch?"
+            f"experts, which are spread evenly over {d.devices} devices; the router is balanced.\n\nHow many bytes "
+            "does the device send to others in one dispatch?"
         ),
         kind=lambda _: Number(unit="B"),
         truth=lambda d: d.bytes,
         why=lambda d, truth: (
-            f"tokens · k · hidden · 2 bytes, of which 1/{d.devices} stays: {d.tokens:,} · {d.topk} · {d.hidden:,} · "
-            "2 · "
-            f"{d.devices - 1}/{d.devices} = {units.bytes_(truth)}. The combine sends as much back, and the backward "
-            "pass "
-            "does both again: four times in all."
+            f"tokens · k · hidden · 2 bytes, of which 1/{d.devices} stays: {d.tokens:,} · {d.topk} · {d.hidden:,} · 2 "
+            f"· {d.devices - 1}/{d.devices} = {units.bytes_(truth)}. The combine sends as much back, and the backward "
+            "pass does both again: four times in all."
         ),
         mistakes=lambda d, truth: [
             Mistake(
@@ -118,9 +114,8 @@ EXERCISES = (
         draw=_load,
         question=lambda load: (
             f"After a dispatch {len(load.rows)} devices have these rows for their experts: {list(load.rows)}. A "
-            "product "
-            "of rows with an expert takes time in proportion to its rows.\n\nHow many times as long as "
-            "with a balanced router do the experts take?"
+            "product of rows with an expert takes time in proportion to its rows.\n\nHow many times as long as with a "
+            "balanced router do the experts take?"
         ),
         kind=lambda _: Number(tolerance=0.01),
         truth=lambda load: max(load.rows) / (sum(load.rows) / len(load.rows)),
@@ -146,16 +141,14 @@ EXERCISES = (
         draw=lambda random: random.choice(_MIXTURES),
         question=lambda m: (
             f"A block of {m.name} has {m.experts} experts, each three matrices of {m.hidden:,} × {m.ffn:,}, and a "
-            "token "
-            f"goes to {m.topk} of them.\n\nHow many FLOPs do the experts spend on a token in the forward pass?"
+            f"token goes to {m.topk} of them.\n\nHow many FLOPs do the experts spend on a token in the forward pass?"
         ),
         kind=lambda _: Number(unit="FLOP"),
         truth=lambda m: 2.0 * 3 * m.hidden * m.ffn * m.topk,
         why=lambda m, truth: (
             f"2 FLOPs for each element of {m.topk} · 3 matrices: {units.flops(truth)}. All experts hold "
-            f"{units.count(3 * m.hidden * m.ffn * m.experts)} parameters, of which {units.percent(m.active)} work "
-            "for a "
-            "token: a mixture has the memory of a large model and the time of a small one."
+            f"{units.count(3 * m.hidden * m.ffn * m.experts)} parameters, of which {units.percent(m.active)} work for "
+            "a token: a mixture has the memory of a large model and the time of a small one."
         ),
         mistakes=lambda m, truth: [
             Mistake(answer=truth / m.active, reason="That lets every token pass through all experts."),
@@ -183,8 +176,7 @@ EXERCISES = (
         why=lambda d, truth: (
             f"Inside a node it takes {units.seconds(_exchange_seconds(1, d))}, between nodes "
             f"{units.seconds(_exchange_seconds(8, d))}: {truth:.3g} times as long, nearly the ratio of the two "
-            "bandwidths "
-            "of a device. So expert parallelism stays inside the node where it can."
+            "bandwidths of a device. So expert parallelism stays inside the node where it can."
         ),
         mistakes=lambda d, truth: [
             Mistake(answer=1.0, reason="The bytes are the same, but a device's share of the network is narrower."),

@@ -75,10 +75,8 @@ EXERCISES = (
         draw=_replicas,
         question=lambda r: (
             f"{r.model} has {units.count(r.parameters)} parameters ({r.parameters:,}). It trains on {r.replicas} "
-            "replicas "
-            f"with ZeRO-{r.stage}: weights in bf16, gradients in fp32, Adam with an fp32 copy of the "
-            "weights.\n\nHow many "
-            "bytes of weights, gradients and optimizer state does a device hold?"
+            f"replicas with ZeRO-{r.stage}: weights in bf16, gradients in fp32, Adam with an fp32 copy of the "
+            "weights.\n\nHow many bytes of weights, gradients and optimizer state does a device hold?"
         ),
         kind=lambda _: Number(unit="B"),
         truth=lambda r: r.bytes,
@@ -129,10 +127,8 @@ EXERCISES = (
         truth=_least_replicas,
         why=lambda b, truth: (
             f"18 bytes a parameter are {units.bytes_(18 * entry(b.model).parameter_count)}; over {b.gibibytes} GiB "
-            "that "
-            f"is {18 * entry(b.model).parameter_count / (b.gibibytes * 2**30):.3f}, so {truth} devices. Activations "
-            "and "
-            "two gathered blocks come on top."
+            f"that is {18 * entry(b.model).parameter_count / (b.gibibytes * 2**30):.3f}, so {truth} devices. "
+            "Activations and two gathered blocks come on top."
         ),
         mistakes=lambda b, truth: [
             Mistake(answer=truth - 1, reason="That is a little too few: round up."),
@@ -156,10 +152,8 @@ EXERCISES = (
         draw=lambda random: Held(random.choice((4, 8)), random.choice((2, 16, 64)), random.choice((0.5, 1.5, 3.0))),
         question=lambda h: (
             f"{h.devices} equal stages train with 1F1B and B = {h.microbatches}. The activations of one microbatch "
-            "take "
-            f"{h.gibibytes:g} GiB (2³⁰ bytes) on a stage.\n\nHow many bytes of activations does the **first** stage "
-            "hold "
-            "at most?"
+            f"take {h.gibibytes:g} GiB (2³⁰ bytes) on a stage.\n\nHow many bytes of activations does the **first** "
+            "stage hold at most?"
         ),
         kind=lambda _: Number(unit="B"),
         truth=lambda h: schedule_facts("1f1b", h.devices, h.microbatches).held * h.gibibytes * 2**30,
@@ -206,8 +200,7 @@ EXERCISES = (
         why=lambda *_: (
             "ZeRO divides what belongs to parameters. Activations belong to samples: they shrink with smaller "
             "microbatches, with tensor, sequence or context parallelism, or when they are computed again in the "
-            "backward "
-            "pass."
+            "backward pass."
         ),
         mistakes=lambda *_: [
             Mistake(

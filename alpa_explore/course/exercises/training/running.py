@@ -154,17 +154,15 @@ EXERCISES = (
         draw=lambda random: Boxes(random.choice((512, 1024)), random.choice((2, 4)), random.choice((2, 4, 8))),
         question=lambda b: (
             f"A stage on {b.senders} devices has made a matrix of {b.size} × {b.size} in `S0R` (rows divided). The "
-            "next, on "
-            f"{b.receivers} devices, reads it in `RS0` (columns divided).\n\nHow many elements does one device of the "
-            "first stage send to one of the second?"
+            f"next, on {b.receivers} devices, reads it in `RS0` (columns divided).\n\nHow many elements does one "
+            "device of the first stage send to one of the second?"
         ),
         kind=lambda _: Number(tolerance=0),
         truth=_elements,
         why=lambda b, truth: (
             f"The sender has {b.size // b.senders} whole rows, the receiver needs {b.size // b.receivers} whole "
-            "columns. "
-            f"They share {b.size // b.senders} × {b.size // b.receivers} = {truth:,} elements; every receiver gets as "
-            "many from every sender, each element once."
+            f"columns. They share {b.size // b.senders} × {b.size // b.receivers} = {truth:,} elements; every receiver "
+            "gets as many from every sender, each element once."
         ),
         mistakes=lambda b, truth: [
             Mistake(

@@ -129,9 +129,8 @@ EXERCISES = (
         title="How many microbatches?",
         draw=lambda random: Target(random.choice((4, 8, 16)), random.choice((5, 10, 15))),
         question=lambda t: (
-            f"{t.devices} equal stages, 1F1B. A device may be idle for {t.percent} % of the time at most.\n\nWhich "
-            "is the "
-            "least number of microbatches?"
+            f"{t.devices} equal stages, 1F1B. A device may be idle for {t.percent} % of the time at most.\n\nWhich is "
+            "the least number of microbatches?"
         ),
         kind=lambda _: Number(tolerance=0),
         truth=_least_microbatches,
@@ -197,9 +196,8 @@ EXERCISES = (
         title="What splitting the backward pass brings",
         draw=lambda random: Pipeline(random.choice((4, 8)), random.choice((8, 16, 32))),
         question=lambda p: (
-            f"{p.devices} devices, B = {p.microbatches}; forward, backward to the input and backward to the weights "
-            "of a "
-            "stage take one second each.\n\nBy how many seconds is an iteration of ZB-H1 shorter than one of 1F1B?"
+            f"{p.devices} devices, B = {p.microbatches}; forward, backward to the input and backward to the weights of "
+            "a stage take one second each.\n\nBy how many seconds is an iteration of ZB-H1 shorter than one of 1F1B?"
         ),
         kind=lambda _: Number(unit="s"),
         truth=lambda p: (

@@ -101,8 +101,7 @@ EXERCISES = (
         question=lambda u: (
             f"Suppose that the planner had no rule for `{u.code}`, on a tensor x of shape {list(_SHAPE)}. It runs the "
             "operator whole, and on the two halves of x along each dim, put together again.\n\nAlong which dims are "
-            "both "
-            "equal?"
+            "both equal?"
         ),
         kind=lambda _: Items(of="dims"),
         truth=divisible_dims,
@@ -142,9 +141,8 @@ EXERCISES = (
         truth=_strategies,
         why=lambda p, truth: (
             f"{len(p.factors)} factors ({', '.join(p.factors)}), one for each axis: {len(p.factors)}^{p.axes} = "
-            f"{truth}. A "
-            "factor that is summed leaves a pending sum. This is why the integer program grows with the axes, and not "
-            "with the devices."
+            f"{truth}. A factor that is summed leaves a pending sum. This is why the integer program grows with the "
+            "axes, and not with the devices."
         ),
         mistakes=lambda p, truth: [
             Mistake(answer=(len(p.factors) + 1) ** p.axes, reason="That counts replicated axes, too."),

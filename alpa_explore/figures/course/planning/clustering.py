@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.errors import LayeringError
 from alpa_explore.figures.course.states import State, slider_figure
-from alpa_explore.figures.style import HEAT, HOVER_TEXT, OKABE_ITO, hatching, ink, stage_color
+from alpa_explore.figures.marks import at, axis, bars, line, mark, points
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, heat_scale, ink, stage_color
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering import Crossing, Layering, cluster_operators, crossing_bytes, crossings_of
 from alpa_explore.layering.balance import flops_limit
@@ -60,12 +59,15 @@ def clustering_table(flops: Sequence[int], cost: Ints, num_layers: int, delta: f
 
 def clustering_figure(
     graph: TrainingGraph, num_layers: int, deltas: Sequence[float], *, start: int = 0, theme: str = "light"
-) -> go.Figure:
+) -> Figure:
     """Above, the bytes that a cut behind each operator would send, the layers and their cuts; in the middle the FLOPs
     of each layer over the mean; below G(k, r), with the way that the optimum takes."""
     forward = graph.forward_operators
     flops = [operator.flops for operator in forward]
     cost, after = run_bytes(crossings_of(graph), len(flops)), crossing_bytes(graph)
+    hover = [f"a cut behind {o.name} sends {units.bytes_(b)}" for o, b in zip(forward, after, strict=True)]
+    x, sent = list(range(len(after))), [b or None for b in after]
+    curve = line(x, sent, ink, 1.5, shape="hv", hover=hover, name="bytes of a cut")
     states = []
     for delta in deltas:
         try:
@@ -73,13 +75,11 @@ def clustering_figure(
         except LayeringError:
             layering = None
         table = clustering_table(flops, cost, num_layers, delta)
-        traces = [*_bytes(after, layering, [o.name for o in forward], theme), _flops(layering, flops, num_layers)]
-        traces += [_limit(num_layers, delta, theme), *_table(table, layering, theme)]
-        shapes = _cuts(layering, theme)
-        states.append(
-            State(label=f"{delta:g}", sentence=_sentence(layering, delta), traces=traces, layout={"shapes": shapes})
-        )
+        traces = [curve, *_layer_marks(layering, sum(flops) / num_layers, num_layers, delta), *_table(table, layering)]
+        sentence, shapes = _sentence(layering, delta), _cuts(layering)
+        states.append(State(label=f"{delta:g}", sentence=sentence, traces=traces, layout={"shapes": shapes}))
     powers = [2.0**k for k in range(2, 44, 4) if min(b for b in after if b) / 16 <= 2.0**k <= max(after) * 16]
+    ticks, numbers = {p: units.bytes_(p) for p in powers}, {"tickvals": list(range(num_layers))}
     return slider_figure(
         states,
         "delta =",
@@ -88,23 +88,12 @@ def clustering_figure(
         height=720,
         showlegend=False,
         bargap=0.25,
-        xaxis={"range": [-1, len(flops) + 1], "anchor": "y", "showticklabels": False, "showgrid": False},
-        yaxis={
-            "type": "log",
-            "domain": [0.66, 1.0],
-            "title": {"text": "bytes cut"},
-            "tickvals": powers,
-            "ticktext": [units.bytes_(p) for p in powers],
-        },
-        xaxis2={
-            "anchor": "y2",
-            "range": [-_LIMIT_ROOM, num_layers - 0.5],
-            "tickvals": list(range(num_layers)),
-            "title": {"text": "layer", "standoff": 2},
-        },
-        yaxis2={"domain": [0.37, 0.56], "title": {"text": "FLOPs / mean"}, "range": [0, 1.25 * (1 + max(deltas))]},
-        xaxis3={"anchor": "y3", "range": [-1, len(flops)], "title": {"text": "k, operators so far"}},
-        yaxis3={"domain": [0.0, 0.25], "title": {"text": "r"}, "dtick": 1},
+        xaxis=axis(span=(-1, len(flops) + 1), anchor="y", showticklabels=False, showgrid=False),
+        yaxis=axis("bytes cut", type="log", domain=[0.66, 1.0], ticks=ticks),
+        xaxis2=axis("layer", (-_LIMIT_ROOM, num_layers - 0.5), standoff=2, anchor="y2", **numbers),
+        yaxis2=axis("FLOPs / mean", (0, 1.25 * (1 + max(deltas))), domain=[0.37, 0.56]),
+        xaxis3=axis("k, operators so far", (-1, len(flops)), anchor="y3"),
+        yaxis3=axis("r", domain=[0.0, 0.25], dtick=1),
         margin={"l": 88},
     )
 
@@ -119,32 +108,6 @@ def _sentence(layering: Layering | None, delta: float) -> str:
     )
 
 
-def _bytes(after: Sequence[int], layering: Layering | None, names: Sequence[str], theme: str) -> list[dict[str, Any]]:
-    line = {
-        "type": "scatter",
-        "x": list(range(len(after))),
-        "y": [b or None for b in after],
-        "mode": "lines",
-        "line": {"color": ink(theme), "width": 1.5, "shape": "hv"},
-        "hovertext": [f"a cut behind {name} sends {units.bytes_(b)}" for name, b in zip(names, after, strict=True)],
-        "hovertemplate": HOVER_TEXT,
-        "name": "bytes of a cut",
-    }
-    layers = layering.layers if layering is not None else ()
-    ends = _ends(layering)
-    marks = {
-        "type": "scatter",
-        "x": [end - 1 for end in ends[:-1]],
-        "y": [layer.cut_bytes for layer in layers[:-1]],
-        "mode": "markers",
-        "marker": {"symbol": "diamond", "size": 10, "color": OKABE_ITO[5]},
-        "hovertext": [f"layer {n} sends {units.bytes_(layer.cut_bytes)}" for n, layer in enumerate(layers[:-1])],
-        "hovertemplate": HOVER_TEXT,
-        "name": "C of the layers",
-    }
-    return [line, marks]
-
-
 def _ends(layering: Layering | None) -> list[int]:
     """For each layer the position after its last operator."""
     if layering is None:
@@ -152,99 +115,43 @@ def _ends(layering: Layering | None) -> list[int]:
     return list(accumulate(len(layer.operators) for layer in layering.layers))
 
 
-def _cuts(layering: Layering | None, theme: str) -> list[dict[str, Any]]:
-    ends = _ends(layering)
-    shapes: list[dict[str, Any]] = [
-        {
-            "type": "line",
-            "x0": end - 0.5,
-            "x1": end - 0.5,
-            "y0": 0,
-            "y1": 1,
-            "yref": "y domain",
-            "line": {"color": OKABE_ITO[5], "width": 1.5, "dash": "dash"},
-        }
-        for end in ends[:-1]
-    ]
+def _cuts(layering: Layering | None) -> list[Trace]:
+    ends, high = _ends(layering), {"y0": 0, "y1": 1, "yref": "y domain"}
+    dashed = {"type": "line", "line": {"color": OKABE_ITO[5], "width": 1.5, "dash": "dash"}, **high}
+    shapes: list[Trace] = [dashed | {"x0": end - 0.5, "x1": end - 0.5} for end in ends[:-1]]
+    pale = {"type": "rect", "opacity": 0.18, "line": {"width": 0}, "layer": "below", **high}
     for number, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        shapes.append(
-            {
-                "type": "rect",
-                "x0": first - 0.5,
-                "x1": end - 0.5,
-                "y0": 0,
-                "y1": 1,
-                "yref": "y domain",
-                "fillcolor": stage_color(number, theme),
-                "opacity": 0.18,
-                "line": {"width": 0},
-                "layer": "below",
-                "label": {"text": str(number), "textposition": "top center", "font": {"size": 12, "color": ink(theme)}},
-            }
-        )
+        label = {"text": str(number), "textposition": "top center", "font": {"size": 12, "color": ink}}
+        box = {"x0": first - 0.5, "x1": end - 0.5, "fillcolor": stage_color(number), "label": label}
+        shapes.append(pale | box)
     return shapes
 
 
-def _flops(layering: Layering | None, flops: Sequence[int], num_layers: int) -> dict[str, Any]:
-    mean = sum(flops) / num_layers
-    layers = layering.layers if layering is not None else ()
-    shares = [layer.flops / mean for layer in layers]
-    return {
-        "type": "bar",
-        "x": list(range(len(layers))),
-        "y": shares,
-        "marker": {"color": [stage_color(n) for n in range(len(layers))], "pattern": hatching("")},
-        "text": [f"{share:.2f}" for share in shares],
-        "textposition": "outside",
-        "hovertemplate": "layer %{x}: %{y:.2f} of the mean<extra></extra>",
-        "xaxis": "x2",
-        "yaxis": "y2",
-    }
-
-
-def _limit(num_layers: int, delta: float, theme: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "x": [-_LIMIT_ROOM, num_layers - 0.5],
-        "y": [1 + delta] * 2,
-        "mode": "lines+text",
-        "text": ["1 + delta", ""],
-        "textposition": "top right",
-        "line": {"color": ink(theme), "dash": "dot", "width": 1.5},
-        "hoverinfo": "skip",
-        "xaxis": "x2",
-        "yaxis": "y2",
-    }
-
-
-def _table(table: Floats, layering: Layering | None, theme: str) -> list[dict[str, Any]]:
+def _table(table: Floats, layering: Layering | None) -> list[Trace]:
     """G(k, r) on a logarithmic scale, and the prefixes of the optimum. Of many operators every n-th is a column."""
     columns = list(range(0, table.shape[1], max(1, table.shape[1] // _COLUMNS)))
     finite = np.where(np.isfinite(table), table, np.nan)[:, columns]
     logs = np.log10(np.maximum(finite, 1.0))
     texts = [["–" if np.isnan(value) else units.bytes_(float(value)) for value in row] for row in finite]
-    heat = {
-        "type": "heatmap",
-        "z": [[None if np.isnan(v) else round(float(v), 3) for v in row] for row in logs],
-        "x": columns,
-        "y": list(range(table.shape[0])),
-        "colorscale": HEAT,
-        "showscale": False,
-        "text": texts,
-        "hovertemplate": "G(%{x}, %{y}) = %{text}<extra></extra>",
-        "xaxis": "x3",
-        "yaxis": "y3",
-    }
-    ends = [0, *_ends(layering)]
-    way = {
-        "type": "scatter",
-        "x": ends if layering is not None else [],
-        "y": list(range(len(ends))) if layering is not None else [],
-        "mode": "lines+markers",
-        "line": {"color": OKABE_ITO[5], "width": 2},
-        "marker": {"symbol": "diamond", "size": 8, "line": {"width": 1, "color": "#ffffff"}},
-        "hoverinfo": "skip",
-        "xaxis": "x3",
-        "yaxis": "y3",
-    }
-    return [heat, way]
+    z = [[None if np.isnan(v) else round(float(v), 3) for v in row] for row in logs]
+    looks = {"colorscale": heat_scale, "showscale": False, "text": texts, "hover": "G(%{x}, %{y}) = %{text}"}
+    ends = [0, *_ends(layering)] if layering is not None else []
+    marker = {"symbol": "diamond", "size": 8, "line": {"width": 1, "color": "#ffffff"}}
+    way = line(ends, list(range(len(ends))), OKABE_ITO[5], mode="lines+markers", marker=marker, **at(3))
+    return [mark("heatmap", columns, list(range(table.shape[0])), z=z, **looks, **at(3)), way]
+
+
+def _layer_marks(layering: Layering | None, mean: float, num_layers: int, delta: float) -> list[Trace]:
+    """What the layers send, their FLOPs over the mean, and the limit of those."""
+    layers = layering.layers if layering is not None else ()
+    sent, ends = [layer.cut_bytes for layer in layers[:-1]], [end - 1 for end in _ends(layering)[:-1]]
+    hover = [f"layer {n} sends {units.bytes_(b)}" for n, b in enumerate(sent)]
+    numbers, shares = list(range(len(layers))), [layer.flops / mean for layer in layers]
+    texts = {"text": [f"{share:.2f}" for share in shares], "textposition": "outside"}
+    name, limit = {"text": ["1 + delta", ""], "textposition": "top right", "mode": "lines+text"}, [1 + delta] * 2
+    colors, about = [stage_color(n) for n in numbers], "layer %{x}: %{y:.2f} of the mean"
+    return [
+        points(ends, sent, OKABE_ITO[5], "diamond", hover=hover, name="C of the layers"),
+        bars(numbers, shares, colors, hover=about, **texts, **at(2)),
+        line([-_LIMIT_ROOM, num_layers - 0.5], limit, ink, 1.5, "dot", **name, **at(2)),
+    ]

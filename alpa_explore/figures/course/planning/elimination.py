@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, slider_figure
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink
+from alpa_explore.figures.course.states import State, on_circle, slider_figure
+from alpa_explore.figures.marks import HIDDEN_AXIS, at, axis, bars, labels, line, points
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, ink
 from alpa_explore.intra_op.elimination.elimination_order import elimination_order
 
 Edge = tuple[int, int]
@@ -58,23 +56,32 @@ def width(steps: Sequence[EliminationStep]) -> int:
     return max((len(step.neighbours) for step in steps), default=0)
 
 
-def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]], theme: str = "light") -> go.Figure:
+def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]], theme: str = "light") -> Figure:
     """For each graph (its numbers of strategies and its edges), all steps on one slider: on the left the graph, the
     node that goes and its neighbours; on the right the entries of the tables so far."""
     states: list[State] = []
-    most = max(step.entries for sizes, edges in graphs.values() for step in elimination_steps(sizes, edges))
+    most = 1
     for name, (sizes, edges) in graphs.items():
         steps = elimination_steps(sizes, edges)
+        entries = [step.entries for step in steps]
+        most = max(most, *entries)
         for number, step in enumerate(steps):
-            traces = [*_graph(sizes, edges, steps, number, theme), *_tables(steps, number, theme)]
-            row = [step.entries for step in steps[: number + 1]]
+            done = [entry if place <= number else None for place, entry in enumerate(entries)]
+            texts = ["" if entry is None else units.count(entry) for entry in done]
+            looks = {**labels(texts, "outside", 13), "cliponaxis": False, **at(2)}
+            colors = [OKABE_ITO[5] if place == number else OKABE_ITO[0] for place in range(len(steps))]
+            nodes, hover = [str(s.node) for s in steps], "node %{x}: a table of %{y} entries"
+            tables = bars(nodes, done, colors, hover=hover, **looks)
             neighbours = ", ".join(map(str, step.neighbours)) or "no node"
             sentence = (
                 f"{name}: node {step.node} goes and leaves a table over {neighbours}, {units.count(step.entries)} "
-                f"entries; largest so far {units.count(max(row))} of {units.count(math.prod(sizes))} choices."
+                f"entries; largest so far {units.count(max(entries[: number + 1]))} of "
+                f"{units.count(math.prod(sizes))} choices."
             )
+            traces = [*_graph(sizes, edges, steps, number), tables]
             states.append(State(label=f"{name} {number + 1}", sentence=sentence, traces=traces))
-    hidden = {"visible": False, "fixedrange": True, "range": [-1.25, 1.25]}
+    hidden = HIDDEN_AXIS | {"range": [-1.25, 1.25]}
+    span = (0, math.log10(most) + 0.4)
     return slider_figure(
         states,
         "step:",
@@ -82,83 +89,33 @@ def elimination_figure(graphs: Mapping[str, tuple[Sequence[int], Sequence[Edge]]
         height=520,
         xaxis={"domain": [0, 0.52], **hidden},
         yaxis=hidden | {"anchor": "x"},
-        xaxis2={
-            "domain": [0.64, 1],
-            "anchor": "y2",
-            "title": {"text": "node, in the order of elimination"},
-            "type": "category",
-        },
-        yaxis2={
-            "anchor": "x2",
-            "type": "log",
-            "title": {"text": "entries of its table"},
-            "dtick": 1,
-            "range": [0, math.log10(most) + 0.4],
-        },
+        xaxis2=axis("node, in the order of elimination", domain=[0.64, 1], anchor="y2", type="category"),
+        yaxis2=axis("entries of its table", span, anchor="x2", type="log", dtick=1),
         showlegend=False,
         bargap=0.25,
     )
 
 
-def _graph(
-    sizes: Sequence[int], edges: Sequence[Edge], steps: Sequence[EliminationStep], number: int, theme: str
-) -> list[dict[str, Any]]:
+def _graph(sizes: Sequence[int], edges: Sequence[Edge], steps: Sequence[EliminationStep], number: int) -> list[Trace]:
     step, gone = steps[number], {s.node for s in steps[:number]}
     count, original = len(sizes), {tuple(sorted(edge)) for edge in edges}
-
-    def place(v: int) -> tuple[float, float]:
-        angle = math.pi / 2 - 2 * math.pi * v / count
-        return math.cos(angle), math.sin(angle)
-
+    places = [on_circle(v, count) for v in range(count)]
     lines = []
-    for kind, dash in ((True, "solid"), (False, "dot")):
+    for kind, color, dash in ((True, faint, "solid"), (False, OKABE_ITO[5], "dot")):
         xs: list[float | None] = []
         ys: list[float | None] = []
         for a, b in step.edges:
             if ((a, b) in original) == kind:
-                xs += [place(a)[0], place(b)[0], None]
-                ys += [place(a)[1], place(b)[1], None]
-        look = {"color": faint(theme) if kind else OKABE_ITO[5], "width": 2, "dash": dash}
-        lines.append({"type": "scatter", "x": xs, "y": ys, "mode": "lines", "line": look, "hoverinfo": "skip"})
-    colors, words = [], []
+                xs += [places[a][0], places[b][0], None]
+                ys += [places[a][1], places[b][1], None]
+        lines.append(line(xs, ys, color, 2, dash))
+    colors, symbols, words = [], [], []
     for v in range(count):
-        state = "goes now" if v == step.node else "eliminated" if v in gone else "stays"
-        beside = v in step.neighbours
-        colors.append(OKABE_ITO[5] if v == step.node else empty(theme) if v in gone else OKABE_ITO[4 if beside else 2])
+        now, left, beside = v == step.node, v in gone, v in step.neighbours
+        colors.append(OKABE_ITO[5] if now else empty if left else OKABE_ITO[4 if beside else 2])
+        symbols.append("x" if left else "square" if now else "circle")
+        state = "goes now" if now else "eliminated" if left else "stays"
         words.append(f"node {v}, {sizes[v]} strategies: {state}{', in the new table' if beside else ''}")
-    nodes = {
-        "type": "scatter",
-        "x": [place(v)[0] for v in range(count)],
-        "y": [place(v)[1] for v in range(count)],
-        "mode": "markers+text",
-        "marker": {
-            "size": 30,
-            "symbol": ["x" if v in gone else "square" if v == step.node else "circle" for v in range(count)],
-            "color": colors,
-            "line": {"width": 1, "color": ink(theme)},
-        },
-        "text": ["" if v in gone else f"<b>{v}</b>" for v in range(count)],
-        "textfont": {"color": "#000000"},
-        "hovertext": words,
-        "hovertemplate": HOVER_TEXT,
-    }
-    return [*lines, nodes]
-
-
-def _tables(steps: Sequence[EliminationStep], number: int, theme: str) -> list[dict[str, Any]]:
-    done = steps[: number + 1]
-    return [
-        {
-            "type": "bar",
-            "x": [str(step.node) for step in steps],
-            "y": [step.entries if place <= number else None for place, step in enumerate(steps)],
-            "marker": {"color": [OKABE_ITO[5] if s is done[-1] else OKABE_ITO[0] for s in steps]},
-            "text": [units.count(step.entries) if place <= number else "" for place, step in enumerate(steps)],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "textfont": {"color": ink(theme)},
-            "hovertemplate": "node %{x}: a table of %{y} entries<extra></extra>",
-            "xaxis": "x2",
-            "yaxis": "y2",
-        }
-    ]
+    texts = labels(["" if v in gone else f"<b>{v}</b>" for v in range(count)], None, 13, "#000000")
+    looks = {"edge": (ink, 1), "hover": words, "mode": "markers+text", **texts}
+    return [*lines, points([x for x, _ in places], [y for _, y in places], colors, symbols, 30, **looks)]

@@ -4,63 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.states import State, menu_figure
-from alpa_explore.figures.style import OKABE_ITO, hatching, ink
-from alpa_explore.intra_op.formulations.comparison import Comparison
+from alpa_explore.figures.marks import axis, bars_across, labels
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace
+from alpa_explore.formulations.comparison import Comparison
 
-_PANELS = (
-    ("variables; hatched: constraints", "x", (0.0, 0.29)),
-    ("time to solve (s)", "x2", (0.36, 0.63)),
-    ("% above the optimum; hatched: before repair", "x3", (0.70, 0.94)),
-)
-"""Title, axis, and place of each panel. They share the names of the formulations."""
 _ROOM = 0.75
 """Decades to the right of the longest bar of a logarithmic axis: the values stand there."""
 _BUTTONS_BELOW = 64
 """Pixels between the plot and its buttons: the numbers and the titles of the axes stand there."""
 
 
-def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "light") -> go.Figure:
+def formulations_figure(comparisons: Mapping[str, Comparison], theme: str = "light") -> Figure:
     """A button for each stage; three panels: variables (hatched: constraints), seconds, and the gap of the answer
     (hatched: before its repair)."""
     rows = [row for comparison in comparisons.values() for row in comparison.rows]
     gaps = [gap for c in comparisons.values() for row in c.rows for gap in (c.gap(row), c.gap_before(row) or 0.0)]
-    ranges = (
-        _decades([size for row in rows for size in (row.variables, row.constraints) if size]),
-        _decades([row.total_seconds for row in rows]),
-        [0.0, 140 * max(*gaps, 1e-3)],
-    )
+    sizes = _decades([size for row in rows for size in (row.variables, row.constraints) if size])
     states = []
     for name, comparison in comparisons.items():
         worst = max(comparison.rows, key=comparison.gap)
         gap = comparison.gap(worst)
-        verdict = (
-            f"{worst.solver} misses the optimum by {units.percent(gap)}"
-            if gap > 0
-            else "every formulation reaches the optimum"
-        )
+        missed = f"{worst.solver} misses the optimum by {units.percent(gap)}"
         sentence = (
             f"{name}: Eq. 1 has {comparison.pairs:,} variables for {comparison.nodes} nodes and {comparison.edges} "
-            f"edges; {verdict}."
+            f"edges; {missed if gap > 0 else 'every formulation reaches the optimum'}."
         )
-        states.append(
-            State(label=name, sentence=sentence, traces=_bars(comparison, 1.01 * 10.0 ** ranges[0][0], theme))
-        )
-    axes: dict[str, Any] = {}
-    for (title, x, domain), span in zip(_PANELS, ranges, strict=True):
-        scale = {"nticks": 5} if x == "x3" else {"type": "log", "dtick": 1}
-        axes[x.replace("x", "xaxis")] = {
-            "domain": list(domain),
-            "range": span,
-            "title": {"text": title, "standoff": 6, "font": {"size": 12}},
-            **scale,
-        }
+        states.append(State(label=name, sentence=sentence, traces=_bars(comparison, 1.01 * 10.0 ** sizes[0])))
+    small, decades = {"standoff": 6, "size": 12}, {"type": "log", "dtick": 1}
+    seconds, gap_span = _decades([row.total_seconds for row in rows]), (0.0, 140 * max(*gaps, 1e-3))
+    axes: Trace = {
+        "xaxis": axis("variables; hatched: constraints", sizes, domain=[0.0, 0.29], **decades, **small),
+        "xaxis2": axis("time to solve (s)", seconds, domain=[0.36, 0.63], **decades, **small),
+        "xaxis3": axis("% above the optimum; hatched: before repair", gap_span, domain=[0.70, 0.94], nticks=5, **small),
+    }
     return menu_figure(
         states,
         theme=theme,
@@ -81,64 +61,24 @@ def _decades(values: Sequence[float]) -> list[float]:
     return [math.floor(math.log10(min(values))), math.log10(max(values)) + _ROOM]
 
 
-def _bars(comparison: Comparison, least: float, theme: str) -> list[dict[str, Any]]:
+def _bars(comparison: Comparison, least: float) -> list[Trace]:
     """The bars of a stage; `least` is where the axis of variables begins, where a method without an ILP is named."""
     rows = comparison.rows
-    before = [comparison.gap_before(row) for row in rows]
-
-    def bar(axis: str, name: str, values: list[float], texts: list[str], color: str, shape: str = "") -> dict[str, Any]:
-        return {
-            "type": "bar",
-            "orientation": "h",
-            "y": [row.solver for row in rows],
-            "x": values,
-            "name": name,
-            "text": texts,
-            "textposition": "outside",
-            "constraintext": "none",
-            "cliponaxis": False,
-            "textfont": {"size": 11, "color": ink(theme)},
-            "marker": {"color": color, "pattern": hatching(shape)},
-            "hovertemplate": f"%{{y}}: %{{text}} {name}<extra></extra>",
-            "xaxis": axis,
-        }
-
-    return [
-        bar(
-            "x",
-            "variables",
-            [row.variables or least for row in rows],
-            [units.count(row.variables) if row.variables else "no ILP" for row in rows],
-            OKABE_ITO[0],
-        ),
-        bar(
-            "x",
-            "constraints",
-            [row.constraints or least for row in rows],
-            [units.count(row.constraints) if row.constraints else "" for row in rows],
-            OKABE_ITO[4],
-            "/",
-        ),
-        bar(
-            "x2",
-            "in all",
-            [row.total_seconds for row in rows],
-            [units.seconds(row.total_seconds) for row in rows],
-            OKABE_ITO[2],
-        ),
-        bar(
-            "x3",
-            "before the repair",
-            [0.0 if gap is None else 100 * gap for gap in before],
-            ["illegal" if gap is None else units.percent(gap) for gap in before],
-            OKABE_ITO[1],
-            "/",
-        ),
-        bar(
-            "x3",
-            "above the optimum",
-            [100 * comparison.gap(row) for row in rows],
-            [units.percent(comparison.gap(row)) for row in rows],
-            OKABE_ITO[5],
-        ),
-    ]
+    before, after = [comparison.gap_before(row) for row in rows], [comparison.gap(row) for row in rows]
+    variables, constraints = [row.variables for row in rows], [row.constraints for row in rows]
+    seconds = [row.total_seconds for row in rows]
+    columns = (
+        ("x", "variables", variables, [units.count(n) if n else "no ILP" for n in variables], 0, ""),
+        ("x", "constraints", constraints, [units.count(n) if n else "" for n in constraints], 4, "/"),
+        ("x2", "in all", seconds, [units.seconds(s) for s in seconds], 2, ""),
+        ("x3", "before the repair", before, ["illegal" if g is None else units.percent(g) for g in before], 1, "/"),
+        ("x3", "above the optimum", after, [units.percent(g) for g in after], 5, ""),
+    )
+    traces = []
+    for x, name, values, texts, color, shape in columns:
+        lengths = [100 * (v or 0.0) for v in values] if x == "x3" else [v or least for v in values]
+        looks = {"constraintext": "none", "cliponaxis": False, "xaxis": x, **labels(texts, "outside", 11)}
+        hover = f"%{{y}}: %{{text}} {name}"
+        names = [row.solver for row in rows]
+        traces.append(bars_across(lengths, names, OKABE_ITO[color], shape, name=name, hover=hover, **looks))
+    return traces

@@ -10,7 +10,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
@@ -23,8 +22,9 @@ from alpa_explore.figures.course.planning.stage_table import (
     cells_to_fill,
     stage_table,
 )
-from alpa_explore.figures.course.states import State, state_layout
-from alpa_explore.figures.style import HEAT, HOVER_TEXT, OKABE_ITO, empty, faint, hatching, ink
+from alpa_explore.figures.course.states import State, state_figure
+from alpa_explore.figures.marks import axis, bars, cells, inside, line, points
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, hatching, heat_scale, ink
 from alpa_explore.numerics.arrays import Floats
 
 _CLEAR = "rgba(0,0,0,0)"
@@ -74,35 +74,20 @@ def stage_table_player(
         tables=[stage_table(latency, devices_of, total_devices, t) for t in candidates(latency)],
         cells=cells_to_fill(layers, places, devices_of, total_devices),
     )
-    last = len(problem.cells) + 1
-    best = int(np.argmin(problem.totals))
-    shown = _shown(problem, best, tuning.COURSE_STATES // (last + 1))
+    last, best = len(problem.cells) + 1, int(np.argmin(problem.totals))
+    shown = [problem.tables[n].t_max for n in _shown(problem, best, tuning.COURSE_STATES // (last + 1))]
 
-    def draw(t_max: float, step: int, *, theme: str = "light") -> go.Figure:
+    def draw(t_max: float, step: int, *, theme: str = "light") -> Figure:
         number = next(n for n, table in enumerate(problem.tables) if table.t_max == t_max)
         return _figure(problem, number, step, number == best, theme)
 
-    return InteractiveFigure(
-        draw=draw,
-        label="The table of the dynamic program of Eq. 3 for one t_max, filled cell by cell",
-        controls=(
-            Control(
-                name="t_max",
-                label="t_max",
-                values=tuple(problem.tables[n].t_max for n in shown),
-                texts=tuple(units.seconds(problem.tables[n].t_max) for n in shown),
-                start=problem.tables[best].t_max,
-            ),
-            Control(
-                name="step",
-                label="Cells filled",
-                values=tuple(range(last + 1)),
-                texts=(*map(str, range(last)), "all: T"),
-                start=last,
-                plays=True,
-            ),
-        ),
+    texts, steps = tuple(units.seconds(t) for t in shown), (*map(str, range(last)), "all: T")
+    slider = Control(name="t_max", label="t_max", values=tuple(shown), texts=texts, start=problem.tables[best].t_max)
+    filled = Control(
+        name="step", label="Cells filled", values=tuple(range(last + 1)), texts=steps, start=last, plays=True
     )
+    label = "The table of the dynamic program of Eq. 3 for one t_max, filled cell by cell"
+    return InteractiveFigure(draw=draw, label=label, controls=(slider, filled))
 
 
 def _shown(problem: _Problem, best: int, most: int) -> list[int]:
@@ -116,56 +101,61 @@ def _shown(problem: _Problem, best: int, most: int) -> list[int]:
     return sorted({max([n for n in changes if n < first], default=0), *after[::step], best})
 
 
-def _figure(problem: _Problem, number: int, step: int, best: bool, theme: str) -> go.Figure:
+def _figure(problem: _Problem, number: int, step: int, best: bool, theme: str) -> Figure:
     """One state: the first `step` cells are filled; one step after the last cell, T is read."""
-    table, cells = problem.tables[number], list(problem.cells)
-    totals = problem.totals
+    table, order, totals = problem.tables[number], list(problem.cells), problem.totals
     scale, unit = units.seconds_axis(max(t for t in totals if math.isfinite(t)))
-    done = step > len(cells)
-    now = cells[step - 1] if 0 < step <= len(cells) else None
+    done = step > len(order)
+    now = order[step - 1] if 0 < step <= len(order) else None
     total, stages = table.total(problem.num_microbatches)
-    sentence = (
-        _result_words(problem, table, best)
-        if done
-        else f"t_max {units.seconds(table.t_max)}: {_words(problem, table, now)}."
+    words = (
+        f"{_words(problem, table, now)}."
         if now
-        else f"t_max {units.seconds(table.t_max)}: all cells are empty. F(0, {table.values.shape[1] - 1}, 0) = 0: no "
-        "layers are left, no stages and no devices."
+        else f"all cells are empty. F(0, {table.values.shape[1] - 1}, 0) = 0: no layers are left, no stages and no "
+        "devices."
     )
+    if done and not stages:
+        words = f"no partition on {problem.total_devices} devices keeps every stage under it."
+    elif done:
+        others = problem.num_microbatches - 1
+        words = (
+            f"Σt {units.seconds(total - others * table.t_max)} + {others} × {units.seconds(table.t_max)} = "
+            f"{units.seconds(total)} in {stages} stage{'s' * (stages > 1)}{', the least of all' if best else ''}."
+        )
+    known = [(t.t_max, value) for t, value in zip(problem.tables, totals, strict=True) if math.isfinite(value)]
+    x, y = [round(1e3 * t, 3) for t, _ in known], [round(value / scale, 4) for _, value in known]
+    about = f"t_max %{{x:.4g}} ms: T = %{{y:.4g}} {unit}"
+    curve = {"mode": "markers+lines", "marker": {"color": ink, "size": 6}, "hover": about}
+    at, found = round(1e3 * table.t_max, 3), done and math.isfinite(total)
+    star = ([at], [total / scale]) if found else ([], [])
+    look = (OKABE_ITO[0], "star") if best else (OKABE_ITO[5], "diamond")
+    traces = [
+        line(x, y, faint, 1, **curve),
+        line([at, at], [0.0, 3 * min(totals) / scale], OKABE_ITO[5], 2, "dash"),
+        points(*star, *look, 17, edge=(ink, 1)),
+    ]
     way = table.way(stages, problem.devices_of) if done and stages else []
-    traces = [_curve(problem, totals, scale, unit, theme), *_now(table, total, best, done, totals, scale, theme)]
+    framed = [now] if now is not None else way
     for panel in range(problem.latency.shape[3]):
-        traces += _panel(problem, table, cells[:step], panel, theme)
-        traces += [_frames(now, way, panel), _circles(problem, table, now, panel)]
-    finite = [t.t_max for t, value in zip(problem.tables, totals, strict=True) if math.isfinite(value)]
-    low = 1e3 * min(0.9 * finite[0], 0.98 * table.t_max)
-    layout = state_layout(
-        State(label="", sentence=sentence, traces=()),
+        of_panel = [
+            *_panel(problem, table, order[:step], panel),
+            # Thick edges around the cell that is filled, or around those of the best partition.
+            _boxes([(k, d) for s, k, d in framed if s == panel + 1], _CLEAR, (OKABE_ITO[5], 4)),
+            _circles(problem, table, now, panel),
+        ]
+        traces += [trace | {"xaxis": f"x{panel + 2}", "yaxis": f"y{panel + 2}"} for trace in of_panel]
+    low = 1e3 * min(0.9 * known[0][0], 0.98 * table.t_max)
+    sentence = f"t_max {units.seconds(table.t_max)}: {words}"
+    return state_figure(
+        State(label="", sentence=sentence, traces=traces),
         theme=theme,
         height=640,
         showlegend=False,
         meta={"least_width": tuning.LABELLED_PIXELS},
         barmode="overlay",
-        xaxis={"anchor": "y", "title": {"text": "t_max (ms)", "standoff": 4}, "range": [low, 1.04e3 * finite[-1]]},
-        yaxis={
-            "domain": [0.68, 1.0],
-            "title": {"text": f"T ({unit})"},
-            "range": [0.8 * min(totals) / scale, 2.0 * min(totals) / scale],
-        },
+        xaxis=axis("t_max (ms)", (low, 1.04e3 * known[-1][0]), standoff=4, anchor="y"),
+        yaxis=axis(f"T ({unit})", (0.8 * min(totals) / scale, 2.0 * min(totals) / scale), domain=[0.68, 1.0]),
         **_panel_axes(problem),
-    )
-    return go.Figure(data=traces, layout=layout)
-
-
-def _result_words(problem: _Problem, table: StageTable, best: bool) -> str:
-    total, stages = table.total(problem.num_microbatches)
-    first = f"t_max {units.seconds(table.t_max)}"
-    if not stages:
-        return f"{first}: no partition on {problem.total_devices} devices keeps every stage under it."
-    others = problem.num_microbatches - 1
-    return (
-        f"{first}: Σt {units.seconds(total - others * table.t_max)} + {others} × {units.seconds(table.t_max)} = "
-        f"{units.seconds(total)} in {stages} stage{'s' * (stages > 1)}{', the least of all' if best else ''}."
     )
 
 
@@ -208,85 +198,23 @@ def _limit(problem: _Problem, table: StageTable, cell: Cell, stage: FirstStage) 
     return "" if math.isfinite(table.values[stage.rest]) else "followed by ∞"
 
 
-def _curve(problem: _Problem, totals: Sequence[float], scale: float, unit: str, theme: str) -> dict[str, Any]:
-    pairs = [(table.t_max, total) for table, total in zip(problem.tables, totals, strict=True) if math.isfinite(total)]
-    return {
-        "type": "scatter",
-        "x": [round(1e3 * t, 3) for t, _ in pairs],
-        "y": [round(total / scale, 4) for _, total in pairs],
-        "mode": "markers+lines",
-        "line": {"color": faint(theme), "width": 1},
-        "marker": {"color": ink(theme), "size": 6},
-        "hovertemplate": f"t_max %{{x:.4g}} ms: T = %{{y:.4g}} {unit}<extra></extra>",
-    }
-
-
-def _now(
-    table: StageTable, total: float, best: bool, done: bool, totals: Sequence[float], scale: float, theme: str
-) -> list[dict[str, Any]]:
-    """Where t_max stands, and T once the table is full."""
-    at, found = round(1e3 * table.t_max, 3), done and math.isfinite(total)
-    line = {
-        "type": "scatter",
-        "x": [at, at],
-        "y": [0.0, 3 * min(totals) / scale],
-        "mode": "lines",
-        "line": {"color": OKABE_ITO[5], "width": 2, "dash": "dash"},
-        "hoverinfo": "skip",
-    }
-    star = {
-        "type": "scatter",
-        "x": [at] if found else [],
-        "y": [total / scale] if found else [],
-        "mode": "markers",
-        "marker": {
-            "symbol": "star" if best else "diamond",
-            "size": 17,
-            "color": OKABE_ITO[0 if best else 5],
-            "line": {"width": 1, "color": ink(theme)},
-        },
-        "hoverinfo": "skip",
-    }
-    return [line, star]
-
-
-def _axis(kind: str, panel: int) -> str:
-    """The name of an axis of a panel: x2, y2 for the first."""
-    return f"{kind}{panel + 2}"
-
-
 def _panel_axes(problem: _Problem) -> dict[str, Any]:
     layers, _, _, places = problem.latency.shape
     gap = 0.03
     size = (1 - gap * (places - 1)) / places
     axes: dict[str, Any] = {}
+    plain = {"dtick": 1, "bare": True}
     for panel in range(places):
-        left = panel * (size + gap)
-        axes[f"xaxis{panel + 2}"] = {
-            "domain": [left, left + size],
-            "anchor": _axis("y", panel),
-            "dtick": 1,
-            "range": [0.5, problem.total_devices + 0.5],
-            "title": {"text": f"d<br><b>s = {panel + 1}</b>", "standoff": 2},
-            "showgrid": False,
-            "zeroline": False,
-        }
-        axes[f"yaxis{panel + 2}"] = {
-            "domain": [0.0, 0.52],
-            "anchor": _axis("x", panel),
-            "dtick": 1,
-            "range": [layers - 0.5, -0.5],
-            "title": {"text": "k, first layer" if panel == 0 else ""},
-            "showticklabels": panel == 0,
-            "showgrid": False,
-            "zeroline": False,
-        }
+        left, number = panel * (size + gap), panel + 2
+        across, down = (0.5, problem.total_devices + 0.5), (layers - 0.5, -0.5)
+        place, title = {"domain": [left, left + size], "anchor": f"y{number}"}, f"d<br><b>s = {panel + 1}</b>"
+        axes[f"xaxis{number}"] = axis(title, across, standoff=2, **place, **plain)
+        named = {"domain": [0.0, 0.52], "anchor": f"x{number}", "showticklabels": panel == 0}
+        axes[f"yaxis{number}"] = axis("k, first layer" if panel == 0 else "", down, **named, **plain)
     return axes
 
 
-def _panel(
-    problem: _Problem, table: StageTable, filled: Sequence[Cell], panel: int, theme: str
-) -> list[dict[str, Any]]:
+def _panel(problem: _Problem, table: StageTable, filled: Sequence[Cell], panel: int) -> list[Trace]:
     """The cells of one number of stages: those with a number, those that are never needed (grey), and those that are
     empty or infinite (hatched)."""
     layers, most = table.values.shape[1] - 1, problem.total_devices
@@ -296,80 +224,35 @@ def _panel(
     for k, d in product(range(layers), range(1, most + 1)):
         cell = (panel + 1, k, d)
         if cell not in problem.cells:
-            unneeded.append((k, d, "", ""))
+            unneeded.append((k, d))
         elif cell not in filled:
             left.append((k, d, "", f"F{cell} is not filled yet"))
         elif cell not in table.steps:
             left.append((k, d, "∞", _words(problem, table, cell)))
         else:
             z[k][d - 1] = round(1e3 * float(table.values[cell]), 4)
-            numbers[k][d - 1] = _milliseconds(float(table.values[cell]))
+            numbers[k][d - 1] = units.number(1e3 * float(table.values[cell]))
             words[k][d - 1] = _words(problem, table, cell)
-    axes = {"xaxis": _axis("x", panel), "yaxis": _axis("y", panel)}
-    heat = {
-        "type": "heatmap",
-        "x": list(range(1, most + 1)),
-        "y": list(range(layers)),
-        "z": z,
-        "zmin": 0,
-        "zmax": 1e3 * max(float(t.values[cell]) for t in problem.tables for cell in problem.cells if cell in t.steps),
-        "xgap": 2,
-        "ygap": 2,
-        "colorscale": HEAT,
-        "showscale": False,
-        "text": numbers,
-        "texttemplate": "%{text}",
-        "textfont": {"size": 12},
-        "hovertext": words,
-        "hovertemplate": HOVER_TEXT,
-        "hoverongaps": False,
-    }
-    grey = _boxes(unneeded, {"color": empty(theme)}) | {
-        "hovertemplate": "not needed: no partition of all layers on all devices comes here<extra></extra>"
-    }
-    marker = {
-        "color": [faint(theme) if text else _CLEAR for *_, text, _ in left],
-        "line": {"width": 1, "color": faint(theme)},
-        "pattern": hatching("/") | {"shape": ["/" if text else "" for *_, text, _ in left], "solidity": 0.2},
-    }
-    open_cells = _boxes(left, marker) | {
-        "text": [f"<b>{text}</b>" if text else "" for *_, text, _ in left],
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "textangle": 0,
-        "constraintext": "none",
-        "insidetextfont": {"size": 18, "color": ink(theme)},
-        "hovertext": [text for *_, text in left],
-        "hovertemplate": HOVER_TEXT,
-    }
-    return [trace | axes for trace in (heat, grey, open_cells)]
+    largest = max(float(t.values[cell]) for t in problem.tables for cell in problem.cells if cell in t.steps)
+    colors = {"zmin": 0, "zmax": 1e3 * largest, "colorscale": heat_scale, "showscale": False}
+    looks = {"text": numbers, "texttemplate": "%{text}", "textfont": {"size": 12}, "hover": words, **colors}
+    heat = cells(list(range(1, most + 1)), list(range(layers)), z, gap=2, **looks)
+    nowhere = "not needed: no partition of all layers on all devices comes here"
+    shapes = ["/" if text else "" for *_, text, _ in left]
+    written = inside([f"<b>{text}</b>" if text else "" for *_, text, _ in left], ink, 18, whole=True)
+    grounds = [faint if text else _CLEAR for *_, text, _ in left]
+    open_cells = _boxes(left, grounds, (faint, 1), hover=[text for *_, text in left], **written)
+    open_cells["marker"]["pattern"] = hatching("/") | {"shape": shapes, "solidity": 0.2}
+    return [heat, _boxes(unneeded, empty, None, hover=nowhere), open_cells]
 
 
-def _boxes(cells: Sequence[tuple[int, int, str, str]], marker: dict[str, Any]) -> dict[str, Any]:
+def _boxes(places: Sequence[tuple[Any, ...]], color: Any, edge: Any, **looks: Any) -> Trace:
     """A box in the place of each (k, d, …)."""
-    return {
-        "type": "bar",
-        "x": [d for _, d, *_ in cells],
-        "base": [k - 0.46 for k, *_ in cells],
-        "y": [0.92] * len(cells),
-        "width": 0.92,
-        "marker": marker,
-    }
+    base = [k - 0.46 for k, *_ in places]
+    return bars([d for _, d, *_ in places], [0.92] * len(places), color, edge=edge, base=base, width=0.92, **looks)
 
 
-def _milliseconds(seconds: float) -> str:
-    """In three digits, without an exponent."""
-    return units.number(1e3 * seconds)
-
-
-def _frames(now: Cell | None, way: Sequence[Cell], panel: int) -> dict[str, Any]:
-    """Thick edges around the cell that is filled, or around those of the best partition."""
-    framed = [(k, d, "", "") for s, k, d in ([now] if now is not None else way) if s == panel + 1]
-    look = {"color": _CLEAR, "line": {"width": 4, "color": OKABE_ITO[5]}}
-    return _boxes(framed, look) | {"hoverinfo": "skip", "xaxis": _axis("x", panel), "yaxis": _axis("y", panel)}
-
-
-def _circles(problem: _Problem, table: StageTable, now: Cell | None, panel: int) -> dict[str, Any]:
+def _circles(problem: _Problem, table: StageTable, now: Cell | None, panel: int) -> Trace:
     """Circles around the cells that are read, a thick one where the least sum comes from."""
     circles: dict[Cell, int] = {}
     if now is not None and now[0] == panel + 2:
@@ -377,18 +260,5 @@ def _circles(problem: _Problem, table: StageTable, now: Cell | None, panel: int)
             if problem.seconds(now, stage) <= table.t_max:
                 least = table.steps.get(now) == (stage.end, stage.shape)
                 circles[stage.rest] = max(circles.get(stage.rest, 0), 5 if least else 2)
-    return {
-        "type": "scatter",
-        "x": [d for _, _, d in circles],
-        "y": [k for _, k, _ in circles],
-        "mode": "markers",
-        "marker": {
-            "symbol": "circle-open",
-            "size": _MARK_PIXELS,
-            "color": OKABE_ITO[5],
-            "line": {"width": list(circles.values())},
-        },
-        "hoverinfo": "skip",
-        "xaxis": _axis("x", panel),
-        "yaxis": _axis("y", panel),
-    }
+    x, y, widths = [d for *_, d in circles], [k for _, k, _ in circles], list(circles.values())
+    return points(x, y, OKABE_ITO[5], "circle-open", _MARK_PIXELS, edge=(None, widths))

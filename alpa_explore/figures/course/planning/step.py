@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, slider_figure
-from alpa_explore.figures.style import OKABE_ITO, hatching, ink
+from alpa_explore.figures.marks import axis, bars
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, ink
 from alpa_explore.graph import Phase, TrainingGraph
 
 _PRODUCTS = ("mm", "bmm", "linear", "convolution", "einsum")
@@ -32,7 +30,7 @@ def flops_by_family(graph: TrainingGraph) -> dict[str, dict[str, int]]:
     return table
 
 
-def step_figure(graphs: Mapping[str, TrainingGraph], name: str, theme: str = "light") -> go.Figure:
+def step_figure(graphs: Mapping[str, TrainingGraph], name: str, theme: str = "light") -> Figure:
     """Stacked bars of a phase each; the slider `name` moves through the graphs."""
     states = []
     for label, graph in graphs.items():
@@ -44,31 +42,14 @@ def step_figure(graphs: Mapping[str, TrainingGraph], name: str, theme: str = "li
             f"{label}: {units.flops(total)} a step; the backward pass has {backward:.2f} times the FLOPs of the "
             f"forward pass, attention {units.percent(attention / total)} of all."
         )
-        states.append(State(label=label, sentence=sentence, traces=_bars(table, total, theme)))
-    return slider_figure(
-        states,
-        name,
-        theme=theme,
-        height=460,
-        barmode="stack",
-        bargap=0.4,
-        xaxis={"type": "category"},
-        yaxis={"title": {"text": "share of the FLOPs"}, "tickformat": ".0%", "range": [0, 0.9]},
-    )
-
-
-def _bars(table: Mapping[str, Mapping[str, int]], total: int, theme: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "bar",
-            "x": list(table),
-            "y": [table[phase][kind] / total for phase in table],
-            "name": kind,
-            "marker": {"color": color, "pattern": hatching(shape)},
-            "text": [units.flops(table[phase][kind]) if table[phase][kind] > 0.02 * total else "" for phase in table],
-            "textfont": {"color": "#ffffff" if kind == "products" else ink(theme)},
-            "hovertext": [f"{phase}, {kind}: {units.flops(table[phase][kind])}" for phase in table],
-            "hovertemplate": "%{hovertext}<extra></extra>",
-        }
-        for kind, (color, shape) in _LOOKS.items()
-    ]
+        traces = []
+        for kind, (color, shape) in _LOOKS.items():
+            flops = [row[kind] for row in table.values()]
+            hover = [f"{phase}, {kind}: {units.flops(f)}" for phase, f in zip(table, flops, strict=True)]
+            texts = [units.flops(f) if f > 0.02 * total else "" for f in flops]
+            looks = {"text": texts, "textfont": {"color": "#ffffff" if kind == "products" else ink}}
+            shares = [f / total for f in flops]
+            traces.append(bars(list(table), shares, color, shape, name=kind, hover=hover, **looks))
+        states.append(State(label=label, sentence=sentence, traces=traces))
+    axes: Trace = {"xaxis": {"type": "category"}, "yaxis": axis("share of the FLOPs", (0, 0.9), tickformat=".0%")}
+    return slider_figure(states, name, theme=theme, barmode="stack", bargap=0.4, **axes)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import plotly.graph_objects as go
+from itertools import product
 
 from alpa_explore import units
 from alpa_explore.figures.course.states import State, menu_figure
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink
+from alpa_explore.figures.marks import HIDDEN_AXIS, note, points
+from alpa_explore.figures.style import OKABE_ITO, Color, Figure, Trace, empty, faint
 
 DEVICES = 4
 
@@ -69,69 +68,46 @@ WAYS = (
 )
 
 
-def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS, theme: str = "light") -> go.Figure:
+def ways_figure(weight_bytes: float, ways: Sequence[Way] = WAYS, theme: str = "light") -> Figure:
     """A button for each way: filled cells are the weights that a device holds, filled circles the samples that it
     computes. `weight_bytes` are those of the whole model."""
     states = []
     for way in ways:
-        busy = DEVICES if way.dp * way.tp * way.pp == DEVICES else 1
-        held = weight_bytes * way.weight_share
-        sentence = f"{way.name.capitalize()}: a device holds {units.bytes_(held)} for the model; {way.sends}."
-        states.append(State(label=way.name, sentence=sentence, traces=_devices(way, busy, theme)))
-    hidden = {"visible": False, "fixedrange": True}
-    titles = [
-        {
-            "x": device * 5.2 + 1.5,
-            "y": -0.9,
-            "text": f"<b>device {device}</b>",
-            "showarrow": False,
-            "font": {"size": 13, "color": ink(theme)},
-        }
-        for device in range(DEVICES)
-    ]
-    rows = [
-        {"x": -0.7, "y": layer, "xanchor": "right", "text": f"layer {layer}", "showarrow": False} for layer in range(4)
-    ]
-    rows.append({"x": -0.7, "y": 4.5, "xanchor": "right", "text": "samples", "showarrow": False})
+        held = units.bytes_(weight_bytes * way.weight_share)
+        sentence = f"{way.name.capitalize()}: a device holds {held} for the model; {way.sends}."
+        states.append(State(label=way.name, sentence=sentence, traces=[_marks(way)]))
+    place = {"color": None, "xanchor": "right"}
+    notes = [note(f"<b>device {device}</b>", device * 5.2 + 1.5, -0.9, size=13) for device in range(DEVICES)]
+    notes += [note(f"layer {layer}", -0.7, layer, size=13, **place) for layer in range(4)]
     return menu_figure(
         states,
         start=1,
         theme=theme,
         height=440,
-        xaxis={"range": [-3.2, 19.6], **hidden},
-        yaxis={"range": [5.2, -1.4], **hidden},
-        annotations=titles + rows,
+        xaxis={"range": [-3.2, 19.6], **HIDDEN_AXIS},
+        yaxis={"range": [5.2, -1.4], **HIDDEN_AXIS},
+        annotations=[*notes, note("samples", -0.7, 4.5, size=13, **place)],
         showlegend=False,
         margin={"l": 8},
     )
 
 
-def _devices(way: Way, busy: int, theme: str) -> list[dict[str, Any]]:
-    marks: list[tuple[float, float, bool, bool, str]] = []
-    for device in range(DEVICES):
-        works = device < busy
-        for layer in range(4):
-            for part in range(4):
-                held = works and layer in way.layers(device) and part in way.slices(device)
-                words = f"device {device} {'holds' if held else 'does not hold'} slice {part} of layer {layer}"
-                marks.append((device * 5.2 + part, float(layer), held, False, words))
-        for sample in range(4):
-            computed = works and sample in way.samples(device)
-            words = f"device {device} {'computes' if computed else 'does not compute'} sample {sample}"
-            marks.append((device * 5.2 + sample, 4.5, computed, True, words))
-    return [
-        {
-            "type": "scatter",
-            "x": [x for x, *_ in marks],
-            "y": [y for _, y, *_ in marks],
-            "mode": "markers",
-            "marker": {
-                "symbol": ["circle" if sample else "square" for *_, sample, _ in marks],
-                "size": 26,
-                "color": [OKABE_ITO[1 if sample else 0] if held else empty(theme) for _, _, held, sample, _ in marks],
-                "line": {"width": 1, "color": faint(theme)},
-            },
-            "hovertext": [words for *_, words in marks],
-            "hovertemplate": HOVER_TEXT,
-        }
-    ]
+def _marks(way: Way) -> Trace:
+    """A cell for each slice of each layer on each device, and a circle for each sample."""
+    busy = DEVICES if way.dp * way.tp * way.pp == DEVICES else 1
+    places: list[tuple[float, float]] = []
+    colors, symbols, words = list[Color](), [], []
+    for device, row, part in product(range(DEVICES), range(5), range(4)):
+        sample = row == 4
+        if sample:
+            own, what, verbs = part in way.samples(device), f"sample {part}", ("computes", "does not compute")
+        else:
+            own = row in way.layers(device) and part in way.slices(device)
+            what, verbs = f"slice {part} of layer {row}", ("holds", "does not hold")
+        own = own and device < busy
+        places.append((device * 5.2 + part, 4.5 if sample else float(row)))
+        colors.append(OKABE_ITO[1 if sample else 0] if own else empty)
+        symbols.append("circle" if sample else "square")
+        words.append(f"device {device} {verbs[0] if own else verbs[1]} {what}")
+    x, y = [x for x, _ in places], [y for _, y in places]
+    return points(x, y, colors, symbols, 26, edge=(faint, 1), hover=words)

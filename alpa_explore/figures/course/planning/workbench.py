@@ -9,17 +9,17 @@ three methods, for a page without a kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
-import plotly.graph_objects as go
 
 from alpa_explore import units
-from alpa_explore.figures.course.states import State, choice_figure, state_layout
+from alpa_explore.figures.course.states import State, choice_figure, on_circle, state_figure
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink, safe
+from alpa_explore.figures.marks import HIDDEN_AXIS, labels, line, note, points
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, faint, ink, safe
 from alpa_explore.intra_op.ilp.enumerated_ilp import Relaxation, relax
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.solve import solve
@@ -57,41 +57,36 @@ def workbench_figure(
     *,
     seconds: bool = False,
     theme: str = "light",
-) -> go.Figure:
+) -> Figure:
     """Every node as a column of its strategies with their costs, the chosen ones filled; on the lines between two
     nodes the cost of each pair, that of the chosen pair in bold. `seconds`: costs are seconds, else plain numbers."""
-    state = _state(problem, choices, names or _default_names(problem), seconds, theme, "")
-    return go.Figure(data=list(state.traces), layout=state_layout(state, theme=theme, **_common(problem)))
+    state = _state(problem, choices, names or _default_names(problem), seconds, "")
+    return state_figure(state, theme=theme, **_common(problem))
 
 
 def workbench_menu_figure(
     problem: ShardingProblem, names: Names | None = None, *, seconds: bool = False, theme: str = "light"
-) -> go.Figure:
+) -> Figure:
     """The same with a menu of all choices, and buttons for the greedy choice, the LP relaxation and the optimum."""
     named = names or _default_names(problem)
     every = list(product(*(range(len(costs)) for costs in problem.node_costs)))
     assert len(every) <= MOST_CHOICES, "a menu of so many choices cannot be read"
     methods = (("greedy", greedy(problem)), ("LP relaxation", relax(problem)), ("optimum", solve(problem).choices))
-    states = [_state(problem, c, named, seconds, theme, _label(c, named)) for c in every]
-    special = [_state(problem, choices, named, seconds, theme, name) for name, choices in methods]
+    states = [_state(problem, c, named, seconds, _label(c, named)) for c in every]
+    special = [_state(problem, choices, named, seconds, name) for name, choices in methods]
     start = every.index(dearest(problem))
     return choice_figure(states, special, start=start, theme=theme, **_common(problem))
 
 
 def _common(problem: ShardingProblem) -> dict[str, Any]:
     most = max(len(costs) for costs in problem.node_costs)
-    axis = {"visible": False, "fixedrange": True}
     chain = _is_chain(problem)
     return {
         "height": 250 + (90 * most if chain else 330),
-        "xaxis": axis | {"range": [-0.55, len(problem.node_costs) - 0.45] if chain else [-1.75, 1.75]},
-        "yaxis": axis | {"range": [0.6 - most, 0.75] if chain else [-1.6, 1.6]},
+        "xaxis": HIDDEN_AXIS | {"range": [-0.55, len(problem.node_costs) - 0.45] if chain else [-1.75, 1.75]},
+        "yaxis": HIDDEN_AXIS | {"range": [0.6 - most, 0.75] if chain else [-1.6, 1.6]},
         "showlegend": False,
     }
-
-
-def _is_chain(problem: ShardingProblem) -> bool:
-    return set(problem.edges) == {(v, v + 1) for v in range(len(problem.node_costs) - 1)}
 
 
 def _default_names(problem: ShardingProblem) -> Names:
@@ -106,119 +101,72 @@ def _place(problem: ShardingProblem, v: int, k: int) -> tuple[float, float]:
     """A chain is drawn from left to right, any other graph on a circle."""
     if _is_chain(problem):
         return float(v), float(-k)
-    angle = math.pi / 2 - 2 * math.pi * v / len(problem.node_costs)
+    x, y = on_circle(v, len(problem.node_costs))
     step = k - (len(problem.node_costs[v]) - 1) / 2
-    x, y = math.cos(angle), math.sin(angle)
     return (x + 0.5 * step, y) if abs(y) > 0.8 else (x, y - 0.5 * step)
 
 
-def _state(
-    problem: ShardingProblem, choices: Choices | Relaxation, names: Names, seconds: bool, theme: str, label: str
-) -> State:
+def _state(problem: ShardingProblem, choices: Choices | Relaxation, names: Names, seconds: bool, label: str) -> State:
     if isinstance(choices, Relaxation):
         node_shares, edge_shares, cost = choices.node_shares, choices.edge_shares, choices.objective
     else:
         node_shares = tuple(np.eye(len(c))[k] for c, k in zip(problem.node_costs, choices, strict=True))
         edge_shares = tuple(np.outer(node_shares[a], node_shares[b]) for a, b in problem.edges)
         cost = problem.evaluate(choices)
-
-    def text(value: float) -> str:
-        return units.seconds(value) if seconds else units.number(value)
-
+    text: Callable[[float], str] = units.seconds if seconds else units.number
     nodes = sum(float(s @ c) for s, c in zip(node_shares, problem.node_costs, strict=True))
     edges = sum(float((e * r).sum()) for e, r in zip(edge_shares, problem.edge_costs, strict=True))
     best = solve(problem).objective
-    fractional = isinstance(choices, Relaxation) and not choices.whole
-    verdict = (
-        f"strategies are chosen in part, the optimum is {text(best)}."
-        if fractional
-        else "this is the optimum."
-        if math.isclose(cost, best, rel_tol=1e-6, abs_tol=1e-12)
-        else "a cheaper choice exists."
-    )
-    sentence = (
-        f"{label + ': c' if label else 'C'}ost {text(cost)} = nodes {text(nodes)} + edges {text(edges)}; {verdict}"
-    )
-    traces = _edges(problem, edge_shares, text, theme)
-    traces.append(_strategies(problem, node_shares, names, text, theme))
-    return State(label=label, sentence=sentence, traces=traces, layout={"annotations": _titles(problem, names, theme)})
+    if isinstance(choices, Relaxation) and not choices.whole:
+        verdict = f"strategies are chosen in part, the optimum is {text(best)}."
+    else:
+        is_best = math.isclose(cost, best, rel_tol=1e-6, abs_tol=1e-12)
+        verdict = "this is the optimum." if is_best else "a cheaper choice exists."
+    head = f"{label}: cost" if label else "Cost"
+    sentence = f"{head} {text(cost)} = nodes {text(nodes)} + edges {text(edges)}; {verdict}"
+    traces = [*_edges(problem, edge_shares, text), _strategies(problem, node_shares, names, text)]
+    notes = []
+    for v, node in enumerate(names):
+        x, y = _place(problem, v, 0) if _is_chain(problem) else on_circle(v, len(names))
+        place = (x, y + 0.55) if _is_chain(problem) else (1.45 * x, 1.42 * y)
+        notes.append(note(f"<b>{safe(node[0])}</b>", *place, size=13))
+    return State(label=label, sentence=sentence, traces=traces, layout={"annotations": notes})
 
 
-def _edges(problem: ShardingProblem, shares: Sequence[Any], text: Any, theme: str) -> list[dict[str, Any]]:
+def _edges(problem: ShardingProblem, shares: Sequence[Any], text: Callable[[float], str]) -> list[Trace]:
     """A line for each pair of strategies; those that are chosen, in whole or part, are thick and drawn last."""
     lines = []
     for (a, b), costs, chosen in zip(problem.edges, problem.edge_costs, shares, strict=True):
         for i, j in np.ndindex(costs.shape):
             (ax, ay), (bx, by) = _place(problem, a, i), _place(problem, b, j)
-            share = float(chosen[i, j])
+            share, words = float(chosen[i, j]), text(float(costs[i, j]))
+            taken, part = share > 1e-6, 1e-6 < share < 1 - 1e-6
             at = 0.24 if _is_chain(problem) else 0.3 if (i + j) % 2 else 0.42  # where labels stand apart
-            words = f"<b>{text(costs[i, j])}</b>" if share > 1e-6 else text(costs[i, j])
-            part = f" × {share:.2g}" if 1e-6 < share < 1 - 1e-6 else ""
-            lines.append(
-                (
-                    share,
-                    {
-                        "type": "scatter",
-                        "x": [ax, ax + at * (bx - ax), bx],
-                        "y": [ay, ay + at * (by - ay), by],
-                        "mode": "lines+text",
-                        "text": ["", words + part, ""],
-                        "textposition": "top center",
-                        "textfont": {"size": 13 if share > 1e-6 else 11, "color": ink(theme)},
-                        "line": {
-                            "color": OKABE_ITO[5] if share > 1e-6 else faint(theme),
-                            "width": 4 if share > 1e-6 else 1,
-                            "dash": "solid" if share > 1 - 1e-6 or share <= 1e-6 else "dash",
-                        },
-                        "hoverinfo": "skip",
-                    },
-                )
-            )
+            shown = f"<b>{words}</b>{f' × {share:.2g}' if part else ''}" if taken else words
+            x, y = [ax, ax + at * (bx - ax), bx], [ay, ay + at * (by - ay), by]
+            look = (OKABE_ITO[5], 4, "dash" if part else "solid") if taken else (faint, 1, "solid")
+            looks = labels(["", shown, ""], size=13 if taken else 11)
+            lines.append((share, line(x, y, *look, mode="lines+text", **looks)))
     return [line for _, line in sorted(lines, key=lambda pair: pair[0])]
 
 
-def _strategies(problem: ShardingProblem, shares: Sequence[Any], names: Names, text: Any, theme: str) -> dict[str, Any]:
+def _strategies(problem: ShardingProblem, shares: Sequence[Any], names: Names, text: Callable[[float], str]) -> Trace:
     cells = [(v, k) for v, costs in enumerate(problem.node_costs) for k in range(len(costs))]
     places = [_place(problem, v, k) for v, k in cells]
     chosen = [float(shares[v][k]) for v, k in cells]
-    labels = []
+    texts, hover = [], []
     for (v, k), share in zip(cells, chosen, strict=True):
+        name, cost = safe(names[v][1 + k]), text(problem.node_costs[v][k])
         part = f"<br>{share:.2g} of it" if 1e-6 < share < 1 - 1e-6 else ""
-        name = f"{safe(names[v][1 + k])}<br>{text(problem.node_costs[v][k])}{part}"
-        labels.append(f"<b>{name}</b>" if share > 1e-6 else name)
-    return {
-        "type": "scatter",
-        "x": [x for x, _ in places],
-        "y": [y for _, y in places],
-        "mode": "markers+text",
-        "marker": {
-            "symbol": "square",
-            "size": 58,
-            "color": [OKABE_ITO[4] if s > 1 - 1e-6 else OKABE_ITO[1] if s > 1e-6 else empty(theme) for s in chosen],
-            "line": {"width": [3 if s > 1e-6 else 1 for s in chosen], "color": ink(theme)},
-        },
-        "text": labels,
-        "textfont": {"size": 12, "color": ["#000000" if s > 1e-6 else ink(theme) for s in chosen]},
-        "hovertext": [
-            f"{safe(names[v][0])}, strategy {safe(names[v][1 + k])}: cost {text(problem.node_costs[v][k])}, s = {s:.3g}"
-            for (v, k), s in zip(cells, chosen, strict=True)
-        ],
-        "hovertemplate": HOVER_TEXT,
-        "customdata": [key(operator=f"{v}.{k}") for v, k in cells],
-    }
+        texts.append(f"<b>{name}<br>{cost}{part}</b>" if share > 1e-6 else f"{name}<br>{cost}{part}")
+        hover.append(f"{safe(names[v][0])}, strategy {name}: cost {cost}, s = {share:.3g}")
+    colors = [OKABE_ITO[4] if s > 1 - 1e-6 else OKABE_ITO[1] if s > 1e-6 else empty for s in chosen]
+    written = labels(texts, None, 12, ["#000000" if s > 1e-6 else ink for s in chosen])
+    looks = {"edge": (ink, [3 if s > 1e-6 else 1 for s in chosen]), "mode": "markers+text", **written}
+    keys = [key(operator=f"{v}.{k}") for v, k in cells]
+    x, y = [x for x, _ in places], [y for _, y in places]
+    return points(x, y, colors, "square", 58, hover=hover, keys=keys, **looks)
 
 
-def _titles(problem: ShardingProblem, names: Names, theme: str) -> list[dict[str, Any]]:
-    titles = []
-    for v, node in enumerate(names):
-        x, y = _place(problem, v, 0) if _is_chain(problem) else _outside(problem, v)
-        y += 0.55 if _is_chain(problem) else 0.0
-        titles.append(
-            {"x": x, "y": y, "text": f"<b>{safe(node[0])}</b>", "showarrow": False, "font": {"color": ink(theme)}}
-        )
-    return titles
-
-
-def _outside(problem: ShardingProblem, v: int) -> tuple[float, float]:
-    angle = math.pi / 2 - 2 * math.pi * v / len(problem.node_costs)
-    return 1.45 * math.cos(angle), 1.42 * math.sin(angle)
+def _is_chain(problem: ShardingProblem) -> bool:
+    return set(problem.edges) == {(v, v + 1) for v in range(len(problem.node_costs) - 1)}

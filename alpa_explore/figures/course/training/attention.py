@@ -8,7 +8,7 @@ all have equally many.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind, ring_keys
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
-from alpa_explore.figures.style import dress, empty, ground, stage_color
+from alpa_explore.figures.marks import at, axis, bars, bars_across
+from alpa_explore.figures.style import Color, Figure, Trace, empty, finished, ground, stage_color
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    pass
 
 ORDERS = ("one run each", "zig-zag")
 _HALF = 2
@@ -48,59 +49,30 @@ def causal_shares(devices: int, order: str) -> Floats:
     return np.asarray(np.bincount(owner, weights=pairs, minlength=devices) / pairs.sum())
 
 
-def causal_balance_figure(devices: int, order: str, *, theme: str = "light") -> go.Figure:
+def causal_balance_figure(devices: int, order: str, *, theme: str = "light") -> Figure:
     """The mask in blocks, coloured by the device that computes them, and the pairs of each device over the mean."""
-    import plotly.graph_objects as go
-
-    owner, shares = chunk_devices(devices, order), causal_shares(devices, order)
-    chunks = len(owner)
-    traces: list[dict[str, Any]] = []
-    for device in range(devices):
+    owner, relative = chunk_devices(devices, order), causal_shares(devices, order) * devices
+    chunks, names = len(owner), [f"device {device}" for device in range(devices)]
+    traces = []
+    for device, name in enumerate(names):
         rows = [row for row in range(chunks) if owner[row] == device]
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "y": rows,
-                "x": [row + 0.5 for row in rows],
-                "width": 0.96,
-                "marker": {"color": stage_color(device, theme), "line": {"width": 1, "color": ground(theme)}},
-                "text": [f"device {device}"] * len(rows),
-                "textposition": "inside",
-                "insidetextanchor": "start",
-                "name": f"device {device}",
-                "showlegend": False,
-                "hovertemplate": f"device {device}: queries of chunk %{{y}} see %{{x}} chunks of keys<extra></extra>",
-            }
-        )
-    relative = shares * devices
-    traces.append(
-        {
-            "type": "bar",
-            "x": [f"device {d}" for d in range(devices)],
-            "y": relative.tolist(),
-            "xaxis": "x2",
-            "yaxis": "y2",
-            "marker": {"color": [stage_color(d, theme) for d in range(devices)]},
-            "text": [f"{r:.2f}" for r in relative],
-            "showlegend": False,
-            "hovertemplate": "%{x} computes %{y:.3f} times the mean<extra></extra>",
-        }
-    )
-    title = (
-        f"{devices} devices, {order}: the busiest computes {relative.max():.2f} times the mean, and all wait for it"
-        if relative.max() > 1 + 1e-9
-        else f"{devices} devices, {order}: all compute equally much"
-    )
-    return dress(
-        go.Figure(traces),
-        title,
+        hover = f"{name}: queries of chunk %{{y}} see %{{x}} chunks of keys"
+        texts = {"text": [name] * len(rows), "textposition": "inside", "insidetextanchor": "start"}
+        looks = {"width": 0.96, "edge": (ground, 1), "name": name, "hover": hover, "listed": False, **texts}
+        traces.append(bars_across([row + 0.5 for row in rows], rows, stage_color(device), **looks))
+    colors, hover = [stage_color(d) for d in range(devices)], "%{x} computes %{y:.3f} times the mean"
+    looks = {"text": [f"{r:.2f}" for r in relative], "hover": hover, "listed": False, **at(2)}
+    most = relative.max()
+    busiest = f"the busiest computes {most:.2f} times the mean, and all wait for it"
+    return finished(
+        [*traces, bars(names, relative.tolist(), colors, **looks)],
+        f"{devices} devices, {order}: {busiest if most > 1 + 1e-9 else 'all compute equally much'}",
         theme=theme,
         height=360,
-        xaxis={"domain": [0, 0.55], "title": {"text": "keys, in chunks of the sequence"}, "range": [0, chunks]},
-        yaxis={"title": {"text": "queries, in chunks"}, "range": [chunks - 0.5, -0.5], "dtick": 1},
+        xaxis=axis("keys, in chunks of the sequence", (0, chunks), domain=[0, 0.55]),
+        yaxis=axis("queries, in chunks", (chunks - 0.5, -0.5), dtick=1),
         xaxis2={"domain": [0.65, 1]},
-        yaxis2={"anchor": "x2", "title": {"text": "pairs over the mean"}, "range": [0, 2.1]},
+        yaxis2=axis("pairs over the mean", (0, 2.1), anchor="x2"),
     )
 
 
@@ -173,10 +145,8 @@ LINKS = {"inside a node": 1, "between nodes": 8}
 _CLUSTER = "8x8:h100"
 
 
-def ring_figure(sequence: int, devices: int, link: str, *, theme: str = "light") -> go.Figure:
+def ring_figure(sequence: int, devices: int, link: str, *, theme: str = "light") -> Figure:
     """The steps of the ring on one device: a block of attention, and beside it the keys and values of the next one."""
-    import plotly.graph_objects as go
-
     if link not in LINKS:
         raise OptionError("Unknown link", found=repr(link), remedy=f"Choose one of {', '.join(map(repr, LINKS))}.")
     times = ring_times(Cluster.parse(_CLUSTER), sequence, devices, stride=LINKS[link])
@@ -186,29 +156,21 @@ def ring_figure(sequence: int, devices: int, link: str, *, theme: str = "light")
         starts.append(max(starts[-1] + block, arrival))
     rows = ("attention", "keys and values")
     waits = [(starts[i] + block, starts[i + 1]) for i in range(devices - 1) if starts[i + 1] > starts[i] + block]
-    traces: list[dict[str, Any]] = [
-        _bars(rows[0], starts, [block] * devices, stage_color(0, theme), "compute"),
-        _bars(
-            rows[1], [step * i for i in range(devices - 1)], [step] * (devices - 1), stage_color(1, theme), "receive"
-        ),
+    traces = [
+        _bars(rows[0], starts, [block] * devices, stage_color(0), "compute"),
+        _bars(rows[1], [step * i for i in range(devices - 1)], [step] * (devices - 1), stage_color(1), "receive"),
     ]
     if waits:
-        traces.append(_bars(rows[0], [a for a, _ in waits], [b - a for a, b in waits], empty(theme), "wait"))
+        traces.append(_bars(rows[0], [a for a, _ in waits], [b - a for a, b in waits], empty, "wait"))
     hidden = times.exposed_seconds <= 0.005 * times.computing_seconds
     title = (
         f"{sequence:,} positions on {devices} devices, {link}: {units.seconds(times.computing_seconds)} of attention, "
         f"{units.seconds(times.exchanging_seconds)} of exchange, "
         + ("all hidden" if hidden else f"{units.seconds(times.exposed_seconds)} not hidden")
     )
-    return dress(
-        go.Figure(traces),
-        title,
-        theme=theme,
-        height=260,
-        barmode="overlay",
-        xaxis={"title": {"text": "time"}, "rangemode": "tozero", "tickformat": "~s", "ticksuffix": "s"},
-        yaxis={"autorange": "reversed"},
-    )
+    time = axis("time", rangemode="tozero", tickformat="~s", ticksuffix="s")
+    axes = {"xaxis": time, "yaxis": {"autorange": "reversed"}}
+    return finished(traces, title, theme=theme, height=260, barmode="overlay", **axes)
 
 
 def ring() -> InteractiveFigure:
@@ -229,15 +191,6 @@ def ring() -> InteractiveFigure:
     )
 
 
-def _bars(row: str, starts: list[float], lengths: list[float], color: str, name: str) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "y": [row] * len(starts),
-        "base": starts,
-        "x": lengths,
-        "width": 0.7,
-        "name": name,
-        "marker": {"color": color, "line": {"width": 1, "color": "#888888"}},
-        "hovertemplate": f"{name}: %{{x:.3s}}s<extra></extra>",
-    }
+def _bars(row: str, starts: list[float], lengths: list[float], color: Color, name: str) -> Trace:
+    looks = {"base": starts, "width": 0.7, "edge": ("#888888", 1), "hover": f"{name}: %{{x:.3s}}s"}
+    return bars_across(lengths, [row] * len(starts), color, name=name, **looks)

@@ -6,18 +6,19 @@ probability proportional to (e + 1)^−skew, so that a skew of 0 is balanced in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
-from alpa_explore.figures.style import HEAT, dress, ink, stage_color
+from alpa_explore.figures.marks import axis, bars, mark
+from alpa_explore.figures.style import Figure, finished, heat_scale, ink, stage_color
 from alpa_explore.numerics.arrays import Ints
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    pass
 
 _TOKENS = 512
 """Tokens of each device."""
@@ -49,54 +50,33 @@ def busiest_over_mean(counts: Ints, devices: int) -> float:
     return float(rows.max() / rows.mean())
 
 
-def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16, theme: str = "light") -> go.Figure:
+def routing_figure(devices: int, topk: int, skew: float, *, experts: int = 16, theme: str = "light") -> Figure:
     """The counts as a heat map (from device, to expert), and the rows that each device computes."""
-    import plotly.graph_objects as go
-
     counts = routed_tokens(devices, experts, topk, skew)
     each = experts // devices
     rows = counts.sum(axis=0).reshape(devices, each).sum(axis=1)
     stays = sum(int(counts[d, d * each : (d + 1) * each].sum()) for d in range(devices))
-    imbalance = busiest_over_mean(counts, devices)
     names = [f"expert {e}<br>on device {e // each}" for e in range(experts)]
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "heatmap",
-            "z": counts.tolist(),
-            "x": list(range(experts)),
-            "y": list(range(devices)),
-            "colorscale": HEAT,
-            "zmin": 0,
-            "text": [names] * devices,
-            "hovertemplate": "device %{y} sends %{z} tokens to %{text}<extra></extra>",
-            "colorbar": {"title": {"text": "tokens"}, "len": 0.55, "y": 1, "yanchor": "top"},
-        },
-        {
-            "type": "bar",
-            "x": [(d + 0.5) * each - 0.5 for d in range(devices)],
-            "y": (rows / rows.mean()).tolist(),
-            "width": [each * 0.9] * devices,
-            "xaxis": "x",
-            "yaxis": "y2",
-            "marker": {"color": [stage_color(d, theme) for d in range(devices)]},
-            "text": [f"device {d}: {r / rows.mean():.2f}" for d, r in enumerate(rows)],
-            "textposition": "inside",
-            "hovertemplate": "%{text} times the mean<extra></extra>",
-            "showlegend": False,
-        },
-    ]
+    bar = {"title": {"text": "tokens"}, "len": 0.55, "y": 1, "yanchor": "top"}
+    hover = "device %{y} sends %{z} tokens to %{text}"
+    heat = {"colorscale": heat_scale, "zmin": 0, "text": [names] * devices, "hover": hover, "colorbar": bar}
+    places, relative = [(d + 0.5) * each - 0.5 for d in range(devices)], (rows / rows.mean()).tolist()
+    texts = {"text": [f"device {d}: {r:.2f}" for d, r in enumerate(relative)], "textposition": "inside"}
+    looks = {"width": [each * 0.9] * devices, "yaxis": "y2", "hover": "%{text} times the mean", "listed": False}
     mean = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y2", "y0": 1, "y1": 1}
-    return dress(
-        go.Figure(traces),
+    return finished(
+        [
+            mark("heatmap", list(range(experts)), list(range(devices)), z=counts.tolist(), **heat),
+            bars(places, relative, [stage_color(d) for d in range(devices)], **looks, **texts),
+        ],
         f"{devices} devices, {experts} experts, top {topk}: {units.percent(1 - stays / counts.sum())} of the rows "
-        "leave "
-        f"their device; the busiest has {imbalance:.2f} times the mean",
+        f"leave their device; the busiest has {busiest_over_mean(counts, devices):.2f} times the mean",
         theme=theme,
         height=420,
-        xaxis={"title": {"text": "to expert"}, "dtick": 1, "anchor": "y2"},
-        yaxis={"title": {"text": "from device"}, "dtick": 1, "domain": [0.46, 1], "autorange": "reversed"},
-        yaxis2={"title": {"text": "rows over the mean"}, "domain": [0, 0.38], "rangemode": "tozero"},
-        shapes=[mean | {"line": {"color": ink(theme), "dash": "dash", "width": 1}}],
+        xaxis=axis("to expert", dtick=1, anchor="y2"),
+        yaxis=axis("from device", dtick=1, domain=[0.46, 1], autorange="reversed"),
+        yaxis2=axis("rows over the mean", domain=[0, 0.38], rangemode="tozero"),
+        shapes=[mean | {"line": {"color": ink, "dash": "dash", "width": 1}}],
     )
 
 

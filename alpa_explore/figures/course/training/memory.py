@@ -8,16 +8,17 @@ state, stage 2 the gradients too, stage 3 the weights too; gathered blocks are n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
-from alpa_explore.figures.style import OKABE_ITO, dress, ground, hatching, ink
+from alpa_explore.figures.marks import axis, bars, note, words
+from alpa_explore.figures.style import OKABE_ITO, Figure, finished, ground, ink
 from alpa_explore.models.catalog import entry
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
+    pass
 
 ZERO_STAGES = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 WEIGHT_BYTES, OPTIMIZER_BYTES = 2, 12
@@ -38,86 +39,53 @@ def zero_bytes(parameters: float, replicas: int, stage: int, *, gradient_bytes: 
     return {name: parameters * size * part for name, size, part in zip(_PARTS, each, share, strict=True)}
 
 
-def zero_figure(model: str, replicas: int, gradients: str, *, theme: str = "light") -> go.Figure:
+def zero_figure(model: str, replicas: int, gradients: str, *, theme: str = "light") -> Figure:
     """A bar for each stage of ZeRO, and the memory of an H100."""
     parameters = entry(model).parameter_count
     size = 4 if gradients == "fp32" else 2
-    bars = {
+    columns = {
         name: zero_bytes(parameters, replicas, stage, gradient_bytes=size) for stage, name in enumerate(ZERO_STAGES)
     }
-    fits = [name for name, parts in bars.items() if sum(parts.values()) <= _H100_BYTES]
-    title = f"{model} on {replicas} replicas, gradients in {gradients}: " + (
-        f"weights, gradients and optimizer state fit with {fits[0]}" + (" or more" if fits[0] != "ZeRO-3" else "")
-        if fits
-        else "they do not fit, whatever is divided"
-    )
-    return stacked_bytes_figure(bars, title, limit_bytes=_H100_BYTES, theme=theme)
+    fits = [name for name, parts in columns.items() if sum(parts.values()) <= _H100_BYTES]
+    verdict = "they do not fit, whatever is divided"
+    if fits:
+        least = fits[0] + (" or more" if fits[0] != "ZeRO-3" else "")
+        verdict = f"weights, gradients and optimizer state fit with {least}"
+    title = f"{model} on {replicas} replicas, gradients in {gradients}: {verdict}"
+    return stacked_bytes_figure(columns, title, limit_bytes=_H100_BYTES, theme=theme)
 
 
 def stacked_bytes_figure(
-    bars: Mapping[str, Mapping[str, float]], title: str, *, limit_bytes: float, theme: str = "light"
-) -> go.Figure:
-    """Stacked bars of bytes by part, with the memory of a device as a line. `bars`: name of the bar -> part -> "
-    "bytes."""
-    import plotly.graph_objects as go
-
-    parts = list(dict.fromkeys(part for bar in bars.values() for part in bar))
-    hatched = dict(zip(parts, ("", "/", ".", "x", "\\", "+", "-"), strict=False))
-    traces: list[dict[str, Any]] = []
-    for place, part in enumerate(parts):
-        sizes = [bar.get(part, 0.0) for bar in bars.values()]
-        marker: dict[str, Any] = {
-            "color": OKABE_ITO[place % len(OKABE_ITO)],
-            "line": {"width": 1, "color": ground(theme)},
-        }
-        if hatched[part]:
-            marker["pattern"] = hatching(hatched[part]) | {"solidity": 0.6}
-        traces.append(
-            {
-                "type": "bar",
-                "x": list(bars),
-                "y": [size / 2**30 for size in sizes],
-                "name": part,
-                "marker": marker,
-                "customdata": [units.bytes_(size) for size in sizes],
-                "hovertemplate": f"{part}: %{{customdata}}<extra></extra>",
-            }
-        )
-    totals = [sum(bar.values()) for bar in bars.values()]
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "text",
-            "x": list(bars),
-            "y": [total / 2**30 for total in totals],
-            "text": [units.bytes_(total) for total in totals],
-            "textposition": "top center",
-            "showlegend": False,
-            "hoverinfo": "skip",
-        }
-    )
+    columns: Mapping[str, Mapping[str, float]], title: str, *, limit_bytes: float, theme: str = "light"
+) -> Figure:
+    """Stacked bars of bytes by part, with the memory of a device as a line. `columns`: name of the bar -> part ->
+    bytes."""
+    parts = list(dict.fromkeys(part for column in columns.values() for part in column))
+    names, traces = list(columns), []
+    for place, (part, shape) in enumerate(zip(parts, ("", "/", ".", "x", "\\", "+", "-"), strict=False)):
+        sizes = [column.get(part, 0.0) for column in columns.values()]
+        hover, keys = f"{part}: %{{customdata}}", [units.bytes_(size) for size in sizes]
+        looks = {"name": part, "edge": (ground, 1), "keys": keys, "hover": hover}
+        bar = bars(names, [size / 2**30 for size in sizes], OKABE_ITO[place % len(OKABE_ITO)], shape, **looks)
+        if shape:
+            bar["marker"]["pattern"]["solidity"] = 0.6
+        traces.append(bar)
+    totals = [sum(column.values()) for column in columns.values()]
+    texts = [units.bytes_(total) for total in totals]
+    traces.append(words(names, [total / 2**30 for total in totals], texts, "top center", 13, None))
     limit = limit_bytes / 2**30
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limit, "y1": limit}
-    return dress(
-        go.Figure(traces),
+    place_of = {"size": 13, "color": None, "refs": ("paper", "y"), "xanchor": "right", "yanchor": "bottom"}
+    return finished(
+        traces,
         title,
         theme=theme,
         height=400,
         barmode="stack",
         bargap=0.35,
-        yaxis={"title": {"text": "GiB on a device"}, "range": [0, 1.12 * max(limit, *(t / 2**30 for t in totals))]},
-        shapes=[line | {"line": {"color": ink(theme), "dash": "dash", "width": 2}}],
-        annotations=[
-            {
-                "xref": "paper",
-                "x": 1,
-                "y": limit,
-                "text": f"a device has {units.bytes_(limit_bytes)}",
-                "showarrow": False,
-                "xanchor": "right",
-                "yanchor": "bottom",
-            }
-        ],
+        yaxis=axis("GiB on a device", (0, 1.12 * max(limit, *(total / 2**30 for total in totals)))),
+        shapes=[line | {"line": {"color": ink, "dash": "dash", "width": 2}}],
+        annotations=[note(f"a device has {units.bytes_(limit_bytes)}", 1, limit, **place_of)],
     )
 
 

@@ -6,8 +6,9 @@ that schedules with one and with two stages a device do the same work. A held mi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.figures import tuning
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
-from alpa_explore.figures.style import dress, ground, ink, mixed, stage_color
+from alpa_explore.figures.marks import axis, bars_across, inside, line
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ground, ink, mixed, stage_color
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
@@ -23,17 +25,15 @@ from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Action
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from alpa_explore.schedules.simulator.timeline import Timeline
 
 _LOOKS = {
-    Action.FORWARD: ("forward", "#0072B2", 0.0, ""),
-    Action.BACKWARD: ("backward", "#E69F00", 0.0, ""),
-    Action.BACKWARD_INPUT: ("backward to the input", "#E69F00", 0.0, ""),
-    Action.BACKWARD_WEIGHT: ("backward to the weights", "#009E73", 0.0, "/"),
+    Action.FORWARD: ("forward", OKABE_ITO[0], ""),
+    Action.BACKWARD: ("backward", OKABE_ITO[1], ""),
+    Action.BACKWARD_INPUT: ("backward to the input", OKABE_ITO[1], ""),
+    Action.BACKWARD_WEIGHT: ("backward to the weights", OKABE_ITO[2], "/"),
 }
-"""Name, colour, share of ink, hatching."""
+"""Name, colour, hatching."""
 _SHADE = 0.3
 """Share of ink in the colour of the second stage of a device."""
 RATIOS = {"1 : 1 : 1": (1.0, 1.0, 1.0), "1 : 1.2 : 0.8": (1.0, 1.2, 0.8), "1 : 0.7 : 1.3": (1.0, 0.7, 1.3)}
@@ -74,37 +74,24 @@ def schedule_facts(
 
 def schedule_figure(
     name: str, devices: int, microbatches: int, ratio: str = "1 : 1 : 1", *, theme: str = "light"
-) -> go.Figure:
+) -> Figure:
     """The chart of one schedule. `ratio` is a key of RATIOS."""
-    import plotly.graph_objects as go
-
     if ratio not in RATIOS:
         raise OptionError(
             "Unknown ratio of the passes", found=repr(ratio), remedy=f"Choose one of {', '.join(map(repr, RATIOS))}."
         )
     facts = schedule_facts(name, devices, microbatches, RATIOS[ratio])
-    traces = [*_task_traces(facts.timeline, theme), *_held_traces(facts.timeline, devices, theme)]
-    figure = go.Figure(traces)
-    title = (
+    rows, span = {place: f"device {place}" for place in range(devices)}, (devices - 0.5, -0.5)
+    return finished(
+        [*_task_traces(facts.timeline), *_held_traces(facts.timeline, devices)],
         f"{name}, {devices} devices, B = {microbatches}: {facts.makespan:.4g} units, idle "
-        f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches"
-    )
-    rows = [f"device {place}" for place in range(devices)]
-    return dress(
-        figure,
-        title,
+        f"{units.percent(facts.bubble_fraction)}; a device holds at most {facts.held:.3g} microbatches",
         theme=theme,
         height=300 + 24 * devices,
         barmode="overlay",
-        xaxis={"title": {"text": "time, in forward passes of a microbatch"}, "anchor": "y2", "rangemode": "tozero"},
-        yaxis={
-            "domain": [0.42, 1.0],
-            "tickvals": list(range(devices)),
-            "ticktext": rows,
-            "range": [devices - 0.5, -0.5],
-            "zeroline": False,
-        },
-        yaxis2={"domain": [0.0, 0.32], "title": {"text": "held"}, "rangemode": "tozero"},
+        xaxis=axis("time, in forward passes of a microbatch", anchor="y2", rangemode="tozero"),
+        yaxis=axis(span=span, ticks=rows, domain=[0.42, 1.0], zeroline=False),
+        yaxis2=axis("held", domain=[0.0, 0.32], rangemode="tozero"),
     )
 
 
@@ -127,68 +114,35 @@ def schedule_player() -> InteractiveFigure:
     )
 
 
-def _task_traces(timeline: Timeline, theme: str) -> list[dict[str, Any]]:
-    schedule, traces = timeline.schedule, []
+def _task_traces(timeline: Timeline) -> Iterator[Trace]:
+    schedule = timeline.schedule
     place_of = np.array(schedule.submesh_of_stage)
     numbered = len(schedule.actions) <= tuning.COURSE_NUMBERED_TASKS
     later = np.array([list(schedule.submesh_of_stage[:s]).count(p) for s, p in enumerate(schedule.submesh_of_stage)])
-    for action, (label, color, share, pattern) in _LOOKS.items():
+    hatch = {"fillmode": "overlay", "fgcolor": ground, "fgopacity": 0.4, "size": 8, "solidity": 0.12}
+    for action, (label, color, pattern) in _LOOKS.items():
         tasks = np.flatnonzero((schedule.actions == action) & (timeline.end_seconds > timeline.start_seconds))
         if not len(tasks):
             continue
         start, end = timeline.start_seconds[tasks], timeline.end_seconds[tasks]
         stages, microbatches = schedule.stages[tasks], schedule.microbatches[tasks]
-        shades = [mixed(color, ink(theme), share), mixed(color, ink(theme), share + _SHADE)]
-        marker: dict[str, Any] = {
-            "color": color if pattern else [shades[min(int(later[s]), 1)] for s in stages],
-            "line": {"width": 1, "color": ground(theme)},
-        }
+        shades = [color, mixed(color, ink, _SHADE)]
+        colors = color if pattern else [shades[min(int(later[s]), 1)] for s in stages]
+        lengths, bases = np.round(end - start, 4).tolist(), {"base": np.round(start, 4).tolist(), "width": 0.84}
+        keys = np.stack([microbatches, stages], axis=1).tolist()
+        hover = f"{label} of microbatch %{{customdata[0]}}, stage %{{customdata[1]}}"
+        looks = {"edge": (ground, 1), "name": label, "keys": keys, "hover": hover, **bases}
+        texts = inside([str(m) for m in microbatches] if numbered else None)
+        trace = bars_across(lengths, place_of[stages].tolist(), colors, **looks, **(texts | {"textfont": None}))
         if pattern:
-            marker["pattern"] = {
-                "shape": pattern,
-                "fillmode": "overlay",
-                "fgcolor": ground(theme),
-                "fgopacity": 0.4,
-                "size": 8,
-                "solidity": 0.12,
-            }
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "x": np.round(end - start, 4).tolist(),
-                "base": np.round(start, 4).tolist(),
-                "y": place_of[stages].tolist(),
-                "width": 0.84,
-                "name": label,
-                "marker": marker,
-                "text": [str(m) for m in microbatches] if numbered else None,
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "textangle": 0,
-                "customdata": np.stack([microbatches, stages], axis=1).tolist(),
-                "hovertemplate": f"{label} of microbatch %{{customdata[0]}}, stage %{{customdata[1]}}<extra></extra>",
-            }
-        )
-    return traces
+            trace["marker"]["pattern"] = {"shape": pattern, **hatch}
+        yield trace
 
 
-def _held_traces(timeline: Timeline, devices: int, theme: str) -> list[dict[str, Any]]:
-    traces = []
+def _held_traces(timeline: Timeline, devices: int) -> Iterator[Trace]:
     for place in range(devices):
         curve = memory_curve(timeline, place)
-        dash = ("solid", "dash", "dot", "dashdot")[place % 4]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": np.round(curve.seconds, 4).tolist(),
-                "y": np.round(curve.activation_bytes, 4).tolist(),
-                "yaxis": "y2",
-                "line": {"shape": "hv", "width": 2, "dash": dash, "color": stage_color(place, theme)},
-                "name": f"held by device {place}",
-                "showlegend": False,
-                "hovertemplate": f"device {place} holds %{{y:.3g}} microbatches<extra></extra>",
-            }
-        )
-    return traces
+        x, y = np.round(curve.seconds, 4).tolist(), np.round(curve.activation_bytes, 4).tolist()
+        dash, hover = ("solid", "dash", "dot", "dashdot")[place % 4], f"device {place} holds %{{y:.3g}} microbatches"
+        looks = {"name": f"held by device {place}", "hover": hover, "listed": False, "yaxis": "y2"}
+        yield line(x, y, stage_color(place), 2, dash, shape="hv", **looks)

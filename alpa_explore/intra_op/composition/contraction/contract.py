@@ -16,11 +16,12 @@ import numpy as np
 from alpa_explore.execution.available_memory import require_memory
 from alpa_explore.intra_op.composition.contraction import kernels, tuning
 from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
-from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
-from alpa_explore.intra_op.composition.contraction.problem_form import PRICED, RESULT
+from alpa_explore.intra_op.composition.contraction.priced_problem import PRICED, RESULT, PricedProblem
 from alpa_explore.intra_op.composition.contraction.program import Program, compile_program, contraction_order
 from alpa_explore.intra_op.composition.contraction.steps import POINTS
-from alpa_explore.intra_op.elimination.eliminate import Limits
+from alpa_explore.intra_op.elimination.elimination_order import Limits
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -115,6 +116,23 @@ def contract(
         _program=program,
         _memory=stored,
     )
+
+
+def contract_problem(problem: ShardingProblem, keep: tuple[int, ...], limits: Limits) -> Contraction | None:
+    """The same for a problem without prices: its table has one row."""
+    node_costs = [costs[None] for costs in problem.node_costs]
+    edge_costs = [costs[None] for costs in problem.edge_costs]
+    return contract(PricedProblem.of(node_costs, problem.edges, edge_costs, prices=1), keep, limits)
+
+
+def optimum(problem: ShardingProblem, limits: Limits) -> Choices | None:
+    """A least-cost choice; None where the problem is too wide. Raises Contradiction where there is none."""
+    contraction = contract_problem(problem, (), limits)
+    if contraction is None:
+        return None
+    if contraction.table[0, 0] == np.inf:
+        raise Contradiction(0)
+    return tuple(contraction.complete(np.zeros(1, dtype=np.int64), np.zeros((1, 0), dtype=np.int64))[0].tolist())
 
 
 def _run(program: Program, problem: PricedProblem, prices: slice) -> tuple[Floats, Floats]:

@@ -15,8 +15,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from alpa_explore.intra_op.composition.contraction import dominance_kernels, tuning
-from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
-from alpa_explore.intra_op.composition.contraction.problem_form import COMMON, PRICED, CostLocation, ProblemForm
+from alpa_explore.intra_op.composition.contraction.priced_problem import (
+    COMMON,
+    PRICED,
+    CostLocation,
+    PricedProblem,
+    ProblemForm,
+)
 from alpa_explore.numerics.arrays import Flags, Ints
 
 

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from alpa_explore.intra_op.composition.contraction.steps import POINTS, SLICES, Step, Table
-from alpa_explore.intra_op.reduction.tables import Scope
+from alpa_explore.intra_op.reduction.factor_graph import Scope
 from alpa_explore.numerics.arrays import Ints
 
 

@@ -19,7 +19,7 @@ from alpa_explore.intra_op.composition.contraction.encoding import (
     encode_slice,
     encode_step,
 )
-from alpa_explore.intra_op.composition.contraction.problem_form import COMMON, PRICED, RESULT, SPACES, ProblemForm
+from alpa_explore.intra_op.composition.contraction.priced_problem import COMMON, PRICED, RESULT, SPACES, ProblemForm
 from alpa_explore.intra_op.composition.contraction.steps import SLICES, Elimination, assign_locations, choose_recomputed
 from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder, elimination_order
 from alpa_explore.numerics.arrays import Ints

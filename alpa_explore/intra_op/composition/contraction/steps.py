@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from alpa_explore.intra_op.composition.contraction import tuning
-from alpa_explore.intra_op.composition.contraction.problem_form import (
+from alpa_explore.intra_op.composition.contraction.priced_problem import (
     COMMON,
     COMMON_SCRATCH,
     PRICED,
@@ -27,7 +27,7 @@ from alpa_explore.intra_op.composition.contraction.problem_form import (
     CostLocation,
     ProblemForm,
 )
-from alpa_explore.intra_op.reduction.tables import Scope
+from alpa_explore.intra_op.reduction.factor_graph import Scope
 
 SLICES, POINTS = 5, 6
 """How a table that is not stored is recomputed; numbered after the spaces, as the kernels read them."""

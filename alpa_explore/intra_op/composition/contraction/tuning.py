@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alpa_explore.intra_op.elimination.eliminate import Limits
+from alpa_explore.intra_op.elimination.elimination_order import Limits
 
 LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
 """When a contraction is too wide, at each price: about a second and 240 MB. A residual block with a convolution on its

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.answers.layouts import LayoutQuestion
 from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.state import LayoutQuestion
 
 from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import SETTINGS

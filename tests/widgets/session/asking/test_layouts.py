@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
-from alpa_explore_widgets.session.library.backend import Backend
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.sources import Sources
 from alpa_explore_widgets.session.state import State, StateStore
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.answers.layouts import LayoutQuestion, ScalingQuestion
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.state import LayoutQuestion, ScalingQuestion
 
 Question = TypeVar("Question", LayoutQuestion, ScalingQuestion)
 Answer = TypeVar("Answer")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import CancelledError
 from alpa_explore_widgets.session import tuning
-from alpa_explore_widgets.session.answers.layouts import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
 from alpa_explore_widgets.session.asking.by_batch import AnswersByBatch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
+from alpa_explore_widgets.session.state import LayoutQuestion, LayoutsAnswer, ScalingAnswer, ScalingQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.uniform_layouts.ranking import Layouts
     from alpa_explore.uniform_layouts.scaling import Scaling
-    from alpa_explore_widgets.session.library.backend import Backend
+    from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore
 
@@ -120,14 +120,6 @@ class LayoutQuestions:
         asked = scaling_question(settings, shown.question.devices, shown.question.nodes)
         answer = self.scaling_by_batch.at(settings, shown.question, asked)
         return None if answer is None else self._priced(answer)
-
-    def cancel_layouts(self) -> None:
-        """Price no more layouts; those that are known stay."""
-        self.layouts.cancel()
-
-    def cancel_scaling(self) -> None:
-        """Price no more clusters; those that are known stay."""
-        self.scaling.cancel()
 
     def _show_layouts(self, answer: LayoutsAnswer) -> None:
         with self._store.lock:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
-from alpa_explore.intra_op.formulations.compare import FORMULATIONS
+from alpa_explore.formulations.compare import FORMULATIONS
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import Offer, Offers, fault_of
 
 if TYPE_CHECKING:
-    from alpa_explore.intra_op.formulations.comparison import Comparison
+    from alpa_explore.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.library.backend import Backend
+    from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.settings import Settings
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore

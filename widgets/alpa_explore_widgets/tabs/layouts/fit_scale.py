@@ -14,34 +14,32 @@ from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
 from alpa_explore_widgets.session.asking.layouts import scaling_question
-from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
+from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from alpa_explore.plans.report.tables import Row
-    from alpa_explore_widgets.session.answers.layouts import ScalingAnswer
     from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import ScalingAnswer, State
 
 _NODES = "1, 2, 4, 8"
 _OWN_SHARE = 4
 """The fewest nodes that are asked about first, as a part of those of the controls."""
-_NOTHING = "Nothing is priced yet: press Find out."
-_STARTED = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
 _STEPS = {"works": "parts of the model read", "layouts": "layouts priced"}
 """Pass of pricing -> what it counts."""
 _DEFAULT_DEVICES = ("h100", "b200")
 """Beside the device of the controls: what people ask for first."""
 
 
-class FitScalePanel(FigurePanel):
+class FitScalePanel(AskedPanel):
     """Where does the model fit, how fast is it there, and what does it cost?"""
 
     title = "Fit & scale"
     question = "On which devices does this model fit, how fast is it there, and what does it cost? A click plans there."
-    needs_plan, of_plan = False, False
-    made_ahead = True
+    of_plan = False
+    nothing = "Nothing is priced yet: press Find out."
+    started = "The model is captured, then layouts on each cluster are priced: those that are known appear here."
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -58,7 +56,7 @@ class FitScalePanel(FigurePanel):
         for field in (self.devices, self.nodes):
             field.observe(self._typed, "value")
         self.find = self.button("Find out", "Price the layouts of the model on each of them", self._ask)
-        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.cancel_scaling)
+        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.scaling.cancel)
         return [self.devices, self.nodes, self.find, self.cancel]
 
     def below(self) -> list[W.Widget]:
@@ -97,12 +95,7 @@ class FitScalePanel(FigurePanel):
                 self.place.value = choices[0][0]
             self.place.choices = choices
         self.plan_there.disabled = not fitting
-        self.progress.value = _progress_html(answer, state)
-        self.progress.layout.display = "" if self.progress.value else "none"
-
-    def busy(self, state: State) -> bool:
-        """Never: points that come are added."""
-        return False
+        self.show_progress(self.progress, _progress_html(answer, state))
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The points that are known."""
@@ -134,10 +127,7 @@ class FitScalePanel(FigurePanel):
         """See `alpa_explore.figures.layouts.scaling_curve`."""
         answer = state.scaling
         if answer is None or answer.scaling is None:
-            fault = None if answer is None else answer.fault
-            if fault is not None:
-                return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
-            return note_figure(_STARTED if answer is not None and answer.running else _NOTHING, theme)
+            return self.missing(answer, theme)
         from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure  # late: plotly takes seconds
 
         return scaling_curve_figure(answer.scaling, theme)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,7 +14,7 @@ from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.session.asking.layouts import question_of
-from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
+from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -22,25 +22,22 @@ if TYPE_CHECKING:
     from alpa_explore.plans.report.tables import Row
     from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
-    from alpa_explore_widgets.session.answers.layouts import LayoutsAnswer
     from alpa_explore_widgets.session.session import Session
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import LayoutsAnswer, State
 
 _ANY = ""
 _FILTERS: tuple[Axis, ...] = ("context", "expert", "microbatch", "zero_stage", "recompute", "chunks")
 _MAX_OFFERED = 12
 """Layouts that can be opened as a plan: the fastest under the filters; set by hand."""
-_NOTHING = "No layout is priced yet: press Price layouts."
-_STARTED = "The model is captured, then every layout is priced: those that are known appear here."
 
 
-class LayoutsPanel(FigurePanel):
+class LayoutsPanel(AskedPanel):
     """Which TP, PP, DP, CP, EP, microbatch, ZeRO and recomputation is best, and why not another?"""
 
     title = "Layouts"
     question = "Every uniform layout of this model on this cluster: which is fastest, and what does the plan gain?"
-    needs_plan = False
-    made_ahead = True
+    nothing = "No layout is priced yet: press Price layouts."
+    started = "The model is captured, then every layout is priced: those that are known appear here."
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -55,9 +52,8 @@ class LayoutsPanel(FigurePanel):
         self.price = self.button(
             "Price layouts", "Price every uniform layout of the model and cluster of the controls", self._ask
         )
-        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.cancel_layouts)
-        for field in (self.across, self.down):
-            field.observe(self._chosen, "value")
+        self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.layouts.cancel)
+        self.watch(self.across, self.down)
         return [self.across, self.down, self.price, self.cancel]
 
     def below(self) -> list[W.Widget]:
@@ -68,8 +64,7 @@ class LayoutsPanel(FigurePanel):
             )
             for axis in _FILTERS
         }
-        for field in self.filters.values():
-            field.observe(self._chosen, "value")
+        self.watch(*self.filters.values())
         self.layout = ChoiceField(label="Layout", hint="One of the fastest under the filters", choices=[[_ANY, "", ""]])
         self.open = self.button("Open as plan", "Plan this layout as a baseline, with its microbatches", self._open)
         self.larger = self.button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
@@ -89,18 +84,13 @@ class LayoutsPanel(FigurePanel):
                 return
         answer = state.layouts
         self.cancel.disabled = not answer.running
-        self.progress.value = _progress_html(answer, state)
-        self.progress.layout.display = "" if self.progress.value else "none"
+        self.show_progress(self.progress, _progress_html(answer, state))
         self._offer_filters(answer.layouts)
         self._offer_layouts(answer.layouts)
         larger = None if answer.layouts is None else answer.layouts.fits_on
         self.larger.layout.display = "none" if larger is None else ""
         if larger is not None:
             self.larger.description = f"Plan on {larger}"
-
-    def busy(self, state: State) -> bool:
-        """Never: layouts that come are added."""
-        return False
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The layouts that are known, the axes and the filters."""
@@ -132,10 +122,7 @@ class LayoutsPanel(FigurePanel):
         """See `alpa_explore.figures.layouts.heat_map`."""
         answer = state.layouts
         if answer is None or answer.layouts is None:
-            fault = None if answer is None else answer.fault
-            if fault is not None:
-                return note_figure(f"{fault.what}: {fault.found}. {fault.remedy}", theme)
-            return note_figure(_STARTED if answer is not None and answer.running else _NOTHING, theme)
+            return self.missing(answer, theme)
         from alpa_explore.figures.layouts.heat_map import heat_map_figure  # late: plotly takes seconds to import
 
         return heat_map_figure(
@@ -205,9 +192,6 @@ class LayoutsPanel(FigurePanel):
         answer = self._session.store.state.layouts
         if answer is not None and answer.layouts is not None and answer.layouts.fits_on is not None:
             self._session.plan_on(answer.layouts.fits_on)
-
-    def _chosen(self, _change: Mapping[str, Any]) -> None:
-        self.redraw()
 
 
 def _axis(name: str) -> Axis:

@@ -1,0 +1,308 @@
+"""The marks of all figures – bars, lines, points, words, cells –, axes, notes, and a grid of plots, as plain dicts.
+
+plotly checks every property of a figure each time that one is changed, which takes several times as long as everything
+else that a figure needs. Here nothing is checked; a test makes the same figures with plotly's checks. A colour may be a
+function of the theme, as `style.ink`: `style.finished` applies the theme when the figure is done.
+
+All marks take `name` (in the legend, unless `listed` is False), `keys` (see `figures.keys`) and `hover`: a text for
+each mark, a template for all, or None. `looks` are further properties in plotly's words; their types are plotly's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.figures.style import (
+    OKABE_ITO,
+    Color,
+    Figure,
+    Trace,
+    empty,
+    faint,
+    finished,
+    ground,
+    hatching,
+    ink,
+    lines,
+)
+from alpa_explore.questions.explain import COMPUTE, OVERHEAD, SEND, SYNC, UNKNOWN, WAIT
+
+HOVER_TEXT = "%{hovertext}<extra></extra>"
+"""`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
+MEMORY_PARTS = (
+    ("weights, gradients, optimizer state", OKABE_ITO[0], ""),
+    ("activations held", OKABE_ITO[1], "/"),
+    ("workspace", OKABE_ITO[2], "x"),
+)
+"""What fills a device: name, colour, hatching."""
+_TIME_LOOKS: dict[str, tuple[Color, str]] = {
+    COMPUTE: (OKABE_ITO[0], ""),
+    UNKNOWN: (OKABE_ITO[0], "."),
+    SEND: (OKABE_ITO[3], "\\"),
+    SYNC: (OKABE_ITO[2], "-"),
+    OVERHEAD: (OKABE_ITO[6], "."),
+    WAIT: (empty, ""),
+}
+"""Part of the time of an iteration -> colour, hatching; collectives take those of `_COLLECTIVE_LOOKS` in turn."""
+_COLLECTIVE_LOOKS = ((OKABE_ITO[1], "/"), (OKABE_ITO[5], "x"), (OKABE_ITO[4], "+"), (OKABE_ITO[6], "|"))
+
+
+def mark(
+    kind: str, x: Any, y: Any, *, name: Any = "", hover: Any = None, keys: Any = None, listed: Any = True, **more: Any
+) -> Trace:
+    """A trace of plotly's `kind`."""
+    trace: Trace = {"type": kind, "x": x, "y": y}
+    if name:
+        trace["name"] = name
+    if isinstance(hover, str):
+        trace["hovertemplate"] = f"{hover}<extra></extra>"
+    elif hover is not None:
+        trace |= {"hovertext": hover, "hovertemplate": HOVER_TEXT}
+    else:
+        trace["hoverinfo"] = "skip"
+    if keys is not None:
+        trace["customdata"] = keys
+    if not listed:
+        trace["showlegend"] = False
+    return trace | more
+
+
+def bars(x: Any, y: Any, color: Any, shape: Any = "", *, edge: Any = None, **looks: Any) -> Trace:
+    """Upright bars, hatched by `shape`, with an edge of a colour and a width."""
+    marker = {"color": color, **outline(edge)} | ({"pattern": hatching(shape)} if shape else {})
+    return mark("bar", x, y, marker=marker, **looks)
+
+
+def bars_across(x: Any, y: Any, color: Any, shape: Any = "", **looks: Any) -> Trace:
+    """Bars from left to right."""
+    return bars(x, y, color, shape, orientation="h", **looks)
+
+
+def line(x: Any, y: Any, color: Any, width: Any = 2, dash: Any = "", *, shape: Any = "", **looks: Any) -> Trace:
+    """A line through points; None is a gap."""
+    style = {"color": color, "width": width} | ({"dash": dash} if dash else {}) | ({"shape": shape} if shape else {})
+    return mark("scatter", x, y, **{"mode": "lines", "line": style, **looks})
+
+
+def points(
+    x: Any, y: Any, color: Any, symbol: Any = "circle", size: Any = 10, *, edge: Any = None, **looks: Any
+) -> Trace:
+    """Points, each with an edge of a colour and a width."""
+    marker = {"symbol": symbol, "size": size, "color": color, **outline(edge)}
+    return mark("scatter", x, y, **{"mode": "markers", "marker": marker, **looks})
+
+
+def words(
+    x: Any, y: Any, text: Any, place: Any = "middle center", size: Any = 12, color: Any = ink, **looks: Any
+) -> Trace:
+    """Words; `place` is plotly's name of the side of the point on which they stand."""
+    return mark("scatter", x, y, mode="text", **labels(text, place, size, color), listed=False, **looks)
+
+
+def labels(text: Any, place: Any = "top center", size: Any = 12, color: Any = ink, **font: Any) -> Trace:
+    """The properties of a trace that write a text at each of its marks."""
+    return {"text": text, "textposition": place, "textfont": {"size": size, "color": color, **font}}
+
+
+def inside(text: Any, color: Any = ink, size: Any = 12, anchor: str = "middle", *, whole: bool = False) -> Trace:
+    """The properties of bars that write a text inside each; `whole`: never made smaller."""
+    found = labels(text, "inside", size, color) | {"insidetextanchor": anchor, "textangle": 0}
+    return found | ({"constraintext": "none"} if whole else {})
+
+
+def cells(x: Any, y: Any, z: Any, *, gap: Any = 0, **looks: Any) -> Trace:
+    """A heatmap with `gap` pixels between its cells."""
+    return mark("heatmap", x, y, z=z, hoverongaps=False, **({"xgap": gap, "ygap": gap} if gap else {}), **looks)
+
+
+def outline(edge: Any) -> Trace:
+    """The property of a marker that draws an edge; without a colour, one in that of the mark."""
+    return {} if edge is None else {"line": {"width": edge[1]} | ({} if edge[0] is None else {"color": edge[0]})}
+
+
+def legend_entry(kind: str, name: str, marker: Trace) -> Trace:
+    """An entry of the legend alone."""
+    return mark(kind, [None], [None], name=name, marker=marker) | ({"mode": "markers"} if kind == "scatter" else {})
+
+
+def at(number: int) -> Trace:
+    """The axes of the n-th plot: {'xaxis': 'x2', 'yaxis': 'y2'}."""
+    return {"xaxis": f"x{number}", "yaxis": f"y{number}"} if number > 1 else {}
+
+
+def sums(x: Sequence[Any], y: Sequence[Any], texts: Sequence[str], *, above: bool = False) -> Trace:
+    """Texts at the right ends of bars, or above them, such as the sums of stacked ones. (Bars themselves would put the
+    text of negative values on their names.)"""
+    if above:
+        return words(list(x), list(y), list(texts), "top center", 11, name="sums")
+    spaced = [f"\u00a0{text}" for text in texts]  # a no-break space between the bar and its text
+    return words(list(x), list(y), spaced, "middle right", name="sums", cliponaxis=False)
+
+
+def axis(
+    title: Any = None,
+    span: Any = None,
+    *,
+    ticks: Any = None,
+    bare: Any = False,
+    standoff: Any = None,
+    size: Any = None,
+    **more: Any,
+) -> Trace:
+    """An axis from and to `span`, with `ticks` (place -> text); `bare`: without a grid."""
+    found: Trace = {}
+    if title is not None:
+        found["title"] = {"text": title} | ({} if standoff is None else {"standoff": standoff})
+        found["title"] |= {} if size is None else {"font": {"size": size}}
+    if span is not None:
+        found["range"] = list(span)
+    if ticks is not None:
+        found |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+    return found | ({"showgrid": False, "zeroline": False} if bare else {}) | more
+
+
+HIDDEN_AXIS: Trace = {"visible": False, "fixedrange": True}
+
+
+def note(
+    text: str, x: Any, y: Any, *, size: Any = 12, color: Any = ink, refs: Any = ("x", "y"), **anchors: Any
+) -> Trace:
+    """A text beside the marks; `refs` are plotly's names of what `x` and `y` count in."""
+    font = {"size": size, "color": color}
+    return {"text": text, "x": x, "y": y, "xref": refs[0], "yref": refs[1], "showarrow": False, "font": font} | anchors
+
+
+def limit_note(memory: str, x: Any, y: Any, refs: tuple[str, str], *, seen: Any = True, **anchors: Any) -> Trace:
+    """What stands at the line of the memory of a device; an arrow points to a line that is out of sight."""
+    return note(f"{memory}, one device{'' if seen else ' →'}", x, y, refs=refs, **anchors)
+
+
+def limit_line(x: Any, y: Any, dash: str = "dash", width: Any = 2, **looks: Any) -> Trace:
+    """The line at the memory of a device."""
+    return line(x, y, ink, width, dash, name="memory of a device", listed=False, **looks)
+
+
+def legend_below(pixels: float, height: float, **more: Any) -> Trace:
+    """A legend so many pixels below a plot of this height."""
+    place = {"x": 0, "xanchor": "left", "y": -pixels / height, "yanchor": "top", "traceorder": "normal"}
+    return {"orientation": "h", "font": {"size": 12}, **place, **more}
+
+
+def time_looks(parts: Iterable[str]) -> dict[str, tuple[Color, str]]:
+    """Part of the time of an iteration (`explain.time_parts`) -> (colour, hatching), in the order in which they are
+    drawn."""
+    names = list(dict.fromkeys(parts))
+    collectives = iter(_COLLECTIVE_LOOKS * len(names))
+    order = [COMPUTE, UNKNOWN, *sorted(name for name in names if name not in _TIME_LOOKS), SEND, SYNC, OVERHEAD, WAIT]
+    return {name: _TIME_LOOKS.get(name) or next(collectives) for name in order if name in names}
+
+
+def time_bars(
+    rows: Mapping[str, Mapping[str, float]], *, scale: float, of: str, keys: Sequence[str] | None = None
+) -> list[Trace]:
+    """Stacked bars of the parts of the time of an iteration, a trace for each part, a bar for each row.
+
+    `rows` maps a row to its parts and their seconds, drawn in units of `scale` seconds. `of` names the whole in the
+    hover text ('an iteration'); `keys` are the keys of the rows.
+    """
+    bars_of_parts = []
+    for name, (color, shape) in time_looks(name for parts in rows.values() for name in parts).items():
+        seconds = [parts.get(name, 0.0) for parts in rows.values()]
+        hover = [
+            lines(f"<b>{row}</b>", f"{name}: {units.seconds(s)}", f"{units.percent(s / sum(parts.values()))} of {of}")
+            for (row, parts), s in zip(rows.items(), seconds, strict=True)
+        ]
+        bar = bars_across([s / scale for s in seconds], list(rows), color, name=name, hover=hover, keys=keys)
+        pattern = {"shape": shape, "fgcolor": ground, "size": 6, "solidity": 0.25}
+        bars_of_parts.append(bar | {"marker": {"color": color, "pattern": pattern, **outline((faint, 1))}})
+    return bars_of_parts
+
+
+class Plots:
+    """A grid of plots in one figure: `row_heights` and `column_widths` are relative; `spacing` is between plots, as
+    shares of the figure's (width, height); row 1 is at the top. With `shared_x` the plots of a column have one axis,
+    labelled at the bottom; with `shared_y` those of a row, labelled at the left. With `last_alone` the last row has one
+    plot."""
+
+    def __init__(
+        self,
+        row_heights: Sequence[float] = (1.0,),
+        column_widths: Sequence[float] = (1.0,),
+        *,
+        spacing: tuple[float, float] = (0.0, 0.0),
+        shared_x: bool = False,
+        shared_y: bool = False,
+        last_alone: bool = False,
+        titles: Sequence[str] = (),
+    ) -> None:
+        self._columns = len(column_widths)
+        self._traces: list[Trace] = []
+        self._axes: dict[str, Trace] = {}
+        self._notes: list[Trace] = []
+        across = _domains(column_widths, spacing[0])
+        down = [(1.0 - bottom, 1.0 - top) for top, bottom in _domains(row_heights, spacing[1])]
+        for row, y in enumerate(down, 1):
+            for column, x in enumerate(across[:1] if last_alone and row == len(down) else across, 1):
+                number = self._number(row, column)
+                x_axis: Trace = {"anchor": f"y{number}", "domain": list(x)}
+                y_axis: Trace = {"anchor": f"x{number}", "domain": list(y)}
+                if shared_x and row < len(down):
+                    x_axis |= {"matches": f"x{self._number(len(down), column)}", "showticklabels": False}
+                if shared_y and column > 1:
+                    y_axis |= {"matches": f"y{self._number(row, 1)}", "showticklabels": False}
+                self._axes |= {f"xaxis{number}": x_axis, f"yaxis{number}": y_axis}
+        for title, (y, x) in zip(titles, [(y, x) for y in down for x in across], strict=False):
+            place = {"xanchor": "center", "yanchor": "bottom", "font": {"size": 13}}
+            self._notes.append(note(title, sum(x) / 2, y[1], refs=("paper", "paper")) | place)
+
+    def add(self, *traces: Trace, row: int = 1, col: int = 1) -> None:
+        """Draw traces in a plot."""
+        number = self._number(row, col)
+        self._traces += [{**trace, "xaxis": f"x{number}", "yaxis": f"y{number}"} for trace in traces]
+
+    def note(self, *notes: Trace) -> None:
+        """Add texts."""
+        self._notes += notes
+
+    def x(self, row: Any = None, col: Any = None, **settings: Any) -> None:
+        """Set properties (`axis`) of the x axes of a row, a column, one plot, or all."""
+        self._update("xaxis", row, col, axis(**settings))
+
+    def y(self, row: Any = None, col: Any = None, **settings: Any) -> None:
+        """The same for y axes."""
+        self._update("yaxis", row, col, axis(**settings))
+
+    @property
+    def listed(self) -> int:
+        """Traces with an entry in the legend."""
+        return sum(trace.get("showlegend", True) for trace in self._traces)
+
+    def figure(self, title: str, *, theme: str, height: Any, **layout: Any) -> Figure:
+        """The figure; see `style.finished`."""
+        return finished(
+            self._traces, title, theme=theme, height=height, **self._axes, annotations=self._notes, **layout
+        )
+
+    def _number(self, row: int, column: int) -> str:
+        """What follows 'x' in plotly's name of an axis: nothing for the first."""
+        number = (row - 1) * self._columns + column
+        return str(number) if number > 1 else ""
+
+    def _update(self, letter: str, row: int | None, col: int | None, settings: Trace) -> None:
+        for name, properties in self._axes.items():
+            if name.startswith(letter):
+                of_row, of_column = divmod(int(name.removeprefix(letter) or 1) - 1, self._columns)
+                if row in (None, of_row + 1) and col in (None, of_column + 1):
+                    properties.update(settings)
+
+
+def _domains(sizes: Sequence[float], spacing: float) -> list[tuple[float, float]]:
+    """(from, to) of each plot along one side."""
+    room = 1.0 - spacing * (len(sizes) - 1)
+    widths = [room * size / sum(sizes) for size in sizes]
+    starts = accumulate((width + spacing for width in widths[:-1]), initial=0.0)
+    # Rounding can carry the last end above 1, which plotly refuses.
+    return [(start, min(start + width, 1.0)) for start, width in zip(starts, widths, strict=True)]

@@ -1,0 +1,161 @@
+"""The moves of single nodes and of chains of nodes, compiled by numba. Arguments as in `field_kernels`.
+
+state[0] is the random number, state[1] the place in `free` of the node that moves next. A kernel ends early where
+halt[0] is set, by another thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from alpa_explore.iopddl.field_kernels import Graph, give_way, put, random_below, random_unit
+from alpa_explore.iopddl.profile_kernels import Profile, Usage, fits, fullest
+from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.compiled import compiled
+
+NEGLIGIBLE = 25.0
+"""A strategy dearer by so many temperatures is not drawn. A constant of this file, because numba compiles it in."""
+
+
+@compiled()
+def anneal(
+    graph: Graph,
+    usage: Usage,
+    profile: Profile,
+    field: Floats,
+    choices: Ints,
+    free: Ints,
+    temperature: float,
+    tolerance: float,
+    moves: int,
+    state: Any,
+    halt: Any,
+) -> None:
+    """Let `moves` nodes of `free`, one after the other, draw a strategy with the probabilities exp(−cost /
+    temperature), where it fits."""
+    nodes = graph[0]
+    limited = tolerance < np.inf
+    widest = 1
+    for i in range(len(free)):
+        widest = max(widest, nodes[free[i] + 1] - nodes[free[i]])
+    weight = np.empty(widest)
+    place = int(state[1]) % len(free)
+    for _ in range(moves):
+        if halt[0] != 0:
+            break
+        v = free[place]
+        place += 1
+        if place == len(free):
+            place = 0
+        start, size = nodes[v], nodes[v + 1] - nodes[v]
+        least = field[start]
+        for k in range(1, size):
+            least = min(least, field[start + k])
+        most = least + NEGLIGIBLE * temperature
+        summed = 0.0
+        for k in range(size):
+            weight[k] = 0.0
+            if field[start + k] < most:
+                weight[k] = np.exp((least - field[start + k]) / temperature)
+            summed += weight[k]
+        current = choices[v]
+        if weight[current] == summed:
+            continue
+        drawn = random_unit(state) * summed
+        k = 0
+        while k < size - 1 and drawn >= weight[k]:
+            drawn -= weight[k]
+            k += 1
+        if k != current and (not limited or fits(usage, profile, v, current, k, tolerance)):
+            put(graph, usage, profile, field, choices, v, k, limited)
+    state[1] = np.uint64(place)
+
+
+@compiled()
+def anneal_chains(
+    graph: Graph,
+    usage: Usage,
+    profile: Profile,
+    field: Floats,
+    choices: Ints,
+    free: Ints,
+    temperature: float,
+    tolerance: float,
+    moves: int,
+    longest: int,
+    samples: int,
+    state: Any,
+    halt: Any,
+) -> None:
+    """Make `moves` chains of at most `longest` changes each; all choices visited stay within the limit.
+
+    A node takes a random strategy; its neighbours, and theirs, answer with their best ones; where the limit is
+    exceeded, nodes alive at the fullest time give way, those first that lose least cost a byte. The whole chain is
+    taken back unless the rule of Metropolis accepts it.
+    """
+    nodes, incident, other = graph[0], graph[2], graph[3]
+    limited = tolerance < np.inf
+    changed_node, changed_from = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    queue = np.empty(8 * longest, dtype=np.int64)
+    queued = np.zeros(len(nodes) - 1, dtype=np.bool_)
+    for _ in range(moves):
+        if halt[0] != 0:
+            break
+        v = free[random_below(state, len(free))]
+        current = choices[v]
+        k = random_below(state, nodes[v + 1] - nodes[v])
+        if k == current:
+            continue
+        change = field[nodes[v] + k] - field[nodes[v] + current]
+        put(graph, usage, profile, field, choices, v, k, limited)
+        changed_node[0], changed_from[0] = v, current
+        changes, head, tail = 1, 0, 0
+        allowed = -temperature * np.log(max(random_unit(state), 1e-12))
+        legal = True
+        for q in range(incident[v], incident[v + 1]):
+            u = other[q]
+            if not queued[u] and tail < len(queue):
+                queue[tail], queued[u] = u, True
+                tail += 1
+        while True:
+            while head < tail and changes < longest:
+                w = queue[head]
+                head += 1
+                queued[w] = False
+                start, now, answer = nodes[w], choices[w], choices[w]
+                for i in range(nodes[w + 1] - start):
+                    if field[start + i] < field[start + answer] and (
+                        not limited or fits(usage, profile, w, now, i, tolerance)
+                    ):
+                        answer = i
+                if answer == now:
+                    continue
+                change += field[start + answer] - field[start + now]
+                put(graph, usage, profile, field, choices, w, answer, limited)
+                changed_node[changes], changed_from[changes] = w, now
+                changes += 1
+                for q in range(incident[w], incident[w + 1]):
+                    u = other[q]
+                    if u != v and not queued[u] and tail < len(queue):
+                        queue[tail], queued[u] = u, True
+                        tail += 1
+            if not limited or fullest(profile)[1] <= tolerance:
+                break
+            if changes >= longest or change > allowed:
+                legal = False
+                break
+            w, answer, lost = give_way(graph, usage, profile, field, choices, v, samples, state)
+            if w < 0:
+                legal = False
+                break
+            change += lost
+            changed_node[changes], changed_from[changes] = w, choices[w]
+            put(graph, usage, profile, field, choices, w, answer, limited)
+            changes += 1
+        for i in range(head, tail):
+            queued[queue[i]] = False
+        if not legal or change > allowed:
+            for i in range(changes - 1, -1, -1):
+                put(graph, usage, profile, field, choices, changed_node[i], changed_from[i], limited)

@@ -1,0 +1,292 @@
+"""`solve_within`: the best choice within a memory limit that is found by a deadline, and a lower bound.
+
+1. `condense`: nodes that follow from a neighbour become part of it.
+2. Two threads, as many as a small machine has cores: annealing (`anneal_within`) in one; in the other one prices and
+   messages (`memory.price_search`), which give the bound and often a good choice, then HiGHS on the strategies that the
+   bounds leave where these are few; after that it takes part in the annealing of the first.
+
+The answer does not wait for these threads, which end after their current step; what they found before counts. The end
+of Python waits for that step where it is compiled code, which Python's end would crash.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.bounds.messages import is_legal, simple_bound
+from alpa_explore.intra_op.bounds.tuning import LARGEST_ILP_VARIABLES
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.ilp.ilp_answer import infeasible
+from alpa_explore.intra_op.memory.price_search import price_search
+from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem, restricted, unrestricted_choices
+from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.reduction.arc_consistency import possible_strategies
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction
+from alpa_explore.intra_op.solve_limited import checked_within, solve_limited
+from alpa_explore.iopddl import tuning
+from alpa_explore.iopddl.anneal import Annealed, SecondThread, anneal_within
+from alpa_explore.iopddl.condense import Condensed, condense
+from alpa_explore.numerics.arrays import Ints
+
+
+def solve_within(
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    solver: str = "auto",
+    time_limit_seconds: float | None = None,
+    *,
+    keep_when_interrupted: bool = False,
+) -> ShardingSolution:
+    """The best choice for `problem` within `memory` that is found in the time, and the lower bound that was proven.
+
+    Without a time limit `intra_op.solve_limited` proves the optimum where an ILP can; larger problems get
+    tuning.ANYTIME_SECONDS, and solvers that are named the whole problem. With `keep_when_interrupted`, Ctrl-C ends the
+    search early and the best choice so far is the answer; without one so far, and without the flag, KeyboardInterrupt
+    is raised. SolverError when nothing was found in time.
+    """
+    if time_limit_seconds is None and problem.variables > LARGEST_ILP_VARIABLES:
+        time_limit_seconds = tuning.ANYTIME_SECONDS
+    if solver != "auto" or time_limit_seconds is None or not time_limit_seconds > 0:
+        return solve_limited(problem, memory, solver, time_limit_seconds)
+    started = time.perf_counter()
+    deadline = started + time_limit_seconds
+    search = _Search(problem, memory, deadline)
+    try:
+        search.run(keep_when_interrupted)
+    except Contradiction:
+        return infeasible(solver="auto", started=started)
+    condensed, found = search.condensed, search.found
+    if condensed is None or found is None:
+        raise _nothing("the time was over before the problem was prepared")
+    with found.lock:
+        choices, cost, bound = found.choices, found.cost, found.bound
+    if choices is None:
+        if bound == math.inf:
+            return infeasible(solver="auto", started=started)
+        if found.overflow == math.inf:
+            raise _nothing(f"no legal choice, the limit {memory.limit:,.0f}")
+        raise _nothing(f"the least usage found is {memory.limit + found.overflow:,.0f}, the limit {memory.limit:,.0f}")
+    return checked_within(
+        problem, memory, choices=condensed.restore(choices), bound=min(bound, cost), started=started, in_time=True
+    )
+
+
+def _nothing(found: str) -> SolverError:
+    return SolverError(
+        "No choice within the memory limit was found", found=found, remedy="Give it more time, or a larger limit."
+    )
+
+
+class _Search:
+    """The two threads of one search; mutable.
+
+    The thread that asks only waits: whatever step the others are in, the answer is given at the deadline. They end
+    after that step.
+    """
+
+    def __init__(self, problem: ShardingProblem, memory: MemoryLimit, deadline: float) -> None:
+        began = time.perf_counter()
+        # The answer is restored, evaluated and checked after the deadline of the search: as long as this takes.
+        problem.evaluate((0,) * len(problem.node_costs))
+        closing = tuning.CLOSING_FACTOR * (time.perf_counter() - began)
+        self.problem, self.memory = problem, memory
+        self.deadline = deadline - closing
+        self.condensed: Condensed | None = None
+        self.found: _Found | None = None
+        self.fault: Exception | None = None
+        self.ended = threading.Event()
+        """There is nothing left to do, or a fault to raise."""
+        self.stopped = False
+        self.threads: list[threading.Thread] = []
+
+    def run(self, keep_when_interrupted: bool) -> None:
+        """Until the deadline, or until the bound is reached. Raises Contradiction where no choice is legal."""
+        try:
+            self._begin(self._anneal, "alpa-explore annealing")
+            # The system may hand a signal to another thread, which does not wake this one: look at times.
+            while (left := self.deadline - time.perf_counter()) > 0:
+                if self.ended.wait(min(left, tuning.WAKE_SECONDS)):
+                    break
+        except KeyboardInterrupt:
+            if not keep_when_interrupted or self.found is None or self.found.choices is None:
+                raise
+        finally:
+            self.stop()
+        if self.fault is not None:
+            raise self.fault
+
+    def stop(self) -> None:
+        """Tell the threads that nobody waits for them."""
+        self.stopped = True
+        if self.found is not None:
+            self.found.over = True
+        if not self.ended.is_set():
+            atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        """At the end of Python, wait for threads that may be in compiled code."""
+        for thread in self.threads if self.found is not None else ():
+            thread.join(tuning.LEAVING_SECONDS)
+
+    def _begin(self, work: Callable[[], None], name: str) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as fault:
+                self.fault = fault
+                self.ended.set()
+            finally:
+                if not any(other.is_alive() for other in self.threads if other is not threading.current_thread()):
+                    atexit.unregister(self._leave)
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+        return thread
+
+    def _anneal(self) -> None:
+        kept = possible_strategies(self.problem, self.memory)
+        now = time.perf_counter()
+        if self.stopped:
+            return
+        self.condensed = condense(self.problem, self.memory, kept, now + tuning.CONDENSE_SHARE * (self.deadline - now))
+        if self.stopped:
+            return
+        self.found = _Found(self.condensed.problem)
+        second = SecondThread()
+        bound = partial(_bound_then_help, self.condensed, self.found, self.deadline, second)
+        helper = self._begin(bound, "alpa-explore bound")
+        _annealing(self.condensed, self.found, self.deadline, second)
+        helper.join()
+        self.ended.set()
+
+
+class _Closed(Exception):
+    """The search is over: the bound is reached, or the other thread has been told to stop."""
+
+
+class _Found:
+    """The best of both threads; mutable, and guarded by a lock."""
+
+    def __init__(self, problem: ShardingProblem) -> None:
+        self.lock = threading.Lock()
+        self.bound = simple_bound(problem)
+        self.choices: Choices | None = None
+        self.cost, self.overflow = math.inf, math.inf
+        self.over = False
+
+    def add(self, annealed: Annealed) -> None:
+        """Take what one of them found; raises _Closed when nothing better can be."""
+        with self.lock:
+            self.overflow = min(self.overflow, annealed.overflow)
+            if annealed.choices is not None and annealed.cost < self.cost:
+                self.choices, self.cost = annealed.choices, annealed.cost
+            self.check()
+
+    def check(self) -> None:
+        """Raise _Closed when nothing better can be found, or nobody waits for it."""
+        closed = self.cost < math.inf and self.cost - self.bound <= tuning.PROVEN_GAP * abs(self.cost)
+        if self.over or closed or self.bound == math.inf:
+            raise _Closed
+
+
+def _annealing(condensed: Condensed, found: _Found, deadline: float, second: SecondThread) -> None:
+    try:
+        result = anneal_within(
+            condensed.problem, condensed.memory, deadline, improved=found.add, check=found.check, second=second
+        )
+        found.add(result)
+    except _Closed:
+        return
+    finally:
+        second.dismiss()
+
+
+def _bound_then_help(condensed: Condensed, found: _Found, deadline: float, second: SecondThread) -> None:
+    problem, memory = condensed.problem, condensed.memory
+    now = time.perf_counter()
+    share = tuning.BOUND_SHARE if problem.variables <= tuning.BOUNDED_VARIABLES else tuning.LARGE_BOUND_SHARE
+    try:
+        result = price_search(problem, memory, now + share * (deadline - now), check=found.check)
+        with found.lock:
+            found.bound = max(found.bound, result.bound)
+        if result.choices is not None and is_legal(problem, result.choices) and memory.allows(result.choices):
+            found.add(Annealed(choices=result.choices, cost=problem.evaluate(result.choices), overflow=0.0))
+        found.check()
+        with found.lock:
+            best, threshold = found.choices, found.cost * (1 + tuning.PRUNING_MARGIN)
+        kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
+        smaller = restricted(problem, kept)
+        if smaller.variables <= tuning.ILP_VARIABLES:
+            arguments = (smaller, memory.restricted(kept), kept, found, best, deadline)
+            # Python may end while this thread runs, but not while HiGHS does: it would abort the process.
+            proof = threading.Thread(target=_proof, args=arguments, name="alpa-explore proof")
+            proof.start()
+            proof.join()
+            found.check()
+    except _Closed:
+        return
+    second.serve()
+
+
+def _proof(
+    smaller: ShardingProblem,
+    memory: MemoryLimit,
+    kept: Sequence[Ints],
+    found: _Found,
+    best: Choices | None,
+    deadline: float,
+) -> None:
+    """HiGHS on the strategies that a choice as cheap as `best` may have; node v has `kept[v]` only."""
+    start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
+    share = tuning.EASY_PROOF_SHARE if smaller.variables <= tuning.EASY_VARIABLES else tuning.PROOF_SHARE
+    seconds = share * (deadline - time.perf_counter())
+    try:
+        ilp = solve_enumerated(smaller, memory=memory, time_limit_seconds=seconds, start=start, gap=tuning.PROVEN_GAP)
+    except SolverError:
+        return  # no choice in time
+    if ilp.status is Status.INFEASIBLE:
+        found.bound = math.inf if best is None else found.cost
+        return
+    if ilp.choices and memory.allows(ilp.choices):
+        choices = unrestricted_choices(kept, ilp.choices)
+        with found.lock:
+            found.bound = max(found.bound, min(ilp.bound, found.cost))
+        with suppress(_Closed):
+            found.add(Annealed(choices=choices, cost=ilp.objective, overflow=0.0))
+
+
+def warm_up_search() -> None:
+    """Load or compile what `solve_within` calls under a time limit: about 25 s of one core where nothing is on disk,
+    much of a time limit of a minute."""
+    problem, memory = _small_problem()
+    # One step after the other is compiled; a time limit ends each call after the step that it is in.
+    for _ in range(tuning.WARM_UP_ROUNDS):
+        price_search(problem, memory, time.perf_counter() + tuning.WARM_UP_SECONDS)
+        anneal_within(problem, memory, time.perf_counter() + tuning.WARM_UP_SECONDS)
+
+
+def _small_problem() -> tuple[ShardingProblem, MemoryLimit]:
+    """A chain of nodes with shortcuts, in which cheap strategies hold more than is allowed, and some pairs are
+    forbidden."""
+    rng = np.random.default_rng(0)
+    nodes, size = 60, 4
+    costs = tuple(rng.integers(0, 100, size).astype(float) for _ in range(nodes))
+    edges = tuple((v - step, v) for v in range(1, nodes) for step in (1, 5) if v >= step)
+    matrices = tuple(rng.integers(0, 100, (size, size)).astype(float) for _ in edges)
+    for matrix in matrices:
+        matrix[0, 1] = math.inf
+    items = [Item(node=v, start=v, end=min(nodes, v + 20), usage=100.0 - costs[v]) for v in range(nodes)]
+    least = MemoryLimit.of(items, 1.0).least_peak()
+    problem = ShardingProblem(name="warm-up", node_costs=costs, edges=edges, edge_costs=matrices)
+    return problem, MemoryLimit.of(items, 1.5 * least)
