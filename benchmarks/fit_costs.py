@@ -34,21 +34,22 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.calibration.runs import tuning
-from alpa_explore.calibration.runs.figures import Figure, Values, all_figures, at_start
-from alpa_explore.calibration.runs.overlay import stored_values
-from alpa_explore.calibration.runs.predicted import PredictedRuns
-from alpa_explore.calibration.runs.run_fit import FiguresFit, fit_figures
-from alpa_explore.calibration.runs.works import RunWork, works_of
-from alpa_explore.calibration.runs.written import write_figures
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from alpa_explore.accuracy.scores import score
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.numerics.arrays import Flags, Floats
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.validation.predict import Prediction
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.machines import precision_of
 from alpa_explore.validation.runs.rows import read_rows
-from alpa_explore.validation.score import score_group
-from alpa_explore.validation.split import SIDES, configuration, side
+from alpa_explore.validation.score import SIDES, configuration, measured_run, side
+from benchmarks.figures_fit import tuning
+from benchmarks.figures_fit.figures import Figure, Values, all_figures, at_start
+from benchmarks.figures_fit.predicted import PredictedRuns
+from benchmarks.figures_fit.run_fit import FiguresFit, fit_figures
+from benchmarks.figures_fit.stored import stored_values, write_figures
+from benchmarks.figures_fit.works import RunWork, works_of
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks/fit_costs.json"
@@ -231,15 +232,16 @@ def kind(p: Prediction) -> str:
 
 
 def error_row(source: str, group: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    found = score_group(source, group, predictions)
+    found = score([measured_run(p) for p in predictions])
+    errors = found.seconds
     return {
         "source": source,
         "group": group,
-        "runs": found.scored,
-        "mean_error_fraction": rounded(found.mean_error),
-        "median_error_fraction": rounded(found.median_error),
-        "bias_fraction": rounded(found.bias),
-        "kendall_tau": rounded(found.kendall_tau),
+        "runs": errors.runs if errors else 0,
+        "mean_error_fraction": rounded(errors and errors.mean),
+        "median_error_fraction": rounded(errors and errors.median),
+        "bias_fraction": rounded(errors and errors.bias),
+        "kendall_tau": rounded(found.tau),
         "regret_fraction": rounded(found.regret),
     }
 

@@ -146,15 +146,15 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
     from alpa_explore.store.cache import SolveCache
     from alpa_explore.tracing import catalogue
     from alpa_explore.uniform_layouts import works
-    from alpa_explore.uniform_layouts.pricing import layout_pricer
     from alpa_explore.uniform_layouts.structure import Structure
+    from alpa_explore.validation import run_price
 
     store = SolveCache(Path(os.environ["ALPA_EXPLORE_CACHE"]) / "captured")
 
     def kept(capture: Any) -> Any:
         return wraps(capture)(lambda *request, **options: capture(*request, **{**options, "store": store}))
 
-    of_layouts = layout_pricer.captured_graph
+    of_layouts = run_price.captured_graph
 
     def graph_kept(*request: Any) -> Any:
         name = f"graph-{sha256(repr(request).encode()).hexdigest()}"
@@ -178,7 +178,7 @@ def _captured_once(_private_cache: None) -> Iterator[None]:
         for user in ("course.examples", "planner.microbatch_graph", "plans.rebuild"):
             patch.setattr(f"alpa_explore.{user}.catalogue_graph", kept(catalogue.catalogue_graph))
         patch.setattr("alpa_explore.planner.microbatches.catalogue_batches", kept(catalogue.catalogue_batches))
-        patch.setattr(layout_pricer, "captured_graph", graph_kept)
+        patch.setattr(run_price, "captured_graph", graph_kept)
         patch.setattr(works, "captured_model", model_kept)
         yield
 

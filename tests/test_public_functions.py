@@ -13,8 +13,7 @@ import alpa_explore as ax
 from alpa_explore.course.ask import Card
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.models.catalog import build, entry
-from alpa_explore.validation.runs.machines import check_overrides, device_name, software_name
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.machines import check_overrides, device_name, precision_of, software_name
 from tests.intra_op.test_solvers import random_problem
 from tests.one_layer import OneLayer
 from tests.plans.file.test_versions import OLD

@@ -7,20 +7,19 @@ kinds              the baselines by name, the degrees that each takes, and what 
 equal_stages       stages of equally many layers on equal submeshes; pipelines of a baseline that is the planner under
                    constraints
 role_pipelines     the pipelines of a baseline whose axes have roles: every division that its degrees leave open
-layout             a hand-made layout: degrees, microbatches, ZeRO stage, recomputation
+layout             a layout in words: degrees, microbatches, ZeRO stage, recomputation
 block_work         the work of the parts of a model (embedding, a block of each kind, head) on a mesh with roles
-part_times         device and host seconds of those parts in one pass
-interleaved_time   seconds of an interleaved layout, by the simulator
-layout_price       seconds and bytes of a layout, from the seconds of its parts, without a plan
+layout_price       seconds and bytes of a layout, from the kernels and collectives of these parts, without a plan
 stage_pricer       prices the stages of a pipeline whose mesh axes have roles
-infeasible         the errors where no pipeline of a baseline fits in memory
 baseline           the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`
 
 Plans and layouts are evaluated from two forms of the same choice. A search needs tables of every strategy
-(`intra_op.stage`), with figures of the device in them. A layout needs the kernels and collectives of one choice,
-without such figures: hundreds of layouts and all measured runs share them, and a fit prices them anew with every trial
-of the figures. The costs of a kernel, a collective and a pass (`cost.stage_seconds`) and the simulator are the same
-functions; `tests/uniform_layouts/test_agreement.py` opens layouts as plans and compares seconds and bytes.
+(`intra_op.stage`), with figures of the device in them. A layout needs the kernels and collectives of one choice
+(`block_work`), without such figures: hundreds of layouts and all measured runs share them, and a fit prices them anew
+with every trial of the figures. The costs of a kernel, a collective, a pass and what is paid once an iteration
+(`cost.stage_seconds`) and the simulator are the same functions. What `layout_price` adds up itself is the sum over the
+parts of a stage, and 1F1B without idle time between sends; `tests/uniform_layouts/test_agreement.py` opens layouts as
+plans and compares seconds and bytes.
 
 It stands above the planner, which it calls for the baselines that are plans under constraints. It imports neither
 figures nor runtime, torch or Dask.

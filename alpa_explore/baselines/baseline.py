@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from alpa_explore import units
 from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.equal_stages import block_counts, planner_pipelines
-from alpa_explore.baselines.infeasible import no_planned_pipeline_fits, no_role_pipeline_fits
 from alpa_explore.baselines.kinds import EXCHANGES, WITH_ROLES, Degrees, dividing_sequences, ordered, resolve, takes
 from alpa_explore.baselines.role_pipelines import Divisible, RolePipeline, role_pipelines
 from alpa_explore.baselines.stage_pricer import StagePricer, stop_if_cancelled
@@ -28,7 +28,8 @@ from alpa_explore.graph.blocks import block_starts
 from alpa_explore.graph.counts import ROUTED, packet
 from alpa_explore.inter_op.options import PipelineOptions, check_like_nodes
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import best_pipeline
+from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.inter_op.stage_table import best_pipeline, held_at
 from alpa_explore.intra_op.stage.recomputation import asked_for
 from alpa_explore.layering import Layering, cluster_operators, manual_layers
 from alpa_explore.planner import interface
@@ -239,7 +240,7 @@ def _with_roles(
                 named = replace(options, baseline=f"{kind} ({candidate.text})")
                 found.append((arranged, offering, named, layers, pricer.profile(costs), pipeline))
     if not found:
-        raise no_role_pipeline_fits(kind, cluster, options.pipeline.terms(b), unfit)
+        raise _no_role_pipeline_fits(kind, cluster, options.pipeline.terms(b), unfit)
     found.sort(key=lambda one: one[-1].total_seconds)
     near = [one for one in found[:_MOST_NEAR] if one[-1].total_seconds <= (1.0 + _NEAR) * found[0][-1].total_seconds]
     plans = [assemble(*one, [("baseline", time.perf_counter() - started)]) for one in near]
@@ -288,9 +289,57 @@ def _constrained(
         else:
             plans.append(_named(plan, f"{kind} ({text})"))
     if not plans:
-        raise no_planned_pipeline_fits(kind, cluster, errors)
+        raise _no_planned_pipeline_fits(kind, cluster, errors)
     return min(plans, key=lambda plan: plan.predicted.iteration_seconds)
 
 
 def _named(plan: Plan, name: str) -> Plan:
     return replace(plan, options=replace(plan.options, baseline=name))
+
+
+def _no_role_pipeline_fits(
+    kind: str, cluster: Cluster, terms: ScheduleTerms, priced: Sequence[tuple[RolePipeline, StageCosts]]
+) -> InfeasiblePlanError:
+    """Names the pipeline with the lowest peak, and the stage where that peak is, with the microbatches that it holds
+    under the schedule of `terms`. OptionError where the schedule exists for none of these pipelines."""
+    needs = []
+    possible = [(p, costs) for p, costs in priced if len(p.ranges) in terms.depths(len(p.ranges))]
+    if priced and not possible:
+        terms.check_depth(len(priced[0][0].ranges))
+    for pipeline, costs in possible:
+        stages, depth = [], len(pipeline.ranges)
+        for place, (first, last) in zip(range(depth, 0, -1), pipeline.ranges, strict=True):
+            held = held_at(costs, terms, place, depth)
+            if candidates := costs.candidates[first, last, 0]:
+                stages.append((min(c.peak_bytes(held) for c in candidates), first, last))
+        if stages:
+            needs.append((*max(stages), pipeline))
+    if not needs:
+        return InfeasiblePlanError(
+            f"The baseline {kind} has no plan",
+            found=f"no legal choice of strategies on {cluster}",
+            remedy="Try another baseline, or `ax.plan`.",
+        )
+    peak, first, last, closest = min(needs, key=lambda need: need[0])
+    return _too_large(kind, f"layers {first}–{last} ({closest.text}) need", peak, cluster.device.memory_bytes)
+
+
+def _no_planned_pipeline_fits(
+    kind: str, cluster: Cluster, errors: Sequence[tuple[str, InfeasiblePlanError]]
+) -> InfeasiblePlanError:
+    """Names the pipeline that lacks the fewest bytes; `errors` are (its description, the planner's error)."""
+    text, error = min(errors, key=lambda pair: math.inf if pair[1].over_bytes is None else pair[1].over_bytes)
+    if error.over_bytes is None:
+        return error
+    memory = cluster.device.memory_bytes
+    return _too_large(kind, f"{text} needs", memory + error.over_bytes, memory)
+
+
+def _too_large(kind: str, needs: str, peak_bytes: float, memory_bytes: float) -> InfeasiblePlanError:
+    return InfeasiblePlanError(
+        f"The baseline {kind} does not fit in memory",
+        found=f"{needs} {units.bytes_(peak_bytes)} of {units.bytes_(memory_bytes)} on a device",
+        remedy="Give more microbatches of a smaller size, more devices, or a baseline that shards weights (zero-3, "
+        "megatron with a larger tp or pp).",
+        over_bytes=peak_bytes - memory_bytes,
+    )

@@ -81,6 +81,11 @@ class DecoderWork:
     """Of the activation between two blocks: of `decoder_work` that of all samples of its graph, in a layout that of the
     devices that share each product."""
 
+    @property
+    def parts(self) -> tuple[PartWork, ...]:
+        """Embedding, a block of each kind, head."""
+        return (self.embedding, *self.blocks, self.head)
+
 
 def decoder_work(
     graph: TrainingGraph,

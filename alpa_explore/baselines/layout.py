@@ -1,37 +1,71 @@
-"""A layout as people write it for Megatron, nanotron or FSDP: degrees, microbatches, ZeRO stage, recomputation."""
+"""A layout: one degree of each kind of parallelism for a whole model, as people write it for Megatron-LM or FSDP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from alpa_explore.baselines.equal_stages import block_counts
 
 RECOMPUTED: Mapping[str, str] = {"none": "none", "selective": "attention", "full": "full"}
 """What the blocks of a layout recompute, as people name it -> the `Recomputation` of a plan."""
+RECOMPUTATION = tuple(RECOMPUTED)
+Axis: TypeAlias = Literal[
+    "tensor",
+    "pipeline",
+    "data",
+    "context",
+    "expert",
+    "expert_tensor",
+    "microbatch",
+    "chunks",
+    "zero_stage",
+    "recompute",
+]
+LABELS: dict[Axis, str] = {
+    "tensor": "TP",
+    "pipeline": "PP",
+    "data": "DP",
+    "context": "CP",
+    "expert": "EP",
+    "expert_tensor": "expert TP",
+    "microbatch": "microbatch",
+    "chunks": "interleaving",
+    "zero_stage": "ZeRO",
+    "recompute": "recomputation",
+}
+"""What can differ between layouts, and its name on screen."""
+BASELINE = "megatron"
+"""The kind of `ax.baseline` of which every layout is one."""
+Parts: TypeAlias = tuple[tuple[int, ...], ...]
+"""Of each part of a pipeline how many embeddings, blocks of each kind and heads (with the loss) it has. With
+interleaving part c · pipeline + s is chunk c of stage s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManualLayout:
-    """A tensor × context × data × pipeline layout. Devices are numbered in this order. Those of a stage are divided
-    another way for experts: expert tensor × expert × copies of them (Megatron)."""
+class Layout:
+    """TP × CP × DP × PP devices, numbered in this order. Those of a stage are divided another way for experts: expert
+    TP × EP × copies of them (Megatron)."""
 
-    tensor: int
-    data: int
-    pipeline: int
-    microbatches: int
-    """Of an iteration, for each data-parallel replica."""
-    blocks: tuple[tuple[int, ...], ...]
-    """Blocks of each kind in each part of the pipeline: part c · pipeline + s is chunk c of stage s."""
-    head_part: int
-    """The part that has the head and the loss."""
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
     context: int = 1
     """Devices that share the sequence."""
     expert: int = 1
     """Devices that share the experts of a layer."""
     expert_tensor: int = 1
     """Devices that share each matrix of an expert."""
+    microbatch: int = 1
+    """Samples of a microbatch of one data-parallel replica."""
+    microbatches: int = 1
+    """Of a replica in an iteration."""
+    chunks: int = 1
+    """Parts of the model on each stage; more than 1 under an interleaved schedule."""
     zero_stage: int = 0
     recompute: str = "none"
-    """Of `RECOMPUTED`."""
+    """Of `RECOMPUTATION`."""
 
     @property
     def devices(self) -> int:
@@ -54,6 +88,44 @@ class ManualLayout:
         return self.stage_devices // (self.expert * self.expert_tensor)
 
     @property
-    def chunks(self) -> int:
-        """Parts of the model on each stage; more than 1 for an interleaved schedule."""
-        return len(self.blocks) // self.pipeline
+    def samples(self) -> int:
+        """Of a microbatch of all replicas."""
+        return self.microbatch * self.data
+
+    @property
+    def rematerialization(self) -> bool | str:
+        """The recomputation of a plan that is this layout."""
+        return self.recompute != "none" and RECOMPUTED[self.recompute]
+
+    def degrees(self, blocks: Sequence[int] = ()) -> dict[str, Any]:
+        """The arguments of `ax.baseline` that make the plan that is this layout, with so many blocks in each part of
+        its pipeline (`PricedLayout.blocks`); by default as most frameworks cut them (`block_counts`)."""
+        degrees: dict[str, Any] = {
+            "tp": self.tensor,
+            "dp": self.data,
+            "pp": self.pipeline,
+            "cp": self.context,
+            "ep": self.expert,
+            "zero": self.zero_stage,
+            "chunks": self.chunks,
+        }
+        if blocks and min(blocks) > 0 and tuple(blocks) != block_counts(sum(blocks), len(blocks)):
+            degrees["blocks"] = tuple(blocks)
+        return degrees
+
+    @property
+    def words(self) -> str:
+        """'TP 2 · PP 4 · DP 8 · CP 1 · microbatch 2 · ZeRO-1 · selective recomputation'."""
+        parts = [f"TP {self.tensor}", f"PP {self.pipeline}", f"DP {self.data}", f"CP {self.context}"]
+        if self.expert > 1:
+            parts.append(f"EP {self.expert}")
+        if self.expert_tensor > 1:
+            parts.append(f"expert TP {self.expert_tensor}")
+        parts.append(f"microbatch {self.microbatch}")
+        if self.chunks > 1:
+            parts.append(f"interleaved × {self.chunks}")
+        if self.zero_stage:
+            parts.append(f"ZeRO-{self.zero_stage}")
+        if self.recompute != "none":
+            parts.append(f"{self.recompute} recomputation")
+        return " · ".join(parts)

@@ -1,33 +1,45 @@
-"""Price a manual layout: seconds of an iteration and bytes of the fullest device, from the work of its parts.
+"""Price a layout: seconds of an iteration and bytes of the fullest device, from kernels and collectives of its parts.
+
+Embedding, a block of each kind, and head are the parts of a model. Each has device and host seconds in the forward and
+in the backward pass (in which a recomputed block runs its forward pass again), parameters and activations; a stage has
+the sum of those of its parts (`layout.Parts`).
 
 With t_i the seconds of a microbatch in stage i at the pace of the slower of host and device, of the slowest of many
 devices, and with its sends, an iteration of B microbatches takes under 1F1B
 
     Σ t_i + (B − 1) · max t_i + gradient sync + update + overhead
 
-An interleaved schedule is simulated (`interleaved_time`). A recomputed block runs its forward pass again in the
-backward one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
+Under an interleaved schedule the parts of a stage need not be alike: the head makes the last of them longer, and all
+others wait for it. So the passes of a few microbatches are simulated. Once the pipeline is full, every further round of
+P microbatches on its P stages takes the same time. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered
+in every pass, beside its computation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import TypeAlias
+from functools import lru_cache, partial
+
+import numpy as np
 
 from alpa_explore.baselines.block_work import DecoderWork
-from alpa_explore.baselines.interleaved_time import FULL_ROUNDS, interleaved_seconds
-from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
-from alpa_explore.cluster import Cluster
-from alpa_explore.cluster.group import Group, device_group, straggler_factor
-from alpa_explore.cost.collectives import send_seconds
-from alpa_explore.cost.compute import adding_seconds
-from alpa_explore.cost.group_collectives import stored_seconds
+from alpa_explore.baselines.layout import Layout, Parts
+from alpa_explore.cluster import Cluster, Device, Software
+from alpa_explore.cluster.group import Group, call_seconds, device_group, expert_seconds, straggler_factor
+from alpa_explore.cost.collectives import exposed_seconds, launched, send_seconds
+from alpa_explore.cost.compute import adding_seconds, seconds_of_table
+from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
+from alpa_explore.cost.kernel_seconds import KernelTable
+from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
+from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
-from alpa_explore.schedules.catalog import INTERLEAVED
+from alpa_explore.numerics.arrays import Floats
+from alpa_explore.schedules.catalog import INTERLEAVED, build_schedule
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import StageTimes, links_between
+from alpa_explore.schedules.task import Schedule
 from alpa_explore.sharding.reshard import StepKind
 
 HALF = 2
@@ -37,66 +49,48 @@ OPTIMIZER_BYTES = 12
 UPDATE_BYTES = 30
 """Bytes that an update moves for each parameter: the norm reads the gradient (2); Adam reads gradient, weight and two
 moments (14) and writes the last three (12) and the weight in half precision (2)."""
+UNFUSED_SOFTMAX_LAUNCHES = 18
+"""Launches of a pass where the fused softmax does not apply (Megatron-LM's scale, mask and softmax one by one)."""
+FULL_ROUNDS = 3
+"""Rounds of P microbatches after which every further one takes the same time: within 1 % where the first or the last
+part is 1.3 or 2.5 times as long as the others, and mostly exactly (2 rounds: within 6 %)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutPrice:
-    """What a layout is predicted to take, in parts."""
+    """What a layout is predicted to take, in parts. Made for 3 · pipeline microbatches or more, it holds with any
+    larger number in the place of `microbatches`; made for fewer, for that number alone (`counted_microbatches`)."""
 
-    seconds: float
-    """Of an iteration."""
-    pipeline_seconds: float
-    sync_seconds: float
-    update_seconds: float
-    slowest_stage: int
-    bytes: float
-    """Of the fullest device, with what the software keeps back."""
-    fullest_stage: int
-    parts_bytes: tuple[tuple[str, float], ...]
-    """Of that device: weights, gradients, optimizer state, activations, temporary tensors, reserve."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MicrobatchCosts:
-    """What decides on the price of a layout besides its number of microbatches. Made for 3 · pipeline microbatches or
-    more, it holds for every larger number; made for fewer, for that number alone (`counted_microbatches`)."""
-
+    microbatches: int
     slowest_seconds: float
     """Of one microbatch in the slowest stage."""
     filling_seconds: float
     """While the pipeline fills and drains: of the other stages, once."""
     sync_seconds: float
     update_seconds: float
-    slowest_stage: int
     fullest_stage: int
     parts_bytes: tuple[tuple[str, float], ...]
-    """Of a device of the fullest stage."""
+    """Of a device of that stage: weights, gradients, optimizer state, activations, temporary tensors, reserve."""
 
-    def price(self, microbatches: int) -> LayoutPrice:
-        """The price with so many microbatches."""
-        pipeline = microbatches * self.slowest_seconds + self.filling_seconds
-        return LayoutPrice(
-            seconds=pipeline + self.sync_seconds + self.update_seconds,
-            pipeline_seconds=pipeline,
-            sync_seconds=self.sync_seconds,
-            update_seconds=self.update_seconds,
-            slowest_stage=self.slowest_stage,
-            bytes=sum(b for _, b in self.parts_bytes),
-            fullest_stage=self.fullest_stage,
-            parts_bytes=self.parts_bytes,
-        )
+    @property
+    def pipeline_seconds(self) -> float:
+        """Of all microbatches."""
+        return self.microbatches * self.slowest_seconds + self.filling_seconds
 
+    @property
+    def seconds(self) -> float:
+        """Of an iteration."""
+        return self.pipeline_seconds + self.sync_seconds + self.update_seconds
 
-def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
-    """The price of a layout of a decoder on a cluster."""
-    costs = microbatch_costs(work, cluster, layout, decoder_time(work, cluster, layout))
-    return costs.price(layout.microbatches)
+    @property
+    def bytes(self) -> float:
+        """Of the fullest device, with what the software keeps back."""
+        return sum(size for _, size in self.parts_bytes)
 
 
-def microbatch_costs(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> MicrobatchCosts:
-    """What a layout takes, from the times of its parts, which layouts share that differ in stages, copies or ZeRO
-    alone."""
-    return _Pricer(work, cluster, layout, time).costs()
+def price_layout(work: DecoderWork, cluster: Cluster, layout: Layout, parts: Parts) -> LayoutPrice:
+    """The price of a layout of a model on a cluster, with these parts of its pipeline."""
+    return LayoutPricer(work, cluster, layout, parts, part_seconds(work, cluster, layout)).price()
 
 
 def counted_microbatches(pipeline: int, microbatches: int) -> int:
@@ -106,140 +100,166 @@ def counted_microbatches(pipeline: int, microbatches: int) -> int:
     return min(microbatches, FULL_ROUNDS * pipeline)
 
 
-def layout_seconds(work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> float:
-    """Seconds of an iteration alone, from the times of the parts; for fits."""
-    return _Pricer(work, cluster, layout, time).seconds_only()
+def part_seconds(work: DecoderWork, cluster: Cluster, layout: Layout) -> Floats:
+    """Seconds of the parts of a model in one microbatch, [parts, forward and backward, device and host]."""
+    passes = passes_of(work, layout.recompute)
+    return seconds_of_passes(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
 
 
-_Parts: TypeAlias = Sequence[tuple[int, tuple[int, ...]]]
-"""(number of the part, its blocks of each kind) of a stage."""
+def passes_of(work: DecoderWork, recompute: str) -> tuple[PassWork, ...]:
+    """Of embedding, a block of each kind and head, in this order: forward, backward and recomputed pass."""
+    passes: list[PassWork] = []
+    for place, part in enumerate(work.parts):
+        is_block = 0 < place <= len(work.blocks)
+        passes += (part.forward, part.backward, part.recomputed[recompute].again if is_block else PassWork())
+    return tuple(passes)
 
 
-class _Pricer:
-    """One layout."""
+def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> Floats:
+    """Device seconds of each of some kernels."""
+    return seconds_of_table(device, KernelTable.of(kernels)) if kernels else np.zeros(0)
 
-    def __init__(self, work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> None:
-        self.work, self.cluster, self.layout, self.time = work, cluster, layout, time
+
+def seconds_of_passes(
+    passes: Sequence[PassWork], kernels: Sequence[Floats], cluster: Cluster, layout: Layout
+) -> Floats:
+    """`part_seconds` from the seconds of each kernel of the passes (`passes_of`)."""
+    software = cluster.software
+    calls = {(c.ranks, c.stride) for work in passes for c in work.collectives}
+    groups = {call: device_group(cluster, *call) for call in calls}
+    call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
+    experts = expert_seconds(cluster)
+    forward, backward = software.forward_launch_seconds, software.backward_launch_seconds
+    launches = (forward, backward, forward)
+    times = [
+        _seconds_of_pass(work, of_kernels, software, groups, (launches[i % 3], call, experts))
+        for i, (work, of_kernels) in enumerate(zip(passes, kernels, strict=True))
+    ]
+    seconds = np.array(times).reshape(-1, 3, 2)
+    seconds[:, 1] += seconds[:, 2]
+    return seconds[:, :2]
+
+
+def _seconds_of_pass(
+    work: PassWork,
+    kernels: Floats,
+    software: Software,
+    groups: Mapping[tuple[int, int], Group],
+    launch_seconds: tuple[float, float, float],
+) -> tuple[float, float]:
+    """(device seconds, host seconds). `kernels` are the seconds of each; `launch_seconds` those of a kernel, a
+    collective and a layer of experts."""
+    calls, launched_calls = 0.0, 0
+    for call in work.collectives:
+        group = groups[call.ranks, call.stride]
+        launched_calls += launched(call.kind, group.ranks)
+        seconds = group_seconds(call.kind, call.bytes, group)
+        if call.copies:
+            seconds = rows_seconds(call.bytes, group, call.copies if software.gathers_rows else 1)
+            seconds *= 1 - software.expert_overlap
+        elif call.kind is StepKind.RING:
+            seconds = exposed_seconds(seconds, float(kernels[call.beside]), group.ranks)
+        elif call.beside >= 0 and call.kind is not StepKind.ALL_REDUCE:
+            seconds -= software.tensor_overlap * min(seconds, float(kernels[call.beside]))
+        calls += seconds
+    launches = work.launches
+    if software.softmax_heads:
+        heads = [k.sizes[0] for k in work.kernels if k.kind is KernelKind.PRODUCT and k.sizes[0] > 1]
+        if heads and heads[0] % software.softmax_heads:
+            launches += UNFUSED_SOFTMAX_LAUNCHES
+    kernel, collective, experts = launch_seconds
+    return float(kernels.sum()) + calls, launches * kernel + launched_calls * collective + work.expert_layers * experts
+
+
+class LayoutPricer:
+    """One layout, from the seconds of the parts of the model (`part_seconds`), which layouts share that differ in
+    stages, copies or ZeRO alone."""
+
+    def __init__(self, work: DecoderWork, cluster: Cluster, layout: Layout, parts: Parts, seconds: Floats) -> None:
+        self.work, self.cluster, self.layout, self.seconds = work, cluster, layout, seconds
         self.software = cluster.software
-        self.replicas: Group = device_group(cluster, layout.replicas, layout.tensor)
-        self.expert_replicas: Group = device_group(
-            cluster, layout.expert_replicas, layout.expert * layout.expert_tensor
-        )
-        of_stages = [self._elements(self._parts_of(stage)) for stage in range(layout.pipeline)]
-        self.parameters = [dense for dense, _ in of_stages]
-        self.expert_parameters = [experts for _, experts in of_stages]
-        kinds = [sum(counts) for counts in zip(*layout.blocks, strict=True)]
-        self.of_block = tuple(elements / max(sum(kinds), 1) for elements in self._of_blocks(kinds))
+        self.replicas = device_group(cluster, layout.replicas, layout.tensor)
+        self.expert_replicas = device_group(cluster, layout.expert_replicas, layout.expert * layout.expert_tensor)
+        self._sizes = np.array([(p.parameters, p.expert_parameters, p.parameter_tensors) for p in work.parts])
+        self.parts = np.array(parts, dtype=np.float64).reshape(layout.chunks, layout.pipeline, -1)
+        """How often each part of the model is in a chunk of a stage, [chunks, stages, parts]."""
+        self.stages = self.parts.sum(axis=0)
+        self.elements = [self._elements(stage) for stage in self.stages]
+        """Of each stage."""
+        blocks = self.stages[:, 1:-1].sum(axis=0)
+        self.of_block = blocks @ self._sizes[1:-1, :2] / max(blocks.sum(), 1)
         """Parameters of a block in the mean of all: all but those of experts, and of experts."""
 
-    def seconds_only(self) -> float:
-        """The seconds of an iteration; for fits."""
-        return self._costs(fullest_stage=0, parts_bytes=()).price(self.layout.microbatches).seconds
-
-    def costs(self) -> MicrobatchCosts:
-        """Seconds and bytes."""
-        stage, parts = max(
-            ((i, self._bytes(i)) for i in range(self.layout.pipeline)), key=lambda entry: sum(b for _, b in entry[1])
+    def price(self, *, sized: bool = True) -> LayoutPrice:
+        """Seconds and bytes; where it is not `sized`, seconds alone, for fits."""
+        layout, software, device = self.layout, self.software, self.cluster.device
+        stragglers = straggler_factor(
+            self.cluster, devices=layout.devices, stage_devices=layout.stage_devices, tensor=layout.tensor
         )
-        return self._costs(fullest_stage=stage, parts_bytes=parts)
-
-    def _costs(self, *, fullest_stage: int, parts_bytes: tuple[tuple[str, float], ...]) -> MicrobatchCosts:
-        """The seconds, beside these bytes."""
-        layout, stragglers = self.layout, self._stragglers()
-        passes = [self._stage(stage) for stage in range(layout.pipeline)]
-        forward, backward = zip(*passes, strict=True)
-        fixed = self.software.microbatch_seconds
-        each = [(f + b + fixed) * stragglers + send for (f, b), send in zip(passes, self._sends(), strict=True)]
+        passes = [self._passes(stage, number) for number, stage in enumerate(self.stages)]
         if layout.chunks == 1:
+            borders = [0.0, *self._borders()]
+            each = [
+                (f + b + software.microbatch_seconds) * stragglers + 2 * (before + after)
+                for (f, b), before, after in zip(passes, borders[:-1], borders[1:], strict=True)
+            ]
             slowest, filling = max(each), sum(each) - max(each)
         else:
             slowest, filling = self._interleaved(stragglers)
-        sync = self._sync(max(forward), max(backward)) + self._tied_tables()
-        device = self.cluster.device
-        moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(self.layout.pipeline))
-        update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
-        return MicrobatchCosts(
+        forward, backward = zip(*passes, strict=True)
+        moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(layout.pipeline))
+        stage, sizes = 0, tuple[tuple[str, float], ...]()
+        if sized:
+            of_stages = [self._bytes(stage) for stage in range(layout.pipeline)]
+            stage, sizes = max(enumerate(of_stages), key=lambda entry: sum(size for _, size in entry[1]))
+        return LayoutPrice(
+            microbatches=layout.microbatches,
             slowest_seconds=slowest,
             filling_seconds=filling,
-            sync_seconds=sync,
-            update_seconds=update,
-            slowest_stage=each.index(max(each)),
-            fullest_stage=fullest_stage,
-            parts_bytes=parts_bytes,
+            sync_seconds=self._sync(max(forward), max(backward)) + self._tied_tables(),
+            update_seconds=moved / (device.memory_bandwidth * device.memory_efficiency) + software.iteration_seconds,
+            fullest_stage=stage,
+            parts_bytes=sizes,
         )
 
-    def _interleaved(self, stragglers: float) -> tuple[float, float]:
-        """(seconds of one more microbatch, seconds beside those of all microbatches) of an interleaved schedule."""
-        layout = self.layout
-        together, per_node = layout.stage_devices, self.cluster.devices_per_node
-        nodes = [range(s * together // per_node, -(-(s + 1) * together // per_node)) for s in range(layout.pipeline)]
-        alike: dict[object, tuple[float, float]] = {}
-        forward, backward = [], []
-        for part, blocks in enumerate(layout.blocks):
-            stage = part % layout.pipeline
-            kind = blocks, part == 0, part == layout.head_part, self.parameters[stage], self.expert_parameters[stage]
-            if kind not in alike:
-                alike[kind] = self._stage(stage, ((part, blocks),))
-            forward.append(alike[kind][0] * stragglers)
-            backward.append((alike[kind][1] + self.software.microbatch_seconds / layout.chunks) * stragglers)
-        first, more = interleaved_seconds(
-            forward,
-            backward,
-            self._borders(),
-            nodes,
-            waits=1.0 - self.software.send_overlap,
-            microbatches=layout.microbatches,
-        )
-        each = more or first / layout.microbatches
-        return each, first - layout.microbatches * each
+    def _elements(self, counts: Floats) -> tuple[float, float, float]:
+        """Parameters of a device in so many parts: all but those of experts, of experts; and the number of tensors."""
+        dense, experts, tensors = (counts @ self._sizes).tolist()
+        copied = self.work.tied_parameters if counts[-1] and not counts[0] else 0.0
+        return dense + copied, experts, tensors
 
     def _divided(self, stage: int, from_stage: int) -> float:
         """Parameters of a device of the stage, over their copies where ZeRO of `from_stage` or more divides them."""
-        layout, shared = self.layout, self.layout.zero_stage >= from_stage
-        dense, experts = self.parameters[stage], self.expert_parameters[stage]
-        if not shared:
+        layout, (dense, experts, _) = self.layout, self.elements[stage]
+        if layout.zero_stage < from_stage:
             return dense + experts
         return dense / layout.replicas + experts / layout.expert_replicas
 
-    def _parts_of(self, stage: int) -> _Parts:
-        """The parts of a stage."""
-        pipeline = self.layout.pipeline
-        return [(c * pipeline + stage, self.layout.blocks[c * pipeline + stage]) for c in range(self.layout.chunks)]
+    def _passes(self, counts: Floats, stage: int) -> tuple[float, float]:
+        """Seconds of the forward and the backward pass of one microbatch, in so many parts of a stage."""
+        (forward, forward_host), (backward, backward_host) = np.tensordot(counts, self.seconds, 1).tolist()
+        adding, launching = self._adding(counts, stage)
+        of_all = self.stages[stage, 1:-1].sum()
+        share = float(counts[1:-1].sum() / of_all) if of_all else 1.0 / self.layout.chunks
+        gathering, scattering = (share * seconds for seconds in self._gathers(stage))
+        return (
+            pass_seconds(PassParts(device=forward, host=forward_host, stored=gathering), self.software),
+            pass_seconds(
+                PassParts(device=backward + adding, host=backward_host + launching, stored=scattering), self.software
+            ),
+        )
 
-    def _stage(self, stage: int, parts: _Parts = ()) -> tuple[float, float]:
-        """Seconds of the forward and the backward pass of one microbatch, of all parts of a stage or of some."""
-        zero = PassTime(0.0, 0.0)
-        forward = backward = zero
-        run = parts or self._parts_of(stage)
-        for number, blocks in run:
-            ends = [self.time.embedding] * (number == 0) + [self.time.head] * (number == self.layout.head_part)
-            run_times = [(time, count) for time, count in zip(self.time.blocks, blocks, strict=True) if count]
-            forward += sum((end.forward for end in ends), _all(time.forward * count for time, count in run_times))
-            backward += sum((end.backward for end in ends), _all(time.backward * count for time, count in run_times))
-            if self.layout.recompute != "none":
-                backward += _all(time.recompute * count for time, count in run_times)
-        backward += self._adding(stage, run)
-        gathering, scattering = self._gathers(stage)
-        if parts:
-            of_all = sum(sum(blocks) for _, blocks in self._parts_of(stage))
-            share = sum(sum(blocks) for _, blocks in parts) / of_all if of_all else 1.0 / self.layout.chunks
-            gathering, scattering = gathering * share, scattering * share
-        return self._paced(forward, gathering), self._paced(backward, scattering)
-
-    def _adding(self, stage: int, parts: _Parts) -> PassTime:
-        """Seconds to add the gradients of some parts of a stage to the accumulated ones. From ZeRO-2 on a device has
-        its share of them."""
-        whole = self.parameters[stage] + self.expert_parameters[stage]
+    def _adding(self, counts: Floats, stage: int) -> tuple[float, float]:
+        """Device and host seconds to add the gradients of some parts of a stage to the accumulated ones. From ZeRO-2 on
+        a device has its share of them."""
+        whole, software = sum(self.elements[stage][:2]), self.software
         if not whole:
-            return PassTime(0.0, 0.0)  # a stage without a part of the model
-        share, software = self._divided(stage, 2) / whole, self.software
-        elements, tensors = sum(self._elements(parts)), self._tensors(parts)
-        launched = tensors if software.accumulate_bytes and not software.accumulate_in_product else 0.0
-        seconds = adding_seconds(self.cluster.device, HALF * elements * share, HALF, tensors)
-        return PassTime(seconds, launched * software.backward_launch_seconds)
-
-    def _paced(self, time: PassTime, communication: float) -> float:
-        return pass_seconds(PassParts(device=time.device, host=time.host, stored=communication), self.software)
+            return 0.0, 0.0  # a stage without a part of the model
+        share = self._divided(stage, 2) / whole
+        dense, experts, tensors = self._elements(counts)
+        launched_sums = tensors if software.accumulate_bytes and not software.accumulate_in_product else 0.0
+        seconds = adding_seconds(self.cluster.device, HALF * (dense + experts) * share, HALF, tensors)
+        return seconds, launched_sums * software.backward_launch_seconds
 
     def _gathers(self, stage: int) -> tuple[float, float]:
         """Seconds in which the replicas exchange weights and gradients in the forward and the backward pass."""
@@ -251,7 +271,7 @@ class _Pricer:
         if zero == 2:
             return 0.0, scattered
         # The backward pass of the embedding does not read its weight.
-        embedding = self.work.embedding.parameters * any(number == 0 for number, _ in self._parts_of(stage))
+        embedding = self.work.embedding.parameters * float(self.stages[stage, 0])
         return gathered, exchange(StepKind.ALL_GATHER, without=embedding) + scattered
 
     def _exchange(
@@ -259,39 +279,37 @@ class _Pricer:
     ) -> float:
         """Seconds of a stage to exchange its parameters, all or `without` some, among their copies: once an iteration
         in buckets, in every microbatch block by block."""
-        tensors = self._tensors(self._parts_of(stage))
-        dense, experts = width * (self.parameters[stage] - without), width * self.expert_parameters[stage]
+        dense, experts, tensors = self.elements[stage]
         of_dense = of_experts = float(self.software.bucket_bytes)
         if each_microbatch and self.software.bucket_bytes:
-            of_dense, of_experts = (width * elements for elements in self.of_block)
-        return stored_seconds(kind, dense, tensors, self.replicas, of_dense) + stored_seconds(
-            kind, experts, 1, self.expert_replicas, of_experts
+            of_dense, of_experts = (width * self.of_block).tolist()
+        return stored_seconds(kind, width * (dense - without), tensors, self.replicas, of_dense) + stored_seconds(
+            kind, width * experts, 1, self.expert_replicas, of_experts
         )
 
-    def _tensors(self, parts: _Parts) -> float:
-        """Number of the parameters of some parts."""
-        numbers = [number for number, _ in parts]
-        ends = self.work.embedding.parameter_tensors * (0 in numbers)
-        ends += self.work.head.parameter_tensors * (self.layout.head_part in numbers)
-        kinds = self.work.blocks
-        return ends + sum(
-            kind.parameter_tensors * count for _, blocks in parts for kind, count in zip(kinds, blocks, strict=True)
+    def _interleaved(self, stragglers: float) -> tuple[float, float]:
+        """(seconds of one more microbatch, seconds beside those of all microbatches) of an interleaved schedule."""
+        layout = self.layout
+        together, per_node = layout.stage_devices, self.cluster.devices_per_node
+        nodes = [range(s * together // per_node, -(-(s + 1) * together // per_node)) for s in range(layout.pipeline)]
+        alike: dict[object, tuple[float, float]] = {}
+        passes = []
+        for chunk in self.parts:
+            for stage, counts in enumerate(chunk):
+                kind = counts.tobytes(), self.elements[stage]
+                if kind not in alike:
+                    alike[kind] = self._passes(counts, stage)
+                passes.append(alike[kind])
+        first, more = interleaved_seconds(
+            [forward * stragglers for forward, _ in passes],
+            [(back + self.software.microbatch_seconds / layout.chunks) * stragglers for _, back in passes],
+            self._borders(),
+            nodes,
+            waits=1.0 - self.software.send_overlap,
+            microbatches=layout.microbatches,
         )
-
-    def _of_blocks(self, counts: Sequence[int]) -> tuple[float, float]:
-        """Parameters of a device in so many blocks of each kind: all but those of experts, and of experts."""
-        blocks = list(zip(self.work.blocks, counts, strict=True))
-        return sum(b.parameters * n for b, n in blocks), sum(b.expert_parameters * n for b, n in blocks)
-
-    def _elements(self, parts: _Parts) -> tuple[float, float]:
-        """Parameters of a device in some parts of a stage: all but those of experts, and of experts."""
-        work, numbers = self.work, [number for number, _ in parts]
-        first, last = 0 in numbers, self.layout.head_part in numbers
-        copied = work.tied_parameters * (last and not first)
-        ends = work.embedding.parameters * first + copied + work.head.parameters * last
-        counts = [sum(of_parts) for of_parts in zip(*(blocks for _, blocks in parts), strict=True)]
-        dense, of_experts = self._of_blocks(counts)
-        return dense + ends, of_experts + work.head.expert_parameters * last
+        each = more or first / layout.microbatches
+        return each, first - layout.microbatches * each
 
     def _borders(self) -> list[float]:
         """Seconds of one send from each stage to the next; behind the last to the first, where the schedule is
@@ -306,17 +324,6 @@ class _Pricer:
         if layout.chunks == 1:
             return [*seconds, 0.0]
         return [*seconds, send_seconds(cluster, sent, crosses_nodes=layout.devices > per_node)]
-
-    def _sends(self) -> list[float]:
-        """Seconds in which each stage waits for what a microbatch sends and receives."""
-        borders = self._borders()
-        return [2 * ((borders[i - 1] if i else 0.0) + borders[i]) for i in range(len(borders))]
-
-    def _stragglers(self) -> float:
-        layout = self.layout
-        return straggler_factor(
-            self.cluster, devices=layout.devices, stage_devices=layout.stage_devices, tensor=layout.tensor
-        )
 
     def _sync(self, forward: float, backward: float) -> float:
         """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1 and 2)."""
@@ -349,62 +356,98 @@ class _Pricer:
     def _bytes(self, stage: int) -> tuple[tuple[str, float], ...]:
         """Bytes of a device of the stage, in parts."""
         layout, software = self.layout, self.software
-        replicas, zero = layout.replicas, layout.zero_stage
-        gathered = self._gathered(stage) if zero >= 3 else 0.0
         held, temporary = self._activations(stage)
-        gradient = software.gradient_element_bytes(self.work.dtype, HALF)
-        device = self.cluster.device
         weights, gradients, state = (self._divided(stage, first) for first in (3, 2, 1))
         temporary += gradients * software.buffer_bytes
         # While gradients are summed and weights updated, no activations are held, but other buffers.
-        if replicas > 1 and gradients * software.sync_buffer_bytes > held + temporary:
+        if layout.replicas > 1 and gradients * software.sync_buffer_bytes > held + temporary:
             held, temporary = 0.0, gradients * software.sync_buffer_bytes
         return (
-            ("weights", weights * HALF + gathered),
-            ("gradients", gradients * gradient),
+            ("weights", weights * HALF + (self._gathered(stage) if layout.zero_stage >= 3 else 0.0)),
+            ("gradients", gradients * software.gradient_element_bytes(self.work.dtype, HALF)),
             ("optimizer state", state * OPTIMIZER_BYTES),
             ("activations", held),
             ("temporary tensors", temporary),
-            ("reserve", device.reserved_bytes),
+            ("reserve", self.cluster.device.reserved_bytes),
         )
 
     def _gathered(self, stage: int) -> float:
         """Bytes of gathered weights that a device of the stage holds at once, where all are stored in shards."""
-        layout = self.layout
-        dense = self.parameters[stage] * (1 - 1 / layout.replicas)
-        experts = self.expert_parameters[stage] * (1 - 1 / layout.expert_replicas)
-        blocks = sum(sum(blocks) for _, blocks in self._parts_of(stage))
-        return HALF * (dense + experts) * min(self.software.gathered_blocks / max(blocks, 1), 1.0)
+        layout, (dense, experts, _) = self.layout, self.elements[stage]
+        whole = dense * (1 - 1 / layout.replicas) + experts * (1 - 1 / layout.expert_replicas)
+        blocks = float(self.stages[stage, 1:-1].sum())
+        return HALF * whole * min(self.software.gathered_blocks / max(blocks, 1), 1.0)
 
     def _activations(self, stage: int) -> tuple[float, float]:
         """(bytes held for the backward pass, most bytes of temporary tensors)."""
-        layout = self.layout
-        embedding, *kinds, head = (
-            part.recomputed[layout.recompute] for part in (self.work.embedding, *self.work.blocks, self.work.head)
-        )
-        temporary = held = 0.0
+        layout, software = self.layout, self.software
+        parts = [part.recomputed[layout.recompute] for part in self.work.parts]
+        of_boundary = software.boundary_buffers * self.work.boundary_bytes if layout.pipeline > 1 else 0.0
         terms = ScheduleTerms(
             schedule="1f1b" if layout.chunks == 1 else INTERLEAVED,
             num_microbatches=layout.microbatches,
             stages_per_submesh=layout.chunks,
         )
         in_turns = terms.held_in_turns(layout.pipeline - stage, layout.pipeline)
-        for microbatches, (number, blocks) in zip(in_turns, self._parts_of(stage), strict=True):
-            for kind, count in zip(kinds, blocks, strict=True):
-                held += microbatches * count * kind.held_bytes
-                temporary = max(temporary, kind.workspace_bytes * (count > 0))
-            if layout.pipeline > 1:
-                held += microbatches * self.software.boundary_buffers * self.work.boundary_bytes
-            if number == 0:
-                held += microbatches * embedding.held_bytes
-                temporary = max(temporary, embedding.workspace_bytes)
-            if number == layout.head_part:
-                twice = self.software.keeps_last_loss and layout.microbatches > 1
-                held += head.held_bytes * (1 + twice)
-                temporary = max(temporary, head.workspace_bytes)
-        return held, temporary
+        twice = software.keeps_last_loss and layout.microbatches > 1
+        held = 0.0
+        for microbatches, counts in zip(in_turns, self.parts[:, stage].tolist(), strict=True):
+            *others, head = (part.held_bytes * count for part, count in zip(parts, counts, strict=True))
+            held += microbatches * (sum(others) + of_boundary) + head * (1 + twice)
+        there = zip(parts, self.stages[stage].tolist(), strict=True)
+        return held, max((part.workspace_bytes for part, count in there if count), default=0.0)
 
 
-def _all(times: Iterable[PassTime]) -> PassTime:
-    """One after the other."""
-    return reduce(PassTime.__add__, times, PassTime(0.0, 0.0))
+def interleaved_seconds(
+    forward: Sequence[float],
+    backward: Sequence[float],
+    borders: Sequence[float],
+    nodes: Sequence[range],
+    *,
+    waits: float,
+    microbatches: int,
+) -> tuple[float, float]:
+    """(seconds of the first `microbatches`, seconds of each that follows them) of a pipeline.
+
+    `forward` and `backward` are the seconds of each part of the model for one microbatch; part k runs on stage k mod P.
+    `borders[p]` are the seconds of one send from stage p to the next (behind the last: to the first), of which a stage
+    waits for the share `waits`; `nodes[p]` are those of stage p. Sends between the same nodes share a link. The second
+    figure is 0 where there are fewer than `FULL_ROUNDS` rounds: then the first holds for this number alone.
+    """
+    parts, stages = len(forward), len(nodes)
+    sends = [borders[part % stages] if part + 1 < parts and stages > 1 else 0.0 for part in range(parts)]
+    times = []
+    for part in range(parts):
+        ahead, back = sends[part], sends[part - 1] if part else 0.0
+        waited = waits * (ahead + back)
+        times.append(
+            StageTimes(
+                forward_seconds=forward[part] + waited,
+                backward_input_seconds=backward[part] + waited,
+                backward_weight_seconds=0.0,
+                send_forward_seconds=(1.0 - waits) * ahead,
+                send_backward_seconds=(1.0 - waits) * back,
+            )
+        )
+
+    def link(a: int, b: int) -> str:
+        of_nodes = nodes[a] != nodes[b]
+        return " → ".join(f"node {tuple(nodes[s])}" if of_nodes else f"stage {s}" for s in (a, b))
+
+    links = links_between([part % stages for part in range(parts)], link)
+
+    def seconds(microbatches: int) -> float:
+        return simulate(_schedule(stages, microbatches, parts // stages), times, links).makespan_seconds
+
+    if microbatches < FULL_ROUNDS * stages:  # the schedule has whole rounds alone: between two of them
+        rounds = max(microbatches // stages, 1)
+        low, rest = seconds(rounds * stages), microbatches - rounds * stages
+        return low + (rest / stages * (seconds((rounds + 1) * stages) - low) if rest else 0.0), 0.0
+    full, more = seconds(FULL_ROUNDS * stages), seconds((FULL_ROUNDS + 1) * stages)
+    each = (more - full) / stages
+    return full + (microbatches - FULL_ROUNDS * stages) * each, each
+
+
+@lru_cache(maxsize=64)
+def _schedule(stages: int, microbatches: int, turns: int) -> Schedule:
+    return build_schedule(INTERLEAVED, stages, microbatches, stages_per_submesh=turns)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from alpa_explore.calibration.least_squares import Bounds, Fit, pattern_search
 from alpa_explore.calibration.measurements import AttentionTime, Measurements, Product
-from alpa_explore.calibration.pattern_search import Bounds, Fit, pattern_search
 from alpa_explore.cluster import Device
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds

@@ -17,7 +17,7 @@ p ranks on N nodes, r of them on a node, S bytes of the larger tensor on one dev
                  (not fitted: no published bandwidths of such groups are at hand)
 
 Fitted to the 21 published bandwidths of 256 MB collectives on 1 to 64 nodes of 8 H100 (Ultra-Scale Playbook;
-tests/cost/data, `calibration.link_fit`) the forms have a mean error of 7 % at the best of that network, the 95th
+tests/cost/data, `tests/cost/link_fit.py`) the forms have a mean error of 7 % at the best of that network, the 95th
 percentile of the runs, and of 10 % at their mean, with a B_net that falls with the nodes. A ring's latency
 grows with its ranks and dominates on many nodes (Thakur, Rabenseifner, Gropp 2005); NCCL takes trees for all-reduce.
 """

@@ -13,15 +13,15 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import NOT_MEASURED
 from alpa_explore.arguments import checked
+from alpa_explore.baselines.layout import Axis
 from alpa_explore.cluster import Cluster
 from alpa_explore.course import students
 from alpa_explore.course.cards import Card
 from alpa_explore.course.sharing import planned
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.uniform_layouts.layout import Axis
+from alpa_explore.uniform_layouts.beside_plan import plan_beside
 from alpa_explore.uniform_layouts.layouts import layouts
 from alpa_explore.uniform_layouts.measured import MeasuredLayout, measured_beside
-from alpa_explore.uniform_layouts.of_plan import plan_beside
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
 
 _DEGREES: tuple[Axis, ...] = ("tensor", "pipeline", "data", "context", "expert")

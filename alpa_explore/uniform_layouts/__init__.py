@@ -3,17 +3,16 @@ FSDP or torchtitan. All of them, priced; which fit; on how many devices.
 
 In the order to read them:
 
-    pricing/      what is asked of the cost model for one layout, and its answer; `validation` asks the same of it
-    layout        a uniform layout, its name in words, and the degrees by which it is a plan
+    stages        the blocks of each part of a pipeline, as each framework divides them
     structure     what of a model decides on its layouts, from the graph of a few of its blocks
     enumeration   every layout of a model on a cluster, of what its software has: ZeRO stages, …
+    model_work    the work of a model under the degrees of a layout
     works         the work of each layout from few captures, kept in the cache
     ranking       the answer: layouts with seconds, bytes, reasons, ranked
     layouts       the public verb: all layouts of a model on a cluster
     scaling       the public verb: the best layout on each of several devices and numbers of nodes
     measured      measured runs of the same model, device and batch beside them
-    of_plan       what a plan does, in the same words, and what it gains
-    beside_plan   a layout that is faster than a plan, and a plan that starts from one
+    beside_plan   what a plan does, in the same words; a layout that is faster, and a plan that starts from one
     report        rows and sentences of the answers
     tuning        limits of the enumeration
 

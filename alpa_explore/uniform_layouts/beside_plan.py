@@ -1,4 +1,8 @@
-"""A uniform layout that is faster than a plan, and a plan that starts from a layout.
+"""A plan and uniform layouts: what a plan does in their words, and what it gains over the best of them; a layout that
+is faster than a plan; and a plan that starts from a layout.
+
+A plan chooses a strategy for every operator. It corresponds to a uniform layout where all stages are of equal size and
+use their axes alike (`plans.report.parallelism`); else the words say what it does instead.
 
 The search for a plan has restrictions that layouts lack: logical meshes have two axes, so DP × CP × TP and
 DP × expert TP × EP are out of reach, and what it minimises adds up seconds that a prediction overlaps. So the best
@@ -9,24 +13,160 @@ they are not: so that is done beside every plan, and this only on request.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.baselines.baseline import baseline
+from alpa_explore.baselines.layout import BASELINE, RECOMPUTATION, RECOMPUTED, Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import Plan
-from alpa_explore.uniform_layouts.layout import BASELINE, RECOMPUTATION, UniformLayout
+from alpa_explore.plans.report.parallelism import axis_uses, parallelism_lines
+from alpa_explore.plans.schedule_stages import planned_schedule
+from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts.layouts import Question
-from alpa_explore.uniform_layouts.of_plan import RECOMPUTES
-from alpa_explore.uniform_layouts.ranking import PricedLayout
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 NOTICEABLE = 0.005
 """Share of the time of a plan by which a layout must be faster to be named: the price of a layout differs from that of
 the same plan by up to 0.4 % (tests/uniform_layouts/test_agreement.py)."""
+_UNIFORM = 0.95
+"""Of FLOPs and of stored bytes: where fewer follow the use of an axis, no uniform layout does the same."""
+RECOMPUTES = {"": "none", "True": "full", **{name: kind for kind, name in RECOMPUTED.items()}}
+"""Recomputation of a plan by its name -> that of a layout. Megatron-LM's selective one repeats what 'attention'
+does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAsLayout:
+    """A plan beside uniform layouts."""
+
+    layout: Layout | None
+    """The one that it corresponds to; None where there is none."""
+    words: str
+    """What it does."""
+    seconds: float
+    """Of an iteration."""
+    samples: int
+    """Of a microbatch, on all replicas together: the plan keeps the number that it was given."""
+    best: PricedLayout | None
+    """The fastest uniform layout that fits."""
+    incomparable: str = ""
+    """Why its time says nothing beside those of the layouts; empty where it can be compared."""
+    priced: PricedLayout | None = None
+    """The layout that it corresponds to, among those that are priced."""
+
+    @property
+    def gain(self) -> float | None:
+        """Time of the best uniform layout / time of the plan − 1; None where they cannot be compared."""
+        return None if self.incomparable or self.best is None else self.best.seconds / self.seconds - 1
+
+
+def plan_beside(layouts: Layouts, plan: Plan) -> PlanAsLayout:
+    """A plan, named as a layout, beside the layouts of its model."""
+    layout, words = plan_layout(plan)
+    return PlanAsLayout(
+        layout=layout,
+        words=words,
+        seconds=plan.predicted.iteration_seconds,
+        samples=plan.model.samples,
+        best=layouts.best,
+        incomparable=_incomparable(layouts, plan),
+        priced=None if layout is None else layouts.find(layout),
+    )
+
+
+def _incomparable(layouts: Layouts, plan: Plan) -> str:
+    here, there = plan.cluster, layouts.cluster
+    if (here.nodes, here.devices_per_node, here.device.name) != (
+        there.nodes,
+        there.devices_per_node,
+        there.device.name,
+    ):
+        return f"it is for {here}, the layouts for {there}"
+    if here.device.software.name != there.device.software.name:
+        return f"it is priced for {here.device.software.label}, the layouts for {there.device.software.label}"
+    if plan.global_batch != layouts.global_batch:
+        return f"its global batch is {plan.global_batch:,}, theirs {layouts.global_batch:,}"
+    if plan.model.tokens != plan.model.samples * layouts.sequence:
+        return f"its samples have {plan.model.tokens // plan.model.samples:,} tokens, theirs {layouts.sequence:,}"
+    return ""
+
+
+def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
+    """(the uniform layout that a plan corresponds to, or None; what it does in words)."""
+    recompute = RECOMPUTES.get(plan.options.rematerialization)
+    if not plan.options.rematerialization and plan.model.rematerialization:
+        recompute = "full"
+    devices = {stage.submesh for stage in plan.stages}
+    layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
+    uses = [_degrees(plan, number) for number in range(len(plan.stages))]
+    if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len({str(u) for u in uses}) > 1:
+        return None, mixed_words(plan)
+    degrees = uses[0]
+    assert degrees is not None, "checked above"
+    pipeline, options = len(plan.stages), plan.options
+    chunks = plan.terms.turns if pipeline > 1 else 1
+    samples, data = plan.model.samples, degrees["data"]
+    if samples % data or planned_schedule(plan) not in ("1f1b", INTERLEAVED):
+        return None, mixed_words(plan)
+    layout = Layout(
+        tensor=degrees["tensor"],
+        pipeline=pipeline,
+        data=data,
+        context=degrees["context"],
+        expert=degrees["expert"],
+        expert_tensor=degrees["expert_tensor"],
+        microbatch=samples // data,
+        microbatches=options.num_microbatches,
+        chunks=chunks,
+        zero_stage=degrees["zero"],
+        recompute=recompute,
+    )
+    return layout, layout.words
+
+
+def _degrees(plan: Plan, number: int) -> Counter[str] | None:
+    """The degrees of a stage; None where an axis has a use that no uniform layout has."""
+    stage = plan.stages[number]
+    uses = axis_uses(stage)
+    if not uses and stage.submesh != (1, 1):
+        return None
+    degrees = Counter(tensor=1, data=1, context=1, expert=1, expert_tensor=1, zero=0)
+    zeros = {use.zero for use in uses if use.kind in ("data", "context")}
+    for use in uses:
+        if use.kind == "replicated" or min(use.share, use.stored) < _UNIFORM:
+            return None
+        degrees[use.kind] *= use.size
+        if use.experts:
+            degrees["expert"] *= use.size
+    if len(zeros) > 1:
+        return None
+    degrees["zero"] = max(zeros, default=0)
+    return degrees
+
+
+_MOST_WAYS = 2
+"""So many ways to shard stages are described in a sentence."""
+
+
+def mixed_words(plan: Plan) -> str:
+    """'4 stages of unlike sizes; stages 0–2: …'; where there are many, only in how many ways stages are sharded."""
+    count, unlike = len(plan.stages), len({stage.submesh for stage in plan.stages}) > 1
+    stages = f"{count} stage{'s' * (count > 1)}{' of unlike sizes' * unlike}"
+    lines = parallelism_lines(plan)
+    if len(lines) > _MOST_WAYS:
+        lines = (f"sharded in {len(lines)} ways",)
+    microbatch = f"{plan.options.num_microbatches:,} microbatches of {units.samples(plan.model.samples)}"
+    recomputed = plan.options.rematerialization
+    return "; ".join(
+        (stages, *lines, microbatch, *([f"recomputes {recomputed}"] if recomputed not in ("", "none") else []))
+    )
 
 
 def faster_layout(plan: Plan, model: str, *, sequence: int | None = None, precision: str | None = None) -> str:
@@ -97,10 +237,8 @@ def plan_of_layout(
     )
 
 
-def _only(
-    num_microbatches: int | None, recomputed: Sequence[str]
-) -> Callable[[tuple[UniformLayout, ...]], Sequence[UniformLayout]]:
-    def chosen(layouts: tuple[UniformLayout, ...]) -> Sequence[UniformLayout]:
+def _only(num_microbatches: int | None, recomputed: Sequence[str]) -> Callable[[tuple[Layout, ...]], Sequence[Layout]]:
+    def chosen(layouts: tuple[Layout, ...]) -> Sequence[Layout]:
         return [
             layout
             for layout in layouts

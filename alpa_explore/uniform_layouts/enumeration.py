@@ -5,7 +5,7 @@ All devices are used: TP × CP × PP × DP of them. A degree must divide what it
 - TP the heads, the width of the MLP and the positions of a device; it stays inside a node.
 - CP the sequence, in two pieces a device (zig-zag), of at least `tuning.LEAST_POSITIONS` positions together, where
   positions see each other in attention alone.
-- PP no more than the blocks; they need not divide evenly (`pricing.stages`). An encoder with a decoder has none.
+- PP no more than the blocks; they need not divide evenly (`stages`). An encoder with a decoder has none.
 - DP the global batch. The microbatch divides what a replica gets, in powers of two, up to `tuning.MOST_TOKENS` tokens
   on a device, and is one sample where CP divides it; with several stages there are at least as many microbatches as
   stages.
@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts import tuning
-from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.structure import Structure
 
 
@@ -69,7 +69,7 @@ def _offer_of(software: str) -> Offer:
     return _OFFERS.get(software, _ALL)
 
 
-def enumerate_layouts(structure: Structure, cluster: Cluster, global_batch: int) -> tuple[UniformLayout, ...]:
+def enumerate_layouts(structure: Structure, cluster: Cluster, global_batch: int) -> tuple[Layout, ...]:
     """All layouts; none where the batch has no division on so many devices."""
     offer = _offer_of(cluster.software.name)
     return tuple(
@@ -82,9 +82,9 @@ def enumerate_layouts(structure: Structure, cluster: Cluster, global_batch: int)
     )
 
 
-def leanest(layouts: tuple[UniformLayout, ...]) -> tuple[UniformLayout, ...]:
+def leanest(layouts: tuple[Layout, ...]) -> tuple[Layout, ...]:
     """Those that may need the least memory: one sample in a microbatch, all recomputed, the most that ZeRO divides."""
-    most: dict[tuple[int, ...], UniformLayout] = {}
+    most: dict[tuple[int, ...], Layout] = {}
     for layout in layouts:
         if layout.microbatch == 1 and layout.recompute == "full" and layout.chunks == 1:
             key = (layout.tensor, layout.pipeline, layout.context, layout.expert, layout.expert_tensor)
@@ -99,7 +99,7 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*small, *(number // n for n in reversed(small)))))
 
 
-def _degrees(structure: Structure, cluster: Cluster, batch: int, offer: Offer) -> Iterator[UniformLayout]:
+def _degrees(structure: Structure, cluster: Cluster, batch: int, offer: Offer) -> Iterator[Layout]:
     devices, length = cluster.devices, structure.tokens
     for tensor in divisors(devices):
         if tensor > min(cluster.devices_per_node, tuning.MOST_TENSOR) or (tensor > 1 and not offer.tensor):
@@ -116,7 +116,7 @@ def _degrees(structure: Structure, cluster: Cluster, batch: int, offer: Offer) -
                     break
                 data = devices // tensor // context // pipeline
                 if batch % data == 0:
-                    yield UniformLayout(tensor=tensor, context=context, pipeline=pipeline, data=data)
+                    yield Layout(tensor=tensor, context=context, pipeline=pipeline, data=data)
 
 
 def _divides_sequence(length: int, context: int, tensor: int) -> bool:
@@ -124,7 +124,7 @@ def _divides_sequence(length: int, context: int, tensor: int) -> bool:
     return not rest and own >= tuning.LEAST_POSITIONS and own % (2 * tensor) == 0
 
 
-def _experts(structure: Structure, degrees: UniformLayout) -> Iterator[UniformLayout]:
+def _experts(structure: Structure, degrees: Layout) -> Iterator[Layout]:
     if structure.experts == 1:
         yield degrees
         return
@@ -133,7 +133,7 @@ def _experts(structure: Structure, degrees: UniformLayout) -> Iterator[UniformLa
             yield replace(degrees, expert=expert, expert_tensor=degrees.tensor)
 
 
-def _microbatches(length: int, degrees: UniformLayout, batch: int) -> Iterator[UniformLayout]:
+def _microbatches(length: int, degrees: Layout, batch: int) -> Iterator[Layout]:
     own, samples = batch // degrees.data, 1
     most = tuning.MOST_TOKENS // length if degrees.context == 1 else 1
     while own % samples == 0 and (samples == 1 or samples <= most):
@@ -143,7 +143,7 @@ def _microbatches(length: int, degrees: UniformLayout, batch: int) -> Iterator[U
         samples *= 2
 
 
-def _interleaved(structure: Structure, layout: UniformLayout, software: Software) -> Iterator[UniformLayout]:
+def _interleaved(structure: Structure, layout: Layout, software: Software) -> Iterator[Layout]:
     yield layout
     stages = layout.pipeline
     if stages == 1 or not software.runs(INTERLEAVED) or layout.microbatches % stages:
@@ -154,7 +154,7 @@ def _interleaved(structure: Structure, layout: UniformLayout, software: Software
             yield replace(layout, chunks=chunks)
 
 
-def _stored(structure: Structure, layout: UniformLayout, offer: Offer) -> Iterator[UniformLayout]:
+def _stored(structure: Structure, layout: Layout, offer: Offer) -> Iterator[Layout]:
     stages = offer.zero_stages if layout.pipeline == 1 else offer.zero_in_pipelines
     if layout.data * layout.context == 1:
         stages = (0,)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.precisions import recipe_of, tensors_of
 from alpa_explore.errors import CancelledError, OptionError
@@ -22,7 +23,7 @@ from alpa_explore.store.cache import SolveCache, default_folder
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
-from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.model_work import check_dtype
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices, PricedLayout, ranked
 from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH, Works
 
@@ -146,7 +147,7 @@ class Question:
         progress: ProgressCallback | None = None,
         partial: Callable[[Layouts], None] | None = None,
         cancel: threading.Event | None = None,
-        only: Callable[[tuple[UniformLayout, ...]], Sequence[UniformLayout]] | None = None,
+        only: Callable[[tuple[Layout, ...]], Sequence[Layout]] | None = None,
         known_alone: bool = False,
     ) -> Layouts:
         """All layouts on a cluster, or `only` some of them; without any where the batch has no division. Those that
@@ -154,15 +155,11 @@ class Question:
         check_like_nodes(cluster, "A uniform layout divides a model equally", "Give a cluster of one kind of nodes.")
         if recipe_of(self.precision):
             cluster = cluster.in_precision(self.precision)
-        elif self.prices.works.dtype not in cluster.device.peak_flops:
-            raise OptionError(
-                "The device does not compute in this precision",
-                found=f"{self.prices.works.dtype} on {cluster.device.name}",
-                remedy=f"It has {', '.join(cluster.device.peak_flops)}.",
-            )
+        else:
+            check_dtype(cluster.device, self.prices.works.dtype)
         works = self.prices.works
         structure = works.read_structure(executor=executor, cancel=cancel, known_alone=known_alone)
-        asked: Sequence[UniformLayout] = enumerate_layouts(structure, cluster, self.global_batch)
+        asked: Sequence[Layout] = enumerate_layouts(structure, cluster, self.global_batch)
         if only is not None:
             asked = only(tuple(asked))
         works.prepare(
@@ -172,20 +169,25 @@ class Question:
             cancel=cancel,
             known_alone=known_alone,
         )
-        refusals = {layout: works.refusal(cluster, layout) for layout in asked}
-        reasons = ((f"TP {a.tensor} · CP {a.context} · EP {a.expert}", error) for a, error in refusals.items() if error)
+        errors = {a: error for a in asked if isinstance(error := works.of(cluster, a), OptionError)}
+        reasons = ((f"TP {a.tensor} · CP {a.context} · EP {a.expert}", error) for a, error in errors.items())
         refused = tuple(dict.fromkeys(f"{degrees}: {error.what}: {error.found}" for degrees, error in reasons))
-        asked = [layout for layout, error in refusals.items() if error is None]
-        if not asked and (first := next(iter(refusals.values()), None)) is not None:
-            raise first
+        asked = [layout for layout in asked if layout not in errors]
+        if not asked and errors:
+            raise next(iter(errors.values()))
         prices = self.prices.on(cluster)
         priced: list[PricedLayout] = []
         began = said = time.monotonic()
+
+        def say(done: int) -> None:
+            if progress is not None:
+                elapsed = time.monotonic() - began
+                progress(Progress(pass_name="layouts", done=done, total=len(asked), elapsed_seconds=elapsed))
+
         for number, layout in enumerate(asked):
             if number % tuning.SAYS_EVERY == 0:
                 now = time.monotonic()
-                if progress is not None:
-                    progress(Progress(pass_name="layouts", done=number, total=len(asked), elapsed_seconds=now - began))
+                say(number)
                 if cancel is not None and cancel.is_set():
                     if not priced:
                         raise CancelledError("The layouts were cancelled", found="none was priced", remedy="Ask again.")
@@ -194,12 +196,7 @@ class Question:
                     partial(self._layouts(cluster, priced, refused, whole=False))
                     said = now
             priced.append(prices.price(layout))
-        if progress is not None:
-            progress(
-                Progress(
-                    pass_name="layouts", done=len(asked), total=len(asked), elapsed_seconds=time.monotonic() - began
-                )
-            )
+        say(len(asked))
         return self._layouts(cluster, priced, refused, whole=True)
 
     def on_faster_links(self, found: Layouts) -> PricedLayout | None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, stored_record
+from alpa_explore.baselines.layout import RECOMPUTATION, Axis
 from alpa_explore.cluster.precisions import LOW_PRECISIONS, recipe_of
-from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 _MOST_SCALED = 4.0

@@ -11,15 +11,14 @@ from alpa_explore import units
 from alpa_explore.accuracy.error_band import Band, Quantity, error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
 from alpa_explore.baselines.block_work import DecoderWork
-from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.baselines.layout_price import LayoutPrice, MicrobatchCosts, counted_microbatches, microbatch_costs
-from alpa_explore.baselines.part_times import DecoderTime, decoder_time
+from alpa_explore.baselines.layout import RECOMPUTATION, Axis, Layout
+from alpa_explore.baselines.layout_price import LayoutPrice, LayoutPricer, counted_microbatches, part_seconds
 from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import CatalogEntry
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.uniform_layouts import tuning
-from alpa_explore.uniform_layouts.layout import RECOMPUTATION, Axis, UniformLayout
-from alpa_explore.uniform_layouts.pricing.layout_pricer import overflow
-from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, by_kind, head_part, idle_ranks
+from alpa_explore.uniform_layouts.stages import blocks_of_parts, idle_ranks, pipeline_parts
 from alpa_explore.uniform_layouts.works import Works
 
 
@@ -27,7 +26,7 @@ from alpa_explore.uniform_layouts.works import Works
 class PricedLayout:
     """A layout and what it is predicted to take."""
 
-    layout: UniformLayout
+    layout: Layout
     seconds: float
     """Of an iteration."""
     bytes: float
@@ -124,7 +123,7 @@ class Layouts:
         """The layouts with these values of these axes, in order."""
         return tuple(p for p in self.ranked if all(getattr(p.layout, axis) == v for axis, v in values.items()))
 
-    def find(self, layout: UniformLayout) -> PricedLayout | None:
+    def find(self, layout: Layout) -> PricedLayout | None:
         """This layout among them."""
         return next((priced for priced in self.ranked if priced.layout == layout), None)
 
@@ -153,8 +152,8 @@ class Prices:
     def __init__(self, model: CatalogEntry, cluster: Cluster, works: Works) -> None:
         self.model, self.cluster, self.works = model, cluster, works
         self._peak = cluster.devices * cluster.device.peak(works.dtype)
-        self._times: dict[tuple[object, ...], tuple[DecoderWork, DecoderTime]] = {}
-        self._costs: dict[UniformLayout, MicrobatchCosts] = {}
+        self._times: dict[tuple[object, ...], tuple[DecoderWork, Floats]] = {}
+        self._costs: dict[Layout, LayoutPrice] = {}
         self._bands: dict[bool, Band | None] = {}
         assert works.structure is not None, "works are prepared first"
         self.structure = works.structure
@@ -166,13 +165,13 @@ class Prices:
         )
         """What the errors of layouts depend on, but for their own degrees and times."""
 
-    def price(self, layout: UniformLayout) -> PricedLayout:
+    def price(self, layout: Layout) -> PricedLayout:
         """The price of one layout whose work was prepared."""
         counted = counted_microbatches(layout.pipeline, layout.microbatches)
         shape = replace(layout, microbatches=counted)
         if shape not in self._costs:
             self._costs[shape] = self._costs_of(shape)
-        price = self._costs[shape].price(layout.microbatches)
+        price = replace(self._costs[shape], microbatches=layout.microbatches)
         room = self.cluster.device.memory_bytes
         samples = layout.data * layout.microbatch * layout.microbatches
         tokens, flops = samples * self.structure.tokens, samples * self.structure.flops
@@ -198,38 +197,24 @@ class Prices:
             self._bands[context] = error_band(replace(self.case, context=context), "bytes")
         return self._bands[context]
 
-    def _costs_of(self, layout: UniformLayout) -> MicrobatchCosts:
-        work, manual = self.works.of(self.cluster, layout), self._manual(layout)
+    def _costs_of(self, layout: Layout) -> LayoutPrice:
+        work = self.works.of(self.cluster, layout)
+        if isinstance(work, OptionError):
+            raise work
         shared = (id(work), layout.pipeline > 1, layout.context, layout.expert, layout.expert_tensor, layout.recompute)
         if shared not in self._times:
-            self._times[shared] = work, decoder_time(work, self.cluster, manual)  # which keeps the work, and so its id
-        return microbatch_costs(work, self.cluster, manual, self._times[shared][1])
+            self._times[shared] = work, part_seconds(work, self.cluster, layout)  # which keeps the work, and so its id
+        parts = pipeline_parts(self.structure, self.structure.kinds, layout, self.cluster.software.name)
+        return LayoutPricer(work, self.cluster, layout, parts, self._times[shared][1]).price()
 
-    def _reason(self, layout: UniformLayout, price: LayoutPrice, room: float) -> str:
+    def _reason(self, layout: Layout, price: LayoutPrice, room: float) -> str:
         software = self.cluster.software
         if idle := idle_ranks(self.structure, layout.pipeline, software.name):
             return f"{idle} of {layout.pipeline} stages get no part of the model, and {software.label} stops"
         return overflow(price, room) if price.bytes > room else ""
 
-    def _blocks(self, layout: UniformLayout) -> tuple[int, ...]:
-        software = self.cluster.software.name
-        return blocks_of_parts(self.structure, layout.pipeline, layout.chunks, software)
-
-    def _manual(self, layout: UniformLayout) -> ManualLayout:
-        software = self.cluster.software.name
-        return ManualLayout(
-            tensor=layout.tensor,
-            data=layout.data,
-            pipeline=layout.pipeline,
-            microbatches=layout.microbatches,
-            blocks=by_kind(self._blocks(layout), self.structure.kinds),
-            head_part=head_part(self.structure, layout.pipeline, layout.chunks, software),
-            context=layout.context,
-            expert=layout.expert,
-            expert_tensor=layout.expert_tensor,
-            zero_stage=layout.zero_stage,
-            recompute=layout.recompute,
-        )
+    def _blocks(self, layout: Layout) -> tuple[int, ...]:
+        return blocks_of_parts(self.structure, layout.pipeline, layout.chunks, self.cluster.software.name)
 
 
 class ModelPrices:
@@ -248,6 +233,15 @@ class ModelPrices:
             for oldest in list(self._on)[: -tuning.KEPT_CLUSTERS]:
                 del self._on[oldest]
             return prices
+
+
+def overflow(price: LayoutPrice, room: float) -> str:
+    """Why a layout does not fit: stage, bytes, and what takes most of them."""
+    name, most = max(price.parts_bytes, key=lambda part: part[1])
+    return (
+        f"stage {price.fullest_stage} needs {units.bytes_(price.bytes)} of {units.bytes_(room)} on a device, "
+        f"{units.bytes_(most)} of them for {name}"
+    )
 
 
 def memory_words(priced: PricedLayout, cluster: Cluster) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
-from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from alpa_explore.units import printable

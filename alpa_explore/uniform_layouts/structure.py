@@ -12,7 +12,7 @@ from alpa_explore.baselines.block_work import CapturedBlocks, parts_of
 from alpa_explore.graph import Operator, TrainingGraph
 from alpa_explore.graph.counts import LINEAR_SCANS, RECURRENCES, ROUTED, is_matrix_product, matrix_shapes, packet
 from alpa_explore.graph.loops import SCAN
-from alpa_explore.uniform_layouts.pricing.architecture import Sizes
+from alpa_explore.uniform_layouts.stages import Sizes
 
 _ATTENTION, _SOFTMAX = "alpa_explore.attention", "aten._softmax"
 _IN_ORDER = frozenset({SCAN, "aten.convolution", *RECURRENCES, *LINEAR_SCANS})

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from alpa_explore.baselines.block_work import CapturedBlocks, DecoderWork
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import BatchError, CancelledError, OptionError
 from alpa_explore.execution.executors import Executor
@@ -24,10 +25,7 @@ from alpa_explore.models.catalog import CatalogEntry
 from alpa_explore.store.cache import Store
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.uniform_layouts import tuning
-from alpa_explore.uniform_layouts.layout import UniformLayout
-from alpa_explore.uniform_layouts.pricing.layout_pricer import features, own_work
-from alpa_explore.uniform_layouts.pricing.requests import ModelKey
-from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
+from alpa_explore.uniform_layouts.model_work import ModelKey, features, own_work, stored_work, work_from
 from alpa_explore.uniform_layouts.structure import Structure, structure_of
 
 READ_BY = ("models", "graph", "tracing", "sharding", "intra_op", "cost", "baselines", "uniform_layouts")
@@ -82,7 +80,7 @@ class Works:
 
     def prepare(
         self,
-        asked: Iterable[tuple[Cluster, UniformLayout]],
+        asked: Iterable[tuple[Cluster, Layout]],
         *,
         executor: Executor,
         progress: ProgressCallback | None = None,
@@ -117,19 +115,11 @@ class Works:
                 stored = {k: getattr(work, k) for k in ("what", "found", "remedy")} if refused else stored_work(work)
                 self.store.put(_name(source), stored)
 
-    def of(self, cluster: Cluster, layout: UniformLayout) -> DecoderWork:
-        """The work of a layout that was prepared and is not refused."""
-        work = self._read[self._source(cluster, layout)]
-        if isinstance(work, OptionError):
-            raise work
-        return work
+    def of(self, cluster: Cluster, layout: Layout) -> DecoderWork | OptionError:
+        """The work of a layout that was prepared, or why the model has none with its degrees."""
+        return self._read[self._source(cluster, layout)]
 
-    def refusal(self, cluster: Cluster, layout: UniformLayout) -> OptionError | None:
-        """Why the model has no work with the degrees of a layout that was prepared; None where it has."""
-        work = self._read[self._source(cluster, layout)]
-        return work if isinstance(work, OptionError) else None
-
-    def _source(self, cluster: Cluster, layout: UniformLayout) -> _Source:
+    def _source(self, cluster: Cluster, layout: Layout) -> _Source:
         return _Source(
             key=self._key(layout.microbatch * layout.expert),
             degrees=(layout.expert, layout.context, layout.tensor),

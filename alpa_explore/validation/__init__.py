@@ -3,13 +3,10 @@
 In the order to read them:
 
     runs/      files of measured runs: read row by row, checked, completed; device, software, stages of a run
-    requests   what is asked of the cost model for a run, and its answer
-    pricing    the answers, by `baselines`
+    run_price  the price of a run from the work of its model, by `baselines`
     predict    rows -> predicted seconds and bytes, in two processes
-    split      which configurations are fitted and which are held out
-    score      errors, bias, order, regret, memory, fits against failed, by source and group
+    score      errors, order, regret, memory, fits against failed, by source and group; which runs are held out
     report     records and tables of predictions and scores
-    record     predictions as the stored record that error bands and figures are made from
 
 It imports `baselines` and what is below it; `cli` and `figures` use it.
 """

@@ -15,21 +15,15 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from alpa_explore.accuracy.likeness import overhead_share
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import Progress, ProgressCallback
-from alpa_explore.uniform_layouts.pricing.architecture import padded_vocabulary
-from alpa_explore.uniform_layouts.pricing.requests import (
-    BLOCKS_CAPTURED,
-    Answer,
-    ModelKey,
-    Pricer,
-    RunPrice,
-    RunRequest,
-)
-from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, by_kind, head_part, idle_ranks
-from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
+from alpa_explore.uniform_layouts.model_work import ModelKey
+from alpa_explore.uniform_layouts.stages import idle_ranks, pipeline_parts
+from alpa_explore.validation.run_price import BLOCKS_CAPTURED, Answer, Pricer, RunPrice, RunRequest
+from alpa_explore.validation.runs.architecture import padded_vocabulary
+from alpa_explore.validation.runs.machines import Machine, driver_memory, machine, precision_of
 from alpa_explore.validation.runs.nearest import recomputed
-from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
 
@@ -40,7 +34,7 @@ _SHARED_OPTIMIZER = ("megatron", "megatron-2025", "megatron-hybridep", "mlperf",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(RunPrice):
     """A measured run and what the cost model says of it."""
 
     row: MeasuredRow
@@ -48,20 +42,8 @@ class Prediction:
     """Name of the device preset."""
     software: str
     """Name of the software profile."""
-    seconds: float
-    """Of an iteration."""
-    bytes: float
-    """Of the fullest device."""
-    fits: bool
-    reason: str
-    """Why it does not fit, or would not run; empty where it does."""
     peak_flops: float
     """Of all devices together, in the dtype of tensors: the 100 % of the MFU."""
-    recompute: str = "none"
-    """What is recomputed in this prediction: its seconds and its bytes are of one and the same run."""
-    ends: tuple[RunPrice, ...] = ()
-    """Where the source does not say what is recomputed, the predictions of the two ends between which the run lies:
-    seconds and bytes above are those of the first, and `fits` says whether one of them does."""
     overhead: float | None = None
     """Share of the time that the software adds to kernels and links (`accuracy.likeness.overhead_share`)."""
     notes: tuple[str, ...] = ()
@@ -170,26 +152,28 @@ def request_of(
         routed=model.experts > 1,
         predicted_ahead=model.predicted_ahead,
     )
-    request = RunRequest(
-        number=number,
-        cluster=on.cluster.in_precision(precision.recipe),
+    recompute = recomputed(row.recompute)[0]
+    layout = Layout(
         tensor=row.tensor,
-        data=row.data,
         pipeline=row.pipeline,
-        chunks=row.chunks,
+        data=row.data,
         context=row.context,
         expert=row.expert,
         expert_tensor=row.expert_tensor,
-        blocks=by_kind(
-            blocks_of_parts(model, row.pipeline, row.chunks, on.software),
-            [number % model.period for number in range(model.layers)],
-        ),
-        head_part=head_part(model, row.pipeline, row.chunks, on.software),
+        microbatch=row.micro_batch,
         microbatches=row.microbatches,
+        chunks=row.chunks,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
-        recompute=recomputed(row.recompute)[0],
+        recompute=recompute[0],
+    )
+    kinds = [number % model.period for number in range(model.layers)]
+    request = RunRequest(
+        number=number,
+        cluster=on.cluster.in_precision(precision.recipe),
+        layout=layout,
+        parts=pipeline_parts(model, kinds, layout, on.software),
+        recompute=recompute,
         counts_reserve=driver_memory(row.source),
-        schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
     )
     return on, key, request
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.accuracy.scores import Errors
 from alpa_explore.validation.predict import Prediction, Predictions
-from alpa_explore.validation.score import GroupScore
-from alpa_explore.validation.split import SIDES, side
+from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow
+from alpa_explore.validation.score import SIDES, GroupScore, side
 
 WORST = 8
 """Rows of the table of the worst predictions."""
@@ -20,98 +22,106 @@ _LINES = 12
 def row_records(predictions: Predictions) -> list[dict[str, Any]]:
     """A record for each row, predicted or refused, file by file in the order of lines. Where there are several files a
     record also names its file."""
-    records: list[tuple[str, int, dict[str, Any]]] = []
-    for p in predictions.predicted:
-        record = {
-            "line": p.row.line,
-            "predicted_seconds": p.seconds,
-            "measured_seconds": p.row.measured_seconds,
-            "predicted_bytes": round(p.bytes),
-            "measured_bytes": p.row.measured_bytes and round(p.row.measured_bytes),
-            "fits": p.fits,
-            "status": p.row.status,
-            "device": p.device,
-            "software": p.software,
-            "recompute": p.recompute,
-            "range": [
-                {
-                    "recompute": end.recompute,
-                    "predicted_seconds": end.seconds,
-                    "predicted_bytes": round(end.bytes),
-                    "fits": end.fits,
-                }
-                for end in p.ends
-            ]
-            or None,
-            "notes": list(p.notes),
-            "refused": None,
-        }
-        records.append((p.row.file, p.row.line, record))
-    for r in predictions.refused:
-        record = {
-            "line": r.line,
-            "predicted_seconds": None,
-            "measured_seconds": r.measured_seconds,
-            "predicted_bytes": None,
-            "measured_bytes": r.measured_bytes and round(r.measured_bytes),
-            "fits": None,
-            "status": r.status,
-            "device": None,
-            "software": None,
-            "recompute": None,
-            "range": None,
-            "notes": [],
-            "refused": r.reason,
-        }
-        records.append((r.file, r.line, record))
-    several = len({file for file, _, _ in records}) > 1
-    records.sort(key=lambda entry: entry[:2])
-    return [{"file": file, **record} if several else record for file, _, record in records]
-
-
-def group_records(scores: Sequence[GroupScore]) -> list[dict[str, Any]]:
-    """A record for each group; errors are shares (0.05 is 5 %)."""
+    rows: list[tuple[MeasuredRow | RefusedRow, dict[str, Any]]] = []
+    rows += ((p.row, _of_prediction(p)) for p in predictions.predicted)
+    rows += ((r, {"refused": r.reason}) for r in predictions.refused)
+    several = len({row.file for row, _ in rows}) > 1
     return [
         {
-            "source": s.source,
-            "group": s.group,
-            "rows": s.rows,
-            "scored": s.scored,
-            "left_out": s.left_out,
-            "mean_absolute_percentage_error": s.mean_error,
-            "median_absolute_percentage_error": s.median_error,
-            "bias": s.bias,
-            "kendall_tau": s.kendall_tau,
-            "regret": s.regret,
-            "worst_regret": s.worst_regret,
-            "memory_error": s.memory_error,
-            "memory_rows": s.memory_rows,
-            "confusion": asdict(s.confusion),
-            "repeat_noise": s.repeat_noise,
-            "repeats": s.repeats,
-            "layout_sets": [asdict(each) for each in s.sets],
+            **({"file": row.file} if several else {}),
+            "line": row.line,
+            "predicted_seconds": None,
+            "measured_seconds": row.measured_seconds,
+            "predicted_bytes": None,
+            "measured_bytes": row.measured_bytes and round(row.measured_bytes),
+            **dict.fromkeys(("fits", "status", "device", "software", "recompute", "range")),
+            "notes": [],
+            "refused": None,
+            "status": row.status,
+            **found,
         }
-        for s in scores
+        for row, found in sorted(rows, key=lambda entry: (entry[0].file, entry[0].line))
     ]
 
 
-def groups_table(scores: Sequence[GroupScore]) -> list[dict[str, Any]]:
+def _of_prediction(p: Prediction) -> dict[str, Any]:
+    ends = [
+        {
+            "recompute": end.recompute,
+            "predicted_seconds": end.seconds,
+            "predicted_bytes": round(end.bytes),
+            "fits": end.fits,
+        }
+        for end in p.ends
+    ]
+    return {
+        "predicted_seconds": p.seconds,
+        "predicted_bytes": round(p.bytes),
+        "fits": p.fits,
+        "device": p.device,
+        "software": p.software,
+        "recompute": p.recompute,
+        "range": ends or None,
+        "notes": list(p.notes),
+    }
+
+
+def group_records(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
+    """A record for each group; errors are shares (0.05 is 5 %)."""
+    return [
+        {
+            "source": group.source,
+            "group": group.group,
+            "rows": group.score.runs,
+            "scored": _runs(group.score.seconds),
+            "left_out": group.score.left_out,
+            "mean_absolute_percentage_error": _error(group.score.seconds, "mean"),
+            "median_absolute_percentage_error": _error(group.score.seconds, "median"),
+            "bias": _error(group.score.seconds, "bias"),
+            "kendall_tau": group.score.tau,
+            "regret": group.score.regret,
+            "worst_regret": max((choice.regret for choice in group.choices), default=None),
+            "memory_error": _error(group.score.bytes_, "mean"),
+            "memory_rows": _runs(group.score.bytes_),
+            "confusion": asdict(group.score.fitting),
+            "repeat_noise": median(group.repeats) - 1 if group.repeats else None,
+            "repeats": len(group.repeats),
+            "layout_sets": [
+                {
+                    "model": choice.best.model,
+                    "devices": choice.best.gpus,
+                    "device": choice.best.device,
+                    "rows": len(choice.runs),
+                    "layouts": choice.layouts,
+                    "regret": choice.regret,
+                    "picked_line": choice.predicted_best.line,
+                    "best_line": choice.best.line,
+                    "picks_failed": choice.failed_before > 0,
+                }
+                for choice in group.choices
+            ],
+        }
+        for group in groups
+    ]
+
+
+def groups_table(groups: Sequence[GroupScore]) -> list[dict[str, Any]]:
     """One line a group; '–' where there is nothing to score."""
     return [
         {
-            "group": s.group,
-            "rows": s.rows,
-            "scored": s.scored,
-            "mean error": _percent(s.mean_error),
-            "median": _percent(s.median_error),
-            "bias": _signed(s.bias),
-            "tau": "–" if s.kendall_tau is None else f"{s.kendall_tau:.2f}",
-            "regret": _percent(s.regret),
-            "memory": _percent(s.memory_error),
-            "ran, said to fit": _of(s.confusion.fits_ran, s.confusion.fits_ran + s.confusion.over_ran),
-            "failed, said not to": _of(s.confusion.over_failed, s.confusion.over_failed + s.confusion.fits_failed),
+            "group": group.group,
+            "rows": (score := group.score).runs,
+            "scored": _runs(score.seconds),
+            "mean error": _percent(_error(score.seconds, "mean")),
+            "median": _percent(_error(score.seconds, "median")),
+            "bias": _signed(_error(score.seconds, "bias")),
+            "tau": "–" if score.tau is None else f"{score.tau:.2f}",
+            "regret": _percent(score.regret),
+            "memory": _percent(_error(score.bytes_, "mean")),
+            "ran, said to fit": _of(score.fitting.fits_and_ran, score.fitting.too_large_but_ran),
+            "failed, said not to": _of(score.fitting.too_large_and_failed, score.fitting.fits_but_failed),
         }
-        for s in scores
+        for group in groups
     ]
 
 
@@ -186,24 +196,32 @@ def range_table(predicted: Sequence[Prediction], count: int = WORST) -> list[dic
     ]
 
 
-def notes(scores: Sequence[GroupScore], predicted: Sequence[Prediction]) -> list[str]:
+def notes(groups: Sequence[GroupScore], predicted: Sequence[Prediction]) -> list[str]:
     """What must be known of the scores of one source: runs left out, noise of repetitions, both sides of the split."""
-    whole = next(s for s in scores if s.group == "all")
+    whole = next(group for group in groups if group.group == "all")
     sides = [side(p.row) for p in predicted if p.row.scored]
     said = [f"Of the scored runs {sides.count(SIDES[0])} are to fit figures, {sides.count(SIDES[1])} are held out."]
-    if whole.left_out:
+    if whole.score.left_out:
         said.append(
-            f"{whole.left_out} runs are left out: a fault of the software made their time (column note of the file)."
+            f"{whole.score.left_out} runs are left out: a fault of the software made their time (column note of the "
+            "file), or their source does not say in which precision they ran."
         )
-    if whole.repeat_noise is not None:
+    if whole.repeats:
         said.append(
-            f"{whole.repeats} pairs of runs of the same configuration differ by {units.percent(whole.repeat_noise)} "
-            "in the median: no model is closer than that on single runs."
+            f"{len(whole.repeats)} pairs of runs of the same configuration differ by "
+            f"{units.percent(median(whole.repeats) - 1)} in the median: no model is closer than that on single runs."
         )
-    picks = [s for s in whole.sets if s.picks_failed]
-    if picks:
-        said.append(f"In {len(picks)} of {len(whole.sets)} sets of layouts it would pick one that failed.")
+    if picks := sum(choice.failed_before > 0 for choice in whole.choices):
+        said.append(f"In {picks} of {len(whole.choices)} sets of layouts it would pick one that failed.")
     return said
+
+
+def _error(errors: Errors | None, figure: str) -> float | None:
+    return None if errors is None else float(getattr(errors, figure))
+
+
+def _runs(errors: Errors | None) -> int:
+    return 0 if errors is None else errors.runs
 
 
 def _percent(value: float | None) -> str:
@@ -214,5 +232,5 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:+.1f} %"
 
 
-def _of(part: int, whole: int) -> str:
-    return f"{part} of {whole}" if whole else "–"
+def _of(part: int, rest: int) -> str:
+    return f"{part} of {part + rest}" if part + rest else "–"

@@ -1,137 +1,67 @@
-"""Errors of predictions: of time, order, choice, memory, and of what fits, for each source and group of runs.
+"""Errors of predictions for each source and its groups of runs: those of `accuracy.scores`, of which the record of this
+version has the same, and the noise of repetitions, to which no model can be closer on single rows; and which
+configurations figures are fitted to, and which are held out.
 
-With e = predicted / measured − 1 over the runs that count (`MeasuredRow.scored`):
-
-    mean and median absolute percentage error   mean |e|, median |e|
-    bias                                        mean e
-    Kendall's tau                               of the order of the layouts of one model, sequence and number of
-                                                devices, by seconds a token; mean over such sets, weighted by pairs
-    regret                                      of the layout predicted fastest, among those that ran and are said to
-                                                fit: its measured seconds a token over the least measured ones, − 1
-    memory error                                mean |predicted / measured − 1| of bytes, where the source says what is
-                                                recomputed
-    confusion                                   said to fit or not × ran or failed
-    repeat noise                                median of larger / smaller − 1 of the same configuration run twice: no
-                                                model can be closer on single rows
+A configuration is everything that decides on a run but its measured values. The digest of its columns decides on the
+side, so that repetitions of a run, and the same run in another file, are on the same side whatever the order of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
-from statistics import fmean, median
 
-from alpa_explore.accuracy.scores import kendall_tau
+from alpa_explore.accuracy import scores
+from alpa_explore.accuracy.choices import Choice, choices
+from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.validation.predict import Prediction
-from alpa_explore.validation.split import Configuration, configuration
+from alpa_explore.validation.runs.nearest import is_silent
+from alpa_explore.validation.runs.rows import MeasuredRow
 
 ENOUGH_MFU = 0.15
 """Runs below are limited by something else than their devices' arithmetic; sources that have both are also scored
 without them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confusion:
-    """Runs by what is said of them and what they did."""
-
-    fits_ran: int = 0
-    fits_failed: int = 0
-    over_ran: int = 0
-    """Said not to fit, but ran."""
-    over_failed: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutSet:
-    """The layouts of one model, sequence and number of devices that were measured."""
-
-    model: str
-    devices: int
-    device: str
-    rows: int
-    layouts: int
-    """Different configurations."""
-    kendall_tau: float | None
-    """None where all layouts are as fast, measured or predicted."""
-    regret: float
-    """0: it picks the fastest."""
-    picked_line: int
-    """Of the layout that it picks."""
-    best_line: int
-    picks_failed: bool
-    """Whether among all runs, those that failed included, it would pick one that failed."""
+SIDES = ("fit", "held-out")
+Configuration = tuple[object, ...]
+_FAULTY = "a fault of the software made its time"
+_SILENT = "its source does not say in which precision it ran"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScore:
-    """Errors of one group of runs; None where there is nothing to score."""
+    """Errors of one group of runs."""
 
     source: str
     """Name of the file."""
     group: str
     """'all', or the part of the source."""
-    rows: int
-    """With a prediction."""
-    scored: int
-    """Whose time counts."""
-    left_out: int
-    """That ran, but whose time a known fault of the software makes."""
-    mean_error: float | None
-    median_error: float | None
-    bias: float | None
-    kendall_tau: float | None
-    regret: float | None
-    """Mean over the sets of layouts."""
-    worst_regret: float | None
-    memory_error: float | None
-    memory_rows: int
-    confusion: Confusion
-    repeat_noise: float | None
-    repeats: int
-    """Pairs of the same configuration."""
-    sets: tuple[LayoutSet, ...]
+    score: scores.Score
+    choices: tuple[Choice, ...]
+    """The layouts of one model, sequence and number of devices that were measured, where there are at least two."""
+    repeats: tuple[float, ...]
+    """Larger / smaller measured time of every pair of runs of the same configuration."""
 
 
 def score(predictions: Sequence[Prediction]) -> tuple[GroupScore, ...]:
     """The scores of every source: of all its runs, then of its groups, where there is more than one."""
-    scores: list[GroupScore] = []
+    found: list[GroupScore] = []
     for source in dict.fromkeys(p.row.file for p in predictions):
         mine = [p for p in predictions if p.row.file == source]
-        scores += [score_group(source, name, part) for name, part in _groups(mine)]
-    return tuple(scores)
+        found += [score_group(source, name, part) for name, part in _groups(mine)]
+    return tuple(found)
 
 
 def score_group(source: str, group: str, predictions: Sequence[Prediction]) -> GroupScore:
     """The score of any set of predictions."""
-    errors = [p.error for p in predictions if p.error is not None]
-    memory = [
-        abs(p.bytes / p.row.measured_bytes - 1)
-        for p in predictions
-        if p.row.measured_bytes and p.row.ran is not False and not p.ends
-    ]
-    sets = layout_sets(predictions)
-    pairs = [(s.kendall_tau, s.rows * (s.rows - 1) // 2) for s in sets]
-    weighted = [(tau, count) for tau, count in pairs if tau is not None]
-    noise = repeat_ratios(predictions)
+    runs = [measured_run(p) for p in predictions]
     return GroupScore(
         source=source,
         group=group,
-        rows=len(predictions),
-        scored=len(errors),
-        left_out=sum(p.row.faulty and p.row.ran is True for p in predictions),
-        mean_error=_over(fmean, [abs(e) for e in errors]),
-        median_error=_over(median, [abs(e) for e in errors]),
-        bias=_over(fmean, errors),
-        kendall_tau=sum(t * n for t, n in weighted) / sum(n for _, n in weighted) if weighted else None,
-        regret=_over(fmean, [s.regret for s in sets]),
-        worst_regret=_over(max, [s.regret for s in sets]),
-        memory_error=_over(fmean, memory),
-        memory_rows=len(memory),
-        confusion=confusion(predictions),
-        repeat_noise=_over(median, [ratio - 1 for ratio in noise]),
-        repeats=len(noise),
-        sets=sets,
+        score=scores.score(runs),
+        choices=tuple(sorted(choices(runs), key=lambda choice: (choice.best.model, choice.best.gpus))),
+        repeats=tuple(_repeats(predictions)),
     )
 
 
@@ -158,67 +88,7 @@ def _nodes(p: Prediction) -> str:
     return "one node" if p.row.devices <= p.row.devices_per_node else "several nodes"
 
 
-def confusion(predictions: Iterable[Prediction]) -> Confusion:
-    """Fits and failures; runs of which the source does not say are left out."""
-    counts = [(p.fits, p.row.ran) for p in predictions if p.row.ran is not None]
-    return Confusion(
-        fits_ran=counts.count((True, True)),
-        fits_failed=counts.count((True, False)),
-        over_ran=counts.count((False, True)),
-        over_failed=counts.count((False, False)),
-    )
-
-
-def layout_sets(predictions: Sequence[Prediction]) -> tuple[LayoutSet, ...]:
-    """The sets of at least two layouts that were measured, by model and number of devices."""
-    members: dict[tuple[object, ...], list[Prediction]] = {}
-    for p in predictions:
-        row = p.row
-        key = (row.architecture, row.sequence, row.precision, row.devices, p.device, row.framework)
-        members.setdefault(key, []).append(p)
-    sets = (_layout_set(mine) for mine in members.values())
-    return tuple(sorted((s for s in sets if s is not None), key=lambda s: (s.model, s.devices)))
-
-
-def _layout_set(predictions: Sequence[Prediction]) -> LayoutSet | None:
-    scored = [p for p in predictions if p.row.scored]
-    layouts: dict[Configuration, list[Prediction]] = {}
-    for p in scored:
-        layouts.setdefault(configuration(p.row), []).append(p)
-    if len(layouts) < 2:
-        return None
-    candidates = {c: runs for c, runs in layouts.items() if runs[0].fits} or layouts
-    measured = {c: fmean(_measured_rate(p) for p in runs) for c, runs in layouts.items()}
-    picked = min(candidates, key=lambda c: _predicted_rate(layouts[c][0]))
-    best = min(measured, key=lambda c: measured[c])
-    fitting = [p for p in predictions if p.fits and (p.row.scored or p.row.ran is False)]
-    first = min(fitting, key=_predicted_rate, default=None)
-    return LayoutSet(
-        model=scored[0].row.model,
-        devices=scored[0].row.devices,
-        device=scored[0].device,
-        rows=len(scored),
-        layouts=len(layouts),
-        kendall_tau=kendall_tau([_predicted_rate(p) for p in scored], [_measured_rate(p) for p in scored]),
-        regret=measured[picked] / measured[best] - 1,
-        picked_line=layouts[picked][0].row.line,
-        best_line=layouts[best][0].row.line,
-        picks_failed=first is not None and first.row.ran is False,
-    )
-
-
-def _predicted_rate(p: Prediction) -> float:
-    """Predicted seconds a token: runs of one set may have different global batches."""
-    return p.seconds / p.row.tokens
-
-
-def _measured_rate(p: Prediction) -> float:
-    assert p.row.measured_seconds is not None
-    return p.row.measured_seconds / p.row.tokens
-
-
-def repeat_ratios(predictions: Iterable[Prediction]) -> list[float]:
-    """Larger / smaller measured time of every pair of scored runs with the same configuration."""
+def _repeats(predictions: Iterable[Prediction]) -> list[float]:
     runs: dict[Configuration, list[float]] = {}
     for p in predictions:
         if p.row.scored and p.row.measured_seconds is not None:
@@ -226,5 +96,61 @@ def repeat_ratios(predictions: Iterable[Prediction]) -> list[float]:
     return [max(a, b) / min(a, b) for times in runs.values() for a, b in combinations(times, 2)]
 
 
-def _over(figure: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
-    return figure(values) if values else None
+def measured_run(prediction: Prediction) -> MeasuredRun:
+    """A prediction as a run of the record."""
+    row = prediction.row
+    return MeasuredRun(
+        source=row.file,
+        line=row.line,
+        device=prediction.device,
+        software=prediction.software,
+        gpus=row.devices,
+        gpus_per_node=row.devices_per_node,
+        model=row.model,
+        sizes=row.architecture.sizes,
+        sequence=row.sequence,
+        global_batch=row.global_batch,
+        micro_batch=row.micro_batch,
+        microbatches=row.microbatches,
+        tensor=row.tensor,
+        pipeline=row.pipeline,
+        virtual=row.chunks,
+        data=row.data,
+        context=row.context,
+        expert=row.expert,
+        zero_stage=row.zero_stage,
+        recompute=row.recompute,
+        precision=row.precision,
+        experts=row.architecture.experts > 1,
+        token_flops=row.architecture.flops(1, row.sequence),
+        overhead=prediction.overhead,
+        predicted_seconds=prediction.seconds,
+        measured_seconds=row.measured_seconds,
+        # Where the source leaves open what is recomputed, the sizes of both ends say nothing of the model's error.
+        predicted_bytes=None if prediction.ends else prediction.bytes,
+        measured_bytes=row.measured_bytes,
+        mfu=prediction.measured_mfu,
+        fits=prediction.fits,
+        status=row.status,
+        left_out=_FAULTY if row.faulty else _SILENT if is_silent(row.precision) else "",
+        held_out=side(row) == "held-out",
+    )
+
+
+def configuration(row: MeasuredRow) -> Configuration:
+    """All that decides on a run: model, batch, machine, layout, precision, software."""
+    a = row.architecture
+    return (
+        *(a.kind, a.layers, a.hidden, a.heads, a.kv_heads, a.ffn, a.vocabulary, a.tied, row.sequence),
+        *(row.global_batch, row.micro_batch, row.devices, row.gpu_type, row.devices_per_node),
+        *(row.tensor, row.pipeline, row.data, row.chunks, row.zero_stage),
+        *(row.recompute, row.precision, row.schedule, row.framework),
+        # Absent where they say nothing, so that other configurations stay on their side.
+        *((a.experts, a.chosen_experts, row.expert, row.expert_tensor) if a.experts > 1 else ()),
+        *((row.context,) if row.context > 1 else ()),
+    )
+
+
+def side(row: MeasuredRow) -> str:
+    """'fit' or 'held-out', half of all configurations each."""
+    return SIDES[sha256(repr(configuration(row)).encode()).digest()[0] % 2]

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.baselines.block_work import DecoderWork
-from alpa_explore.baselines.interleaved_time import interleaved_seconds
-from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.layout import Layout, Parts
 from alpa_explore.baselines.layout_price import (
     OPTIMIZER_BYTES,
     UPDATE_BYTES,
+    LayoutPrice,
     counted_microbatches,
-    microbatch_costs,
+    interleaved_seconds,
+    part_seconds,
     price_layout,
 )
-from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.group import device_group, straggler_factor
 from alpa_explore.cost.collectives import send_seconds
@@ -75,23 +75,30 @@ def cluster(nodes: int = 1, **software: object) -> Cluster:
     return Cluster.parse(f"{nodes}x8:h100").with_changes(software=Software(**software))
 
 
-def layout(**changes: object) -> ManualLayout:
-    plain = ManualLayout(tensor=1, data=1, pipeline=1, microbatches=4, blocks=((8,),), head_part=0)
-    return replace(plain, **changes)
+PLAIN = Layout(microbatches=4)
+
+
+def priced(work: DecoderWork, machines: Cluster, layout: Layout, *blocks: int) -> LayoutPrice:
+    """With so many blocks in each part."""
+    return price_layout(work, machines, layout, parts(*(blocks or (8,))))
+
+
+def parts(*blocks: int) -> Parts:
+    return tuple((int(place == 0), count, int(place == len(blocks) - 1)) for place, count in enumerate(blocks))
 
 
 def test_recomputation_runs_the_forward_pass_again() -> None:
-    time = decoder_time(WORK, cluster(), layout())
-    plain, full = (price_layout(WORK, cluster(), layout(recompute=r)) for r in ("none", "full"))
-    assert full.seconds - plain.seconds == pytest.approx(4 * 8 * time.blocks[0].forward.device)
+    plain, full = (priced(WORK, cluster(), replace(PLAIN, recompute=r)) for r in ("none", "full"))
+    assert full.seconds - plain.seconds == pytest.approx(4 * 8 * part_seconds(WORK, cluster(), PLAIN)[1, 0, 0])
     assert full.bytes < plain.bytes
 
 
-def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time: DecoderTime) -> float:
+def plain_seconds(work: DecoderWork, machines: Cluster, one: Layout, in_parts: Parts) -> float:
     """The seconds of an iteration with every term written out; no interleaving, TP is 1."""
     sharpness = machines.software.pace_sharpness
     soft, stages, copies = machines.software, one.pipeline, one.data
-    group, last = device_group(machines, one.data, 1), one.head_part % stages
+    group, last = device_group(machines, one.data, 1), stages - 1
+    time = part_seconds(work, machines, replace(one, recompute="none"))
 
     def exchange(kind: StepKind, parameters: float, tensors: int, width: int = 2, *, by_block: bool = False) -> float:
         if copies == 1 or not parameters:
@@ -109,8 +116,8 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
 
     forward, backward, held, tensors = [], [], [], []
     for stage in range(stages):
-        blocks = sum(count for (count,) in one.blocks[stage::stages])
-        ends = [time.embedding] * (stage == 0) + [time.head] * (stage == last)
+        blocks = in_parts[stage][1]
+        ends = [time[0]] * (stage == 0) + [time[2]] * (stage == last)
         end = work.embedding.parameters * (stage == 0)
         end += work.tied_parameters * (stage == last != 0)
         end += work.head.parameters * (stage == last)
@@ -124,29 +131,20 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: ManualLayout, time:
         own = held[-1] / (copies if one.zero_stage >= 2 else 1)
         device = machines.device
         rate = device.memory_bandwidth * device.memory_efficiency
-        added = PassTime(
+        added = (
             tensors[-1] * device.launch_seconds * (not soft.accumulate_bytes)
             + (soft.accumulate_bytes or 6.0) * own / rate,
             tensors[-1] * soft.backward_launch_seconds * (soft.accumulate_bytes > 0),
         )
         for passes, parts, beside in (
-            (
-                forward,
-                [time.blocks[0].forward * blocks, *(e.forward for e in ends)],
-                gathers[0] * (one.zero_stage == 3),
-            ),
+            (forward, [time[1, 0] * blocks, *(e[0] for e in ends)], gathers[0] * (one.zero_stage == 3)),
             (
                 backward,
-                [
-                    time.blocks[0].backward * blocks,
-                    time.blocks[0].recompute * again,
-                    added,
-                    *(e.backward for e in ends),
-                ],
+                [time[1, 1] * blocks, time[1, 0] * again, added, *(e[1] for e in ends)],
                 gathers[1] * (one.zero_stage == 3) + scatter * (one.zero_stage >= 2),
             ),
         ):
-            host, device = sum(p.host for p in parts), sum(p.device for p in parts)
+            device, host = (sum(p[place] for p in parts) for place in (0, 1))
             if soft.gradient_sync == "exposed":
                 passes.append(pace(host, device + beside, sharpness))
             else:
@@ -215,9 +213,9 @@ def test_an_iteration_is_the_sum_of_its_terms(
     software: Software, nodes: int, stages: int, data: int, zero: int, recompute: str, tied: bool, microbatches: int
 ) -> None:
     machines = Cluster.parse(f"{nodes}x8:h100", software=software)
-    blocks = tuple((1 + place % 2,) for place in range(stages))
-    one = layout(pipeline=stages, blocks=blocks, head_part=len(blocks) - 1, data=data, microbatches=microbatches)
-    one = replace(one, zero_stage=zero if data > 1 else 0, recompute=recompute)
+    in_parts = parts(*(1 + place % 2 for place in range(stages)))
+    one = Layout(pipeline=stages, data=data, microbatches=microbatches, recompute=recompute)
+    one = replace(one, zero_stage=zero if data > 1 else 0)
     # Exchanges longer than the pass beside them, too.
     work = replace(
         WORK,
@@ -225,10 +223,8 @@ def test_an_iteration_is_the_sum_of_its_terms(
         blocks=(replace(WORK.blocks[0], parameters=1e9),),
         boundary_bytes=1e8,
     )
-    time = decoder_time(work, machines, one)
-    price = microbatch_costs(work, machines, one, time).price(microbatches)
-    assert price.seconds == pytest.approx(plain_seconds(work, machines, one, time), rel=1e-9)
-    assert price.seconds == pytest.approx(price.pipeline_seconds + price.sync_seconds + price.update_seconds)
+    price = price_layout(work, machines, one, in_parts)
+    assert price.seconds == pytest.approx(plain_seconds(work, machines, one, in_parts), rel=1e-9)
 
 
 def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
@@ -238,19 +234,19 @@ def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
     )
     block = replace(WORK.blocks[0], forward=replace(WORK.blocks[0].forward, collectives=calls))
     machines = cluster(collective_launch_seconds=1e-5)
-    time = decoder_time(replace(WORK, blocks=(block,)), machines, layout(context=4))
-    assert time.blocks[0].forward.host == pytest.approx((3 + 1) * 1e-5)
+    time = part_seconds(replace(WORK, blocks=(block,)), machines, Layout(context=4))
+    assert time[1, 0, 1] == pytest.approx((3 + 1) * 1e-5)
 
 
 def test_a_slow_host_sets_the_pace() -> None:
-    slow = price_layout(WORK, cluster(forward_launch_seconds=1e-2, backward_launch_seconds=1e-2), layout())
+    slow = priced(WORK, cluster(forward_launch_seconds=1e-2, backward_launch_seconds=1e-2), PLAIN)
     assert slow.pipeline_seconds == pytest.approx(4 * 3 * (4 * 8 + 1) * 1e-2, rel=1e-3)
 
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
 def test_zero_divides_what_its_stage_divides(zero_stage: int) -> None:
     machines = cluster(send_seconds=1e-6, gradient_sync="overlapped")
-    parts = dict(price_layout(WORK, machines, layout(data=8, zero_stage=zero_stage)).parts_bytes)
+    parts = dict(priced(WORK, machines, replace(PLAIN, data=8, zero_stage=zero_stage)).parts_bytes)
     parameters = 1e6 + 8e7 + 1e6
     assert parts["optimizer state"] == pytest.approx(parameters * OPTIMIZER_BYTES / (8 if zero_stage >= 1 else 1))
     assert parts["gradients"] == pytest.approx(parameters * 2 / (8 if zero_stage >= 2 else 1))
@@ -259,14 +255,14 @@ def test_zero_divides_what_its_stage_divides(zero_stage: int) -> None:
 
 
 def test_the_reserve_is_added_and_the_parts_are_the_whole() -> None:
-    price = price_layout(WORK, cluster(reserve_bytes=2**31, fragmentation=0.05), layout())
+    price = priced(WORK, cluster(reserve_bytes=2**31, fragmentation=0.05), PLAIN)
     assert dict(price.parts_bytes)["reserve"] == pytest.approx(2**31 + 0.05 * 80 * 2**30)
     assert price.bytes == pytest.approx(sum(size for _, size in price.parts_bytes))
 
 
 def test_1f1b_holds_as_many_microbatches_as_stages_follow() -> None:
     equal = replace(WORK, embedding=part(0, 0.0, 0.0), head=part(0, 0.0, 0.0))
-    price = price_layout(equal, cluster(), layout(pipeline=4, blocks=((2,),) * 4, head_part=3, microbatches=16))
+    price = priced(equal, cluster(), Layout(pipeline=4, microbatches=16), 2, 2, 2, 2)
     assert price.fullest_stage == 0
     assert dict(price.parts_bytes)["activations"] == pytest.approx(4 * 2 * 1e8)
 
@@ -275,13 +271,12 @@ def test_1f1b_holds_as_many_microbatches_as_stages_follow() -> None:
 @pytest.mark.parametrize("chunks", [1, 2, 3])
 def test_costs_of_one_number_of_microbatches_price_every_larger_one(pipeline: int, chunks: int) -> None:
     machines = cluster(keeps_last_loss=True)
-    parts = pipeline * chunks
-    some = layout(pipeline=pipeline, blocks=((2,),) * parts, head_part=parts - 1, data=2, zero_stage=1)
-    for microbatches in range(1, 6 * parts):
-        each = replace(some, microbatches=microbatches)
+    blocks = [2] * pipeline * chunks
+    some = Layout(pipeline=pipeline, chunks=chunks, data=2, zero_stage=1)
+    for microbatches in range(1, 6 * len(blocks)):
         counted = replace(some, microbatches=counted_microbatches(pipeline, microbatches))
-        costs = microbatch_costs(WORK, machines, counted, decoder_time(WORK, machines, counted))
-        found, asked = costs.price(microbatches), price_layout(WORK, machines, each)
+        found = replace(priced(WORK, machines, counted, *blocks), microbatches=microbatches)
+        asked = priced(WORK, machines, replace(some, microbatches=microbatches), *blocks)
         assert found.seconds == pytest.approx(asked.seconds, rel=1e-12)
         assert found.parts_bytes == asked.parts_bytes
 

@@ -8,7 +8,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
-from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.layout import Layout, Parts
 from alpa_explore.baselines.layout_price import price_layout
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
@@ -17,7 +17,7 @@ from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.questions.explain import OVERHEAD, time_parts
 from alpa_explore.tracing.capture import capture
-from alpa_explore.uniform_layouts.pricing.layout_pricer import own_work
+from alpa_explore.uniform_layouts.model_work import own_work
 
 LAYERS, SAMPLES = 4, 2
 
@@ -30,6 +30,11 @@ def llama(layers: int, samples: int) -> TrainingGraph:
 def captured(config: LlamaConfig, samples: int) -> TrainingGraph:
     inputs = make_inputs(config, samples, "meta", 0)
     return capture(make_module(config, "meta", 0), inputs, name="llama", precision="bfloat16")
+
+
+def equal_parts(layout: Layout) -> Parts:
+    last = layout.pipeline - 1
+    return tuple((int(stage == 0), LAYERS // layout.pipeline, int(stage == last)) for stage in range(last + 1))
 
 
 @pytest.mark.slow
@@ -63,17 +68,12 @@ def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, 
     work = decoder_work(
         llama(2, SAMPLES), machines.device, mesh, [Role.TENSOR_SEQUENCE], blocks=CapturedBlocks.of_period(1)
     )
-    layout = ManualLayout(
-        tensor=tp,
-        data=dp,
-        pipeline=pp,
-        microbatches=microbatches,
-        blocks=((LAYERS // pp,),) * pp,
-        head_part=pp - 1,
-        zero_stage=int(machines.software.shards_optimizer),
+    layout = Layout(
+        tensor=tp, data=dp, pipeline=pp, microbatches=microbatches, zero_stage=int(machines.software.shards_optimizer)
     )
     assert plan.predicted.iteration_seconds == pytest.approx(
-        price_layout(work, machines, layout).seconds, rel=0.03 if machines.software.name == "megatron" else 0.08
+        price_layout(work, machines, layout, equal_parts(layout)).seconds,
+        rel=0.03 if machines.software.name == "megatron" else 0.08,
     )
     for time in time_parts(plan):
         assert sum(seconds for _, seconds in time.parts) == pytest.approx(plan.predicted.iteration_seconds)
@@ -91,10 +91,8 @@ def test_a_plan_and_a_layout_take_the_same_time_with_context_parallelism(cp: int
         captured(whole, dp), machines, "megatron", num_microbatches=8, cp=cp, tp=tp, pp=1, num_layers=LAYERS
     )
     work = own_work(captured(whole.with_periods(2), 1), machines, (1, cp, tp), CapturedBlocks.of_period(1))
-    layout = ManualLayout(
-        tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, blocks=((LAYERS,),), head_part=0, zero_stage=1
-    )
-    price = price_layout(work, machines, layout)
+    layout = Layout(tensor=tp, context=cp, data=dp, pipeline=1, microbatches=8, zero_stage=1)
+    price = price_layout(work, machines, layout, equal_parts(layout))
     assert plan.predicted.iteration_seconds == pytest.approx(price.seconds, rel=0.03)
 
 
@@ -127,15 +125,14 @@ def test_a_plan_and_a_layout_take_the_same_time_in_a_low_precision(
     )
     mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
     two = captured(config.with_periods(2), 1)
-    layout = ManualLayout(
-        tensor=tp, data=dp, pipeline=pp, microbatches=4, blocks=((LAYERS // pp,),) * pp, head_part=pp - 1, zero_stage=1
-    )
+    layout = Layout(tensor=tp, data=dp, pipeline=pp, microbatches=4, zero_stage=1)
     lower = machines.in_precision(precision)
     layouts = [
         price_layout(
             decoder_work(two, each.device, mesh, [Role.TENSOR_SEQUENCE], blocks=CapturedBlocks.of_period(1)),
             each,
             layout,
+            equal_parts(layout),
         ).seconds
         for each in (machines, lower)
     ]
@@ -153,7 +150,7 @@ def test_fsdp_gathers_weights_in_buckets_in_a_plan_and_in_a_layout(cluster: str,
     plan = ax.baseline(llama(LAYERS, samples * devices), machines, "fsdp", num_microbatches=4, num_layers=LAYERS)
     mesh = logical_mesh(machines, Submesh(1, 1), (1,))
     work = decoder_work(llama(2, samples), machines.device, mesh, [Role.TENSOR], blocks=CapturedBlocks.of_period(1))
-    layout = ManualLayout(
-        tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4, blocks=((LAYERS,),), head_part=0
+    layout = Layout(tensor=1, pipeline=1, zero_stage=3, data=devices, microbatches=4)
+    assert plan.predicted.iteration_seconds == pytest.approx(
+        price_layout(work, machines, layout, equal_parts(layout)).seconds, rel=0.06
     )
-    assert plan.predicted.iteration_seconds == pytest.approx(price_layout(work, machines, layout).seconds, rel=0.06)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.uniform_layouts.pricing import layout_pricer as pricing
+from alpa_explore.validation import run_price
 from tests.validation.stand_in import StandIn
 
 DATA = Path(__file__).parents[1] / "validation" / "data"
@@ -24,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pricing, "LayoutPricer", StandIn)
+    monkeypatch.setattr(run_price, "RunPricer", StandIn)
 
 
 def predict(*arguments: str | Path) -> int:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.calibration.link_fit import GroupRow, bus_seconds, fit_links
-from alpa_explore.calibration.pattern_search import Fit
+from alpa_explore.calibration.least_squares import Fit
 from alpa_explore.cluster.group import Group, Span
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.sharding.reshard import StepKind
+from tests.cost.link_fit import GroupRow, bus_seconds, fit_links
 
 FILE = Path(__file__).parent / "data" / "playbook_collectives_h100.csv"
 KINDS = {"AllReduce": StepKind.ALL_REDUCE, "AllGather": StepKind.ALL_GATHER, "ReduceScatter": StepKind.REDUCE_SCATTER}

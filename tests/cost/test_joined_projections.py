@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
-from alpa_explore.baselines.part_times import kernel_seconds
+from alpa_explore.baselines.layout_price import kernel_seconds
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.joined_projections import join_projections
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LlamaConfig
-from alpa_explore.uniform_layouts.pricing.layout_pricer import captured_graph
+from alpa_explore.validation.run_price import captured_graph
 
 H100 = Cluster.parse("1x8:h100", software="megatron").device
 APART = LlamaConfig(hidden=4096, layers=2, heads=32, kv_heads=8, ffn=14336, vocabulary=1024, sequence=2048)

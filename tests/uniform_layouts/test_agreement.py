@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import alpa_explore as ax
+from alpa_explore.baselines.layout import BASELINE
 from alpa_explore.cluster import Cluster
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.uniform_layouts.layout import BASELINE
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
 SECONDS, BYTES = 0.004, 0.006

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.baselines.block_work import CapturedBlocks
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import divisors, enumerate_layouts, leanest
-from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.structure import Structure
 
 
@@ -43,7 +43,7 @@ MODELS = {
 }
 
 
-def by_brute_force(name: str, cluster: Cluster, batch: int) -> set[UniformLayout]:
+def by_brute_force(name: str, cluster: Cluster, batch: int) -> set[Layout]:
     """All combinations of numbers up to the number of devices, and those of them that the rules allow."""
     of, numbers = MODELS[name], range(1, cluster.devices + 1)
     length = of.tokens
@@ -73,7 +73,7 @@ def by_brute_force(name: str, cluster: Cluster, batch: int) -> set[UniformLayout
                 if (zero and dp * cp == 1) or (zero > 1 and pp > 1):
                     continue
                 found.add(
-                    UniformLayout(
+                    Layout(
                         tensor=tp,
                         pipeline=pp,
                         data=dp,
@@ -105,7 +105,7 @@ def test_all_layouts_are_enumerated_once(model: str, cluster: str, batch: int) -
 def test_a_software_has_only_what_it_can_run() -> None:
     model = MODELS["llama-3-8b"]
 
-    def of(software: str) -> tuple[UniformLayout, ...]:
+    def of(software: str) -> tuple[Layout, ...]:
         return enumerate_layouts(model, Cluster.parse("1x8:h100", software=software), 128)
 
     assert {(one.tensor, one.pipeline, one.zero_stage) for one in of("fsdp")} == {(1, 1, 2), (1, 1, 3)}
@@ -158,9 +158,7 @@ def test_divisors_are_ascending_and_each_is_there_once() -> None:
 
 
 def test_a_layout_is_named_in_the_words_of_the_field() -> None:
-    layout = UniformLayout(
-        tensor=2, pipeline=4, data=8, microbatch=2, microbatches=16, zero_stage=1, recompute="selective"
-    )
+    layout = Layout(tensor=2, pipeline=4, data=8, microbatch=2, microbatches=16, zero_stage=1, recompute="selective")
     assert layout.words == "TP 2 · PP 4 · DP 8 · CP 1 · microbatch 2 · ZeRO-1 · selective recomputation"
     assert layout.devices == 64
-    assert "EP 8 · expert TP 2" in UniformLayout(tensor=2, data=8, expert=8, expert_tensor=2).words
+    assert "EP 8 · expert TP 2" in Layout(tensor=2, data=8, expert=8, expert_tensor=2).words

@@ -11,20 +11,20 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore import units
+from alpa_explore.baselines.layout import Axis
 from alpa_explore.errors import CancelledError, OptionError, UnknownNameError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import DecoderConfig
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.uniform_layouts import works as works_module
-from alpa_explore.uniform_layouts.layout import Axis
 from alpa_explore.uniform_layouts.layouts import Question
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
-from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.uniform_layouts.ranking import Layouts, ModelPrices
 from alpa_explore.uniform_layouts.report import layouts_sentence
 from alpa_explore.uniform_layouts.works import Works
 from alpa_explore.validation.predict import predict_rows
+from alpa_explore.validation.run_price import RunPricer
+from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
 DATA = Path(__file__).parents[1] / "validation" / "data"
@@ -86,7 +86,7 @@ def test_a_layout_costs_what_predict_says_of_a_run_with_it(which: str, request: 
     chosen = range(0, count, count // 12)
     rows = tuple(row_of(layouts, number) for number in chosen)
     device = f"{layouts.cluster.device.name}"
-    found = predict_rows(Rows(measured=rows, refused=()), pricer=LayoutPricer(), device=device, processes=1)
+    found = predict_rows(Rows(measured=rows, refused=()), pricer=RunPricer(), device=device, processes=1)
     assert not found.refused
     assert len(found.predicted) == len(rows)
     for number, prediction in zip(chosen, found.predicted, strict=True):

@@ -11,12 +11,12 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
+from alpa_explore.baselines.layout import BASELINE, Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.plan import Plan
-from alpa_explore.uniform_layouts import of_plan
-from alpa_explore.uniform_layouts.layout import BASELINE, UniformLayout
+from alpa_explore.uniform_layouts import beside_plan
+from alpa_explore.uniform_layouts.beside_plan import plan_beside, plan_layout
 from alpa_explore.uniform_layouts.measured import measured_beside
-from alpa_explore.uniform_layouts.of_plan import plan_beside, plan_layout
 from alpa_explore.uniform_layouts.ranking import Layouts
 from alpa_explore.uniform_layouts.report import layouts_sentence, measured_sentence, plan_sentence
 
@@ -26,7 +26,7 @@ def layouts() -> Layouts:
     return ax.layouts("llama-tiny", "1x4:h100", global_batch=16, scheduler="serial")
 
 
-def made(layouts: Layouts, layout: UniformLayout) -> Plan:
+def made(layouts: Layouts, layout: Layout) -> Plan:
     """The plan of a layout."""
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
@@ -45,14 +45,14 @@ def made(layouts: Layouts, layout: UniformLayout) -> Plan:
 @pytest.mark.parametrize(
     "layout",
     [
-        UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8),
-        UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8, chunks=2),
-        UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=3),
-        UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=1),
-        UniformLayout(tensor=2, data=2, microbatch=2, microbatches=4, zero_stage=1, recompute="full"),
+        Layout(tensor=2, pipeline=2, microbatch=2, microbatches=8),
+        Layout(tensor=2, pipeline=2, microbatch=2, microbatches=8, chunks=2),
+        Layout(data=4, microbatch=2, microbatches=2, zero_stage=3),
+        Layout(data=4, microbatch=2, microbatches=2, zero_stage=1),
+        Layout(tensor=2, data=2, microbatch=2, microbatches=4, zero_stage=1, recompute="full"),
     ],
 )
-def test_a_layout_opened_as_a_plan_is_recognised_as_that_layout(layouts: Layouts, layout: UniformLayout) -> None:
+def test_a_layout_opened_as_a_plan_is_recognised_as_that_layout(layouts: Layouts, layout: Layout) -> None:
     plan = made(layouts, layout)
     found, words = plan_layout(plan)
     assert found == layout
@@ -66,7 +66,7 @@ def test_a_layout_opened_as_a_plan_is_recognised_as_that_layout(layouts: Layouts
 
 @pytest.mark.slow
 def test_a_plan_of_another_batch_or_cluster_is_not_compared(layouts: Layouts) -> None:
-    plan = made(layouts, UniformLayout(data=4, microbatch=2, microbatches=2, zero_stage=3))
+    plan = made(layouts, Layout(data=4, microbatch=2, microbatches=2, zero_stage=3))
     other = replace(layouts, global_batch=32)
     assert plan_beside(other, plan).gain is None
     assert "its global batch is 16, theirs 32" in layouts_sentence(other, plan_beside(other, plan))
@@ -76,7 +76,7 @@ def test_a_plan_of_another_batch_or_cluster_is_not_compared(layouts: Layouts) ->
 
 @pytest.mark.slow
 def test_where_a_layout_is_faster_with_other_microbatches_it_is_said(layouts: Layouts) -> None:
-    plan = made(layouts, UniformLayout(tensor=2, pipeline=2, microbatch=2, microbatches=8))
+    plan = made(layouts, Layout(tensor=2, pipeline=2, microbatch=2, microbatches=8))
     beside, best = plan_beside(layouts, plan), layouts.best
     assert best is not None
     assert beside.gain is not None
@@ -85,7 +85,7 @@ def test_where_a_layout_is_faster_with_other_microbatches_it_is_said(layouts: La
     assert at_once != 2
     sentence = plan_sentence(beside)
     assert sentence.endswith(f"less, with {at_once} samples in a microbatch where the plan was given 2.")
-    one = replace(best, layout=UniformLayout(tensor=4, microbatch=1, microbatches=16))
+    one = replace(best, layout=Layout(tensor=4, microbatch=1, microbatches=16))
     assert "with 1 sample in" in plan_sentence(replace(beside, best=one))
     same = replace(beside, samples=at_once)
     assert plan_sentence(same).endswith("less.")
@@ -169,5 +169,5 @@ def test_many_ways_to_shard_stages_are_counted_not_described(
 ) -> None:
     plan = ax.plan("mlp-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial", cache=False)
     lines = ("data parallel", "tensor parallel", "expert parallel")[:ways]
-    monkeypatch.setattr(of_plan, "parallelism_lines", lambda _plan: lines)
-    assert f"; {words}; 4 microbatches" in of_plan.mixed_words(plan)
+    monkeypatch.setattr(beside_plan, "parallelism_lines", lambda _plan: lines)
+    assert f"; {words}; 4 microbatches" in beside_plan.mixed_words(plan)

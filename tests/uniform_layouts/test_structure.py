@@ -13,10 +13,9 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.cluster import Cluster
 from alpa_explore.models.catalog import entry
 from alpa_explore.uniform_layouts import works
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
-from alpa_explore.uniform_layouts.pricing.layout_pricer import own_work
-from alpa_explore.uniform_layouts.pricing.requests import ModelKey
+from alpa_explore.uniform_layouts.model_work import ModelKey, own_work
 from alpa_explore.uniform_layouts.structure import Structure
+from alpa_explore.validation.runs.architecture import Architecture
 from alpa_explore.validation.runs.rows import read_rows
 
 DATA = Path(__file__).parents[1] / "validation" / "data"

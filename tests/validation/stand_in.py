@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from alpa_explore.errors import OptionError
-from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
+from alpa_explore.uniform_layouts.model_work import ModelKey
+from alpa_explore.validation.run_price import RunPrice, RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,12 @@ class StandIn:
             raise OptionError("Too many devices", found=str(run.cluster.devices), remedy="Give fewer.")
         parameters, tokens = model
         rate = run.cluster.device.peak("bfloat16") / 2
-        stage = 6 * parameters * max(sum(part) for part in run.blocks) * run.chunks * tokens / run.tensor / rate
-        size = 18 * parameters * max(sum(part) for part in run.blocks) * run.chunks / run.tensor
+        layout = run.layout
+        most = parameters * max(sum(part[1:-1]) for part in run.parts) * layout.chunks / layout.tensor
+        stage, size = 6 * most * tokens / rate, 18 * most
         fits = size < run.cluster.device.memory_bytes
         return RunPrice(
-            seconds=stage * (run.microbatches + run.pipeline - 1),
+            seconds=stage * (layout.microbatches + layout.pipeline - 1),
             bytes=size,
             fits=fits,
             reason="" if fits else f"stage 0: weights {size:.0f} bytes",

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.execution.progress import Progress
-from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
-from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunPrice, RunRequest
+from alpa_explore.uniform_layouts.model_work import ModelKey
 from alpa_explore.validation.predict import Predictions, predict_rows
+from alpa_explore.validation.run_price import RunPrice, RunPricer, RunRequest
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import Rows, read_rows
 from tests.validation.stand_in import StandIn
@@ -46,36 +46,9 @@ def asked(rows: Rows, **options: str) -> dict[tuple[str, int], tuple[ModelKey, R
 
 
 STRANGE = (
-    *(
-        "",
-        "0",
-        "-1",
-        "nan",
-        "inf",
-        "-inf",
-        "1e300",
-        "1e-320",
-        "1e9",
-        "1000003",
-        "65536",
-        "1.5",
-        "0x10",
-        "1_000",
-        "１２",
-    ),
-    *(
-        "None",
-        "x",
-        "\x00",
-        "=1+1",
-        "a" * 5000,
-        "ETP=0",
-        "interleaved-1f1b",
-        "fp4",
-        "full",
-        "=HYPERLINK(1)",
-        "</script>",
-    ),
+    *("", "0", "-1", "nan", "inf", "-inf", "1e300", "1e-320", "1e9", "1000003", "65536", "1.5", "0x10", "1_000"),
+    *("１２", "None", "x", "\x00", "=1+1", "a" * 5000, "ETP=0", "interleaved-1f1b", "fp4", "full", "=HYPERLINK(1)"),
+    "</script>",
 )
 TOGETHER = (
     *(("layers",), ("hidden", "heads", "kv_heads"), ("hidden",), ("seq",), ("vocab",), ("ffn",), ("vp", "layers")),
@@ -137,7 +110,7 @@ def test_the_largest_row_that_is_taken_is_priced(
     row = {**base, **one, **large}
     path = tmp_path / "runs.csv"
     path.write_text(",".join(row) + "\n" + ",".join(f'"{value}"' for value in row.values()) + "\n")
-    (found,) = predict_rows(read_rows([path]), pricer=LayoutPricer(), processes=1).predicted
+    (found,) = predict_rows(read_rows([path]), pricer=RunPricer(), processes=1).predicted
     assert 0 < found.seconds < math.inf
 
 
@@ -156,12 +129,12 @@ def test_what_a_request_says(rows: Rows) -> None:
     for (file, _), request in requests.items():
         by_file.setdefault(file, []).append(request)
     assert all(key.config.layers == 2 * key.period for key, _ in requests.values())
-    assert all(sum(map(sum, run.blocks)) > 2 for _, run in requests.values())
-    assert all(len(run.blocks) == run.pipeline * run.chunks for _, run in requests.values())
+    assert all(sum(map(sum, run.parts)) > 2 + 2 for _, run in requests.values())
+    assert all(len(run.parts) == run.layout.pipeline * run.layout.chunks for _, run in requests.values())
     of_bridge = by_file["megatron_bridge_nemo"]
     (four, _) = [run for key, run in of_bridge if run.cluster.device.name == "gb200" and not key.routed]
-    assert (sum(map(sum, four.blocks)), sum(four.blocks[0])) == (126, sum(four.blocks[1]) - 1), (
-        "embedding and head count as blocks"
+    assert (sum(map(sum, four.parts)), sum(four.parts[0])) == (126 + 2, sum(four.parts[1])), (
+        "embedding counts as a block"
     )
     recipes = {run.cluster.software.low_precision for _, run in of_bridge}
     assert {"nvfp4", "mxfp8"} <= recipes
@@ -169,9 +142,9 @@ def test_what_a_request_says(rows: Rows) -> None:
     assert all(run.recompute == ("full",) for _, run in by_file["bigscience_bloom_a100"])
     assert all(run.recompute == ("none", "full") for _, run in of_bridge)
     experts = [(key, run) for key, run in of_bridge if key.routed]
-    assert {run.expert for _, run in experts} >= {32, 64}
-    assert all(key.config.experts.count % run.expert == 0 for key, run in experts)
-    assert {run.zero_stage for _, run in by_file["llm_foundry_mpt_a100_h100"]} == {3}
+    assert {run.layout.expert for _, run in experts} >= {32, 64}
+    assert all(key.config.experts.count % run.layout.expert == 0 for key, run in experts)
+    assert {run.layout.zero_stage for _, run in by_file["llm_foundry_mpt_a100_h100"]} == {3}
 
 
 def test_keys_are_replicated_and_words_padded_as_frameworks_do(tmp_path: Path) -> None:

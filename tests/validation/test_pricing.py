@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import Predictions, predict_rows
+from alpa_explore.validation.run_price import RunPricer
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
 
 DATA = Path(__file__).parent / "data"
 
 
 def priced(rows: list[MeasuredRow]) -> Predictions:
-    return predict_rows(Rows(measured=tuple(rows), refused=()), pricer=LayoutPricer(), processes=1)
+    return predict_rows(Rows(measured=tuple(rows), refused=()), pricer=RunPricer(), processes=1)
 
 
 def rows_of(name: str) -> list[MeasuredRow]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from alpa_explore.accuracy.scores import Fitting
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.rows import MeasuredRow, read_rows
-from alpa_explore.validation.score import Confusion, score, score_group
-from alpa_explore.validation.split import configuration, side
+from alpa_explore.validation.score import configuration, score, score_group, side
 
 DATA = Path(__file__).parent / "data"
 VTRAIN = DATA / "vtrain"
@@ -32,15 +32,6 @@ def prediction(predicted: float, measured: float | None, **changes: object) -> P
     )
 
 
-def test_errors_and_bias() -> None:
-    found = score_group(
-        "runs", "all", [prediction(1.1, 1.0), prediction(0.8, 1.0, line=3), prediction(3.0, 2.0, line=4)]
-    )
-    assert found.mean_error == pytest.approx(0.8 / 3)
-    assert found.median_error == pytest.approx(0.2)
-    assert found.bias == pytest.approx(0.4 / 3)
-
-
 def test_runs_that_failed_are_doubtful_or_faulty_are_not_scored() -> None:
     found = score_group(
         "runs",
@@ -52,9 +43,10 @@ def test_runs_that_failed_are_doubtful_or_faulty_are_not_scored() -> None:
             prediction(9.0, 1.0, note="outlier population: pp>1"),
             prediction(9.0, None, status="oom"),
         ],
-    )
-    assert (found.rows, found.scored, found.left_out, found.mean_error) == (5, 1, 1, 0.0)
-    assert found.confusion == Confusion(fits_ran=3, fits_failed=1, over_ran=0, over_failed=1)
+    ).score
+    assert found.seconds is not None
+    assert (found.runs, found.seconds.runs, found.left_out, found.seconds.mean) == (5, 1, 1, 0.0)
+    assert found.fitting == Fitting(fits_and_ran=3, fits_but_failed=1, too_large_but_ran=0, too_large_and_failed=1)
 
 
 def test_order_and_regret_of_the_layouts_of_one_model_on_one_number_of_devices() -> None:
@@ -65,30 +57,21 @@ def test_order_and_regret_of_the_layouts_of_one_model_on_one_number_of_devices()
         prediction(0.5, 9.0, tensor=1, devices=BASE.devices * 2, line=5),
     ]
     found = score_group("runs", "all", runs)
-    (layouts,) = found.sets
-    assert (layouts.layouts, layouts.picked_line, layouts.best_line) == (3, 2, 3)
+    (layouts,) = found.choices
+    assert (layouts.layouts, layouts.predicted_best.line, layouts.best.line) == (3, 2, 3)
     assert layouts.regret == pytest.approx(2.0 / 1.6 - 1)
-    assert found.kendall_tau == pytest.approx(1 / 3)
+    assert found.score.tau == pytest.approx(1 / 3)
     over = [replace(runs[0], fits=False), *runs[1:]]
-    assert score_group("runs", "all", over).regret == 0.0, "what is said not to fit is not picked"
-
-
-def test_a_pick_that_failed_is_said() -> None:
-    runs = [
-        prediction(1.0, 2.0, tensor=1),
-        prediction(2.0, 3.0, tensor=2),
-        prediction(0.5, None, tensor=4, status="failed"),
-    ]
-    assert score_group("runs", "all", runs).sets[0].picks_failed
-    runs[2] = replace(runs[2], fits=False)
-    assert not score_group("runs", "all", runs).sets[0].picks_failed
+    assert score_group("runs", "all", over).score.regret == 0.0, "what is said not to fit is not picked"
+    failed = prediction(0.5, None, tensor=4, status="failed")
+    assert score_group("runs", "all", [*runs[:2], failed]).choices[0].failed_before == 1
+    assert score_group("runs", "all", [*runs[:2], replace(failed, fits=False)]).choices[0].failed_before == 0
 
 
 def test_layouts_with_other_batches_are_compared_by_token() -> None:
     runs = [prediction(2.0, 2.0, tensor=1, global_batch=512), prediction(1.5, 1.5, tensor=2, global_batch=256)]
-    (layouts,) = score_group("runs", "all", runs).sets
-    assert layouts.kendall_tau == 1.0
-    assert layouts.picked_line == layouts.best_line
+    found = score_group("runs", "all", runs)
+    assert (found.score.tau, found.choices[0].regret) == (1.0, 0.0)
 
 
 def test_memory_error_and_noise_of_repetitions() -> None:
@@ -98,15 +81,9 @@ def test_memory_error_and_noise_of_repetitions() -> None:
         prediction(1.0, 1.0, tensor=2, status="failed", bytes=1e9, measured_bytes=10e9),
     ]
     found = score_group("runs", "all", runs)
-    assert found.memory_error == pytest.approx(0.15)
-    assert (found.memory_rows, found.repeats) == (2, 1)
-    assert found.repeat_noise == pytest.approx(0.2)
-
-
-def test_nothing_to_score_is_none() -> None:
-    found = score_group("runs", "all", [prediction(1.0, None, status="failed")])
-    assert (found.mean_error, found.bias, found.kendall_tau, found.regret, found.memory_error) == (None,) * 5
-    assert score([]) == ()
+    assert found.score.bytes_ is not None
+    assert (found.score.bytes_.runs, found.score.bytes_.mean) == (2, pytest.approx(0.15))
+    assert found.repeats == pytest.approx((1.2,))
 
 
 def test_groups_of_a_source_are_its_devices_and_precisions_nodes_and_mfu() -> None:
@@ -116,7 +93,8 @@ def test_groups_of_a_source_are_its_devices_and_precisions_nodes_and_mfu() -> No
         prediction(flops * 20, flops * 20, devices=64, precision="fp8"),
     ]
     assert [s.group for s in score(runs)] == ["all", "h100 bf16", "h100 fp8", "one node", "several nodes", "MFU ≥ 15 %"]
-    assert [s.scored for s in score(runs)] == [2, 1, 1, 1, 1, 1]
+    assert [s.score.seconds.runs for s in score(runs)] == [2, 1, 1, 1, 1, 1]
+    assert score([]) == ()
 
 
 def test_the_split_halves_the_configurations_and_keeps_repetitions_together() -> None:

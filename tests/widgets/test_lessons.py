@@ -8,10 +8,10 @@ from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.lessons import LESSONS, layouts_numbers, lesson_html, scaling_numbers
 from alpa_explore_widgets.panels.lesson import next_tab
 
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.uniform_layouts.layout import UniformLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
 from tests.plans.example import example_plan
@@ -51,11 +51,11 @@ def layouts_beside(plan: Plan, seconds: float) -> Layouts:
         global_batch=plan.global_batch,
         sequence=plan.model.tokens // plan.model.samples,
         precision="float16",
-        ranked=(priced(UniformLayout(tensor=2, data=4, microbatch=2, microbatches=4), seconds=seconds),),
+        ranked=(priced(Layout(tensor=2, data=4, microbatch=2, microbatches=4), seconds=seconds),),
     )
 
 
-def priced(layout: UniformLayout, *, seconds: float = 1.0, rate: float = 1e4, missing: float = 0.0) -> PricedLayout:
+def priced(layout: Layout, *, seconds: float = 1.0, rate: float = 1e4, missing: float = 0.0) -> PricedLayout:
     return PricedLayout(
         layout=layout,
         seconds=seconds,
@@ -78,10 +78,10 @@ SCALING = Scaling(
     precision="float16",
     points=(
         ScalingPoint(
-            cluster=Cluster.parse("1x8:h100"), state="does not fit", nearest=priced(UniformLayout(), missing=3 * GIB)
+            cluster=Cluster.parse("1x8:h100"), state="does not fit", nearest=priced(Layout(), missing=3 * GIB)
         ),
-        ScalingPoint(cluster=Cluster.parse("2x8:h100"), state="priced", best=priced(UniformLayout(), rate=5e4)),
-        ScalingPoint(cluster=Cluster.parse("8x8:h100"), state="priced", best=priced(UniformLayout(), rate=1.7e5)),
+        ScalingPoint(cluster=Cluster.parse("2x8:h100"), state="priced", best=priced(Layout(), rate=5e4)),
+        ScalingPoint(cluster=Cluster.parse("8x8:h100"), state="priced", best=priced(Layout(), rate=1.7e5)),
     ),
 )
 PLANS = [example_plan(), example_plan("1x1:a100"), replan(example_plan(), num_microbatches=3)]

@@ -126,7 +126,7 @@ def _layouts(plan: Plan, _stage: PlanStage) -> Lesson:
 
 def layouts_numbers(plan: Plan, layouts: Layouts) -> str:
     """The gain of the plan over the best of these layouts; '' where the two cannot be compared."""
-    from alpa_explore.uniform_layouts.of_plan import plan_beside  # late: no other tab needs the layouts
+    from alpa_explore.uniform_layouts.beside_plan import plan_beside  # late: no other tab needs the layouts
 
     beside = plan_beside(layouts, plan)
     same = layouts.model.partition("@")[0] == plan.model.name

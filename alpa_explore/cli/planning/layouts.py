@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
             cache=not options.no_cache,
             progress=line,
         )
+    from alpa_explore.uniform_layouts.beside_plan import plan_beside
     from alpa_explore.uniform_layouts.measured import measured_beside
-    from alpa_explore.uniform_layouts.of_plan import plan_beside
     from alpa_explore.uniform_layouts.report import layouts_sentence, layouts_table, measured_sentence, measured_table
 
     beside = None if plan is None else plan_beside(found, plan)

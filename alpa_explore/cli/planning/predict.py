@@ -73,11 +73,11 @@ def run(options: argparse.Namespace) -> int:
         for words in rows.ignored:
             line.say(printable(words))
         line.say(f"predicting {len(rows.measured):,} runs")
-        from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
         from alpa_explore.validation.predict import predict_rows
+        from alpa_explore.validation.run_price import RunPricer
 
         predictions = predict_rows(
-            rows, pricer=LayoutPricer(), device=options.device, software=options.software, progress=line
+            rows, pricer=RunPricer(), device=options.device, software=options.software, progress=line
         )
     scores = score(predictions.predicted)
     if options.json:
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _on_side(rows: Rows, side_name: str) -> Rows:
     """The rows of one side of the split; what is refused has no side and stays."""
-    from alpa_explore.validation.split import side
+    from alpa_explore.validation.score import side
 
     if side_name == "all":
         return rows

@@ -7,13 +7,13 @@ from itertools import product
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.figures import tuning
 from alpa_explore.figures.marks import Plots, bars, points, words
 from alpa_explore.figures.marks import cells as heat_cells
 from alpa_explore.figures.style import OKABE_ITO, Figure, empty, faint, ground, heat_scale, lines, safe
-from alpa_explore.uniform_layouts.layout import LABELS, Axis
+from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
-from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
 from alpa_explore.uniform_layouts.report import Row, layouts_sentence, layouts_table, measured_sentence
 

@@ -1,4 +1,4 @@
-"""Device and software of a measured run, by the names that its source uses.
+"""Device, software and precision of a measured run, by the names that its source uses.
 
 A rack of GB200 or GB300 has 72 devices on one NVLink and is a node, also where a source counts its trays of 4 as nodes.
 Runs use 64 devices of a rack, unless their number is a multiple of 72. Nodes of other sizes than 8 have as much of the
@@ -15,7 +15,7 @@ from alpa_explore.cluster.files import is_file_name
 from alpa_explore.cluster.presets import load_preset, preset_names, rack_of
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import UnknownNameError, nearest_names
-from alpa_explore.validation.runs.nearest import Near, near_device, near_software
+from alpa_explore.validation.runs.nearest import Near, near_device, near_precision, near_software
 
 _FRAMEWORKS = (
     ("megatron-deepspeed (vtrain)", "megatron-v2"),  # without DeepSpeed's own optimizer, and in fp16
@@ -197,3 +197,41 @@ def check_overrides(device: str | None, software: str | None) -> None:
 def _power_above(devices: int) -> int:
     """The least power of two that is not below a number of devices."""
     return 1 << (devices - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """Names of torch dtypes."""
+
+    tensors: str
+    """Of weights and activations."""
+    note: str = ""
+    """That this is the nearest to a name that is not known."""
+    recipe: str | None = None
+    """In which linear layers of blocks run (`cluster.precisions`); attention and everything else keep `tensors`."""
+
+
+_KNOWN = {
+    "bf16": Precision(tensors="bfloat16"),
+    "fp16": Precision(tensors="float16"),
+    "fp32": Precision(tensors="float32"),
+    "tf32": Precision(tensors="float32"),
+    "fp16/bf16": Precision(tensors="float16"),  # either; the times are the same
+    "fp8": Precision(tensors="bfloat16", recipe="fp8-delayed"),  # the older default of Transformer Engine
+    "fp8-cs": Precision(tensors="bfloat16", recipe="fp8-current"),
+    "fp8-ds": Precision(tensors="bfloat16", recipe="fp8-delayed"),
+    "fp8-mx": Precision(tensors="bfloat16", recipe="mxfp8"),
+    "mxfp8": Precision(tensors="bfloat16", recipe="mxfp8"),
+    "nvfp4": Precision(tensors="bfloat16", recipe="nvfp4"),
+}
+
+
+def precision_of(name: str) -> Precision:
+    """The precision of a source's name, in any case; of one that is not known the nearest, with a note.
+    UnknownNameError where none is near."""
+    known = _KNOWN.get(name.strip().lower())
+    if known is None and (near := near_precision(name)) is not None:
+        return replace(_KNOWN[near.name], note=near.note)
+    if known is None:
+        raise UnknownNameError("Unknown precision", found=repr(name), remedy=nearest_names(name, _KNOWN))
+    return known

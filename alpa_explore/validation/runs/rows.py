@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
+from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
 from alpa_explore.validation.runs.columns import (
     COLUMNS,
     VTRAIN,
@@ -28,7 +28,6 @@ from alpa_explore.validation.runs.columns import (
     parse,
     unknown_columns,
 )
-from alpa_explore.validation.runs.known_models import decoder_of, kind_of
 from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
@@ -94,8 +93,6 @@ class MeasuredRow:
     """ok, doubtful, failed, oom."""
     measured_seconds: float | None
     """Of an iteration."""
-    measured_from: str
-    """The column it comes from: step_s, tokens_s_gpu or tflops_gpu; empty where nothing was measured."""
     measured_bytes: float | None
     """Most memory of a device."""
     source: str
@@ -277,7 +274,7 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         decoder=decoder,
         predicted_ahead=ahead,
     )
-    seconds, origin = _seconds(cells, numbers, architecture)
+    seconds = _seconds(cells, numbers, architecture)
     memory = cells.real["memory_gib"]
     return MeasuredRow(
         file=file,
@@ -305,7 +302,6 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         framework=text["framework"],
         status=text["status"] or ("ok" if seconds is not None else ""),
         measured_seconds=seconds,
-        measured_from=origin,
         measured_bytes=memory and memory * _GIB,
         source=text["source"],
         note=text["note"],
@@ -349,13 +345,13 @@ def _lacks_parts(cells: Cells, n: dict[str, int]) -> bool:
     return of and n["pp"] > 1 and n["vp"] == 1 and n["layers"] % parts == 0 and n["grad_accum"] % n["pp"] == 0
 
 
-def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> tuple[float | None, str]:
-    """(seconds of an iteration, the column they come from)."""
+def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> float | None:
+    """Seconds of an iteration, from the first column that tells them."""
     real, tokens = cells.real, n["global_batch"] * n["seq"]
     if (step := real["step_s"]) is not None:
-        return step, "step_s"
+        return step
     if (rate := real["tokens_s_gpu"]) is not None:
-        return tokens / (rate * n["gpus"]), "tokens_s_gpu"
+        return tokens / (rate * n["gpus"])
     if (teraflops := real["tflops_gpu"]) is not None:
-        return architecture.flops(tokens, n["seq"]) / (teraflops * 1e12 * n["gpus"]), "tflops_gpu"
-    return None, ""
+        return architecture.flops(tokens, n["seq"]) / (teraflops * 1e12 * n["gpus"])
+    return None

@@ -7,18 +7,18 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.accuracy.measured_run import MeasuredRun
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.figures.keys import read_key
 from alpa_explore.figures.layouts.heat_map import best_of_cells, heat_map_figure, heat_map_sentence, heat_map_table
 from alpa_explore.figures.layouts.scaling_curve import log_ticks, scaling_curve_figure, scaling_curve_table
-from alpa_explore.uniform_layouts.layout import UniformLayout
+from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
-from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, ranked
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint, with_prices
 from tests.figures.test_figures import trace_of
 
 
-def priced(layout: UniformLayout, seconds: float, lacks: float = 0.0) -> PricedLayout:
+def priced(layout: Layout, seconds: float, lacks: float = 0.0) -> PricedLayout:
     return PricedLayout(
         layout=layout,
         seconds=seconds,
@@ -44,11 +44,11 @@ def priced_layouts() -> Layouts:
         precision="bf16",
         ranked=ranked(
             [
-                priced(UniformLayout(tensor=1, data=4), 1.0, lacks=2e9),
-                priced(UniformLayout(tensor=2, data=2), 2.0),
-                priced(UniformLayout(tensor=2, data=2, recompute="full"), 2.5),
-                priced(UniformLayout(tensor=2, pipeline=2), 3.0),
-                priced(UniformLayout(tensor=4), 4.0),
+                priced(Layout(tensor=1, data=4), 1.0, lacks=2e9),
+                priced(Layout(tensor=2, data=2), 2.0),
+                priced(Layout(tensor=2, data=2, recompute="full"), 2.5),
+                priced(Layout(tensor=2, pipeline=2), 3.0),
+                priced(Layout(tensor=4), 4.0),
             ]
         ),
     )
@@ -83,12 +83,7 @@ def test_a_cell_where_nothing_fits_is_crossed_out_with_the_reason(layouts: Layou
 
 def test_the_fastest_the_plan_and_measured_runs_are_marked_in_their_cells(layouts: Layouts) -> None:
     plan = PlanAsLayout(
-        layout=UniformLayout(tensor=4),
-        words="TP 4",
-        samples=8,
-        seconds=3.9,
-        best=layouts.best,
-        priced=layouts.ranked[3],
+        layout=Layout(tensor=4), words="TP 4", samples=8, seconds=3.9, best=layouts.best, priced=layouts.ranked[3]
     )
     run = MeasuredRun(source="s", line=2, device="h100", software="megatron", gpus=4, model="m", precision="bf16")
     measured = (MeasuredLayout(run=run, seconds=2.2, priced=layouts.ranked[0]),)
@@ -135,9 +130,9 @@ def scaling() -> Scaling:
     def point(text: str, seconds: float | None) -> ScalingPoint:
         cluster = ax.Cluster.parse(text)
         if seconds is None:
-            nearest = priced(UniformLayout(data=8, recompute="full"), 9.0, lacks=3 * 2.0**30)
+            nearest = priced(Layout(data=8, recompute="full"), 9.0, lacks=3 * 2.0**30)
             return ScalingPoint(cluster=cluster, state="does not fit", nearest=nearest, layouts=3)
-        return ScalingPoint(cluster=cluster, state="priced", best=priced(UniformLayout(data=8), seconds), layouts=9)
+        return ScalingPoint(cluster=cluster, state="priced", best=priced(Layout(data=8), seconds), layouts=9)
 
     points = (point("1x8:h100", None), point("2x8:h100", 4.0), point("4x8:h100", 2.5), point("1x8:b200", 3.0))
     waiting = ScalingPoint(cluster=ax.Cluster.parse("2x8:b200"))

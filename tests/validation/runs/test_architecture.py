@@ -6,8 +6,8 @@ import pytest
 
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.architecture import Architecture
+from alpa_explore.validation.runs.machines import precision_of
 
 GPT_175B = Architecture(
     kind="gpt", layers=96, hidden=12288, heads=96, kv_heads=96, ffn=49152, vocabulary=51200, tied=True
@@ -50,15 +50,15 @@ def test_a_config_is_that_of_the_model_with_fewer_blocks_or_padded_words() -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "tensors", "products"),
+    ("name", "tensors", "recipe"),
     [
-        ("bf16", "bfloat16", "bfloat16"),
-        ("FP16", "float16", "float16"),
-        ("fp8", "bfloat16", "float8_e4m3fn"),
-        ("fp8-mx", "bfloat16", "float8_e4m3fn"),
-        ("nvfp4", "bfloat16", "float4_e2m1fn_x2"),
+        ("bf16", "bfloat16", None),
+        ("FP16", "float16", None),
+        ("fp8", "bfloat16", "fp8-delayed"),
+        ("fp8-mx", "bfloat16", "mxfp8"),
+        ("nvfp4", "bfloat16", "nvfp4"),
     ],
 )
-def test_low_precisions_are_those_of_products_alone(name: str, tensors: str, products: str) -> None:
+def test_low_precisions_are_those_of_products_alone(name: str, tensors: str, recipe: str | None) -> None:
     found = precision_of(name)
-    assert (found.tensors, found.products) == (tensors, products)
+    assert (found.tensors, found.recipe) == (tensors, recipe)

@@ -3,8 +3,7 @@
 import pytest
 
 from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError
-from alpa_explore.uniform_layouts.pricing.architecture import padded_vocabulary
-from alpa_explore.validation.runs.known_models import kind_of
+from alpa_explore.validation.runs.architecture import kind_of, padded_vocabulary
 from alpa_explore.validation.runs.machines import check_overrides, device_name, machine, software_name
 from alpa_explore.validation.runs.nearest import Near, recomputed
 

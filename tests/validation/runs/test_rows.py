@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.errors import OptionError
-from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.machines import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, read_rows
 
@@ -44,7 +44,7 @@ def only(folder: Path, **changes: str) -> MeasuredRow:
 
 def test_a_complete_row_is_what_its_cells_say(tmp_path: Path) -> None:
     row = only(tmp_path)
-    assert (row.file, row.line, row.measured_seconds, row.measured_from) == ("runs", 2, 12.5, "step_s")
+    assert (row.file, row.line, row.measured_seconds) == ("runs", 2, 12.5)
     assert row.measured_bytes == 61 * 2**30
     assert (row.tensor, row.pipeline, row.data, row.microbatches) == (1, 2, 4, 32)
     assert row.architecture.kind == "llama"
@@ -56,12 +56,10 @@ def test_a_complete_row_is_what_its_cells_say(tmp_path: Path) -> None:
 def test_seconds_follow_from_tokens_a_second_and_else_from_flops(tmp_path: Path) -> None:
     tokens = 128 * 8192
     by_tokens = only(tmp_path, step_s="", tokens_s_gpu=f"{tokens / 8 / 12.5}", tflops_gpu="1")
-    assert by_tokens.measured_from == "tokens_s_gpu"
     assert by_tokens.measured_seconds == pytest.approx(12.5)
     by_flops = only(tmp_path, step_s="", tflops_gpu="400")
     # 6 × 7.5 B weights of products, and 12 × hidden × sequence a layer for attention.
     flops = 6 * tokens * (7_504_658_432 + 32 * 2 * 4096 * 8192)
-    assert by_flops.measured_from == "tflops_gpu"
     assert by_flops.measured_seconds == pytest.approx(flops / (8 * 400e12), rel=1e-3)
     assert only(tmp_path, step_s="", status="oom").measured_seconds is None
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from alpa_explore.baselines.layout import BASELINE
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
-from alpa_explore.uniform_layouts.layout import BASELINE
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
 from alpa_explore_widgets.session.asking.questions import Comparisons
 from alpa_explore_widgets.session.backend import Backend

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import ipywidgets as W
 
 from alpa_explore import units
+from alpa_explore.baselines.layout import LABELS, Axis
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.uniform_layouts.layout import LABELS, Axis
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from alpa_explore.plans.report.tables import Row
-    from alpa_explore.uniform_layouts.of_plan import PlanAsLayout
+    from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
     from alpa_explore_widgets.session.session import Session
     from alpa_explore_widgets.session.state import LayoutsAnswer, State
@@ -203,7 +203,7 @@ def _beside(state: State, layouts: Layouts) -> PlanAsLayout | None:
     plan = state.plan
     if plan is None or state.plan_settings is None or layouts.model.partition("@")[0] != state.plan_settings.model:
         return None
-    from alpa_explore.uniform_layouts.of_plan import plan_beside
+    from alpa_explore.uniform_layouts.beside_plan import plan_beside
 
     return plan_beside(layouts, plan)
 

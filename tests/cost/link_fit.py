@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.calibration.pattern_search import Fit, pattern_search
+from alpa_explore.calibration.least_squares import Fit, pattern_search
 from alpa_explore.cluster.group import Group
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.numerics.arrays import Floats

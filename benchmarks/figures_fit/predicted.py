@@ -12,16 +12,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from alpa_explore.baselines.layout_price import layout_seconds
-from alpa_explore.baselines.part_times import DecoderTime, decoder_time_of, passes_of
-from alpa_explore.calibration.runs.figures import Figure, Values
-from alpa_explore.calibration.runs.overlay import overlaid
-from alpa_explore.calibration.runs.works import RunWork
+from alpa_explore.baselines.layout_price import LayoutPricer, passes_of, seconds_of_passes
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
+from benchmarks.figures_fit.figures import Figure, Values
+from benchmarks.figures_fit.stored import overlaid
+from benchmarks.figures_fit.works import RunWork
 
 Machines: TypeAlias = frozenset[tuple[str, str]]
 """(device preset, software profile) of groups of runs."""
@@ -77,7 +76,7 @@ class PredictedRuns:
         kernels = seconds_of_table(device, group.table)
         of_passes = np.split(kernels, group.ends)
         clusters: dict[tuple[object, ...], Cluster] = {}
-        times: dict[tuple[object, ...], DecoderTime] = {}
+        times: dict[tuple[object, ...], Floats] = {}
         for place, number in group.runs:
             run = self.runs[place]
             at, layout = run.machine.cluster, run.layout
@@ -97,8 +96,8 @@ class PredictedRuns:
             )
             if key not in times:
                 part = group.decoders[number]
-                times[key] = decoder_time_of(group.passes[part], of_passes[part], cluster, layout)
-            seconds[place] = layout_seconds(run.work, cluster, layout, times[key])
+                times[key] = seconds_of_passes(group.passes[part], of_passes[part], cluster, layout)
+            seconds[place] = LayoutPricer(run.work, cluster, layout, run.parts, times[key]).price(sized=False).seconds
 
 
 def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:

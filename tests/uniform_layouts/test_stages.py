@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture
-from alpa_explore.uniform_layouts.pricing.stages import blocks_of_parts, idle_ranks
+from alpa_explore.uniform_layouts.stages import blocks_of_parts, idle_ranks
+from alpa_explore.validation.runs.architecture import Architecture
 
 LLAMA_8B = Architecture(
     kind="llama", layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocabulary=128256, tied=False

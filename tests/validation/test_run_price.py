@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.baselines.block_work import CapturedBlocks, Counted, DecoderWork
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.work import PassWork, in_sequence
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig
-from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer, captured_graph, own_work, work_of
-from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunRequest
+from alpa_explore.uniform_layouts.model_work import ModelKey, own_work
+from alpa_explore.validation.run_price import RunPricer, RunRequest, captured_graph, work_of
 
 HIDDEN, POSITIONS, EXPERTS, CHOSEN, FFN = 256, 128, 8, 2, 128
 CONFIG = DecoderConfig(
@@ -35,26 +36,24 @@ def run(tensor: int, expert: int, expert_tensor: int, context: int = 1) -> RunRe
     return RunRequest(
         number=0,
         cluster=CLUSTER,
-        tensor=tensor,
-        data=8 // tensor // context,
-        pipeline=1,
-        chunks=1,
-        context=context,
-        expert=expert,
-        expert_tensor=expert_tensor,
-        blocks=((2,),),
-        head_part=0,
-        microbatches=4,
-        zero_stage=1,
+        layout=Layout(
+            tensor=tensor,
+            data=8 // tensor // context,
+            context=context,
+            expert=expert,
+            expert_tensor=expert_tensor,
+            microbatches=4,
+            zero_stage=1,
+        ),
+        parts=((1, 2, 1),),
         recompute=("none",),
         counts_reserve=True,
-        schedule="1f1b",
     )
 
 
 def work(asked: RunRequest, samples: int = 1) -> DecoderWork:
     key = ModelKey(config=CONFIG, micro_batch=samples, dtype="bfloat16", routed=True)
-    return work_of(LayoutPricer().model(key), asked)
+    return work_of(RunPricer().model(key), asked)
 
 
 def flops(of: PassWork) -> float:
@@ -117,7 +116,7 @@ def test_a_dense_block_is_of_a_kind_of_its_own_where_not_every_block_has_experts
     assert CONFIG.experts is not None
     every = replace(CONFIG, layers=4, ffn=512, experts=replace(CONFIG.experts, every=2))
     key = ModelKey(config=every, micro_batch=1, dtype="bfloat16", period=2, routed=True)
-    dense, routed = (block.forward for block in work_of(LayoutPricer().model(key), run(1, 1, 1)).blocks)
+    dense, routed = (block.forward for block in work_of(RunPricer().model(key), run(1, 1, 1)).blocks)
     alone = work(run(1, 1, 1)).blocks[0].forward
     assert (dense.expert_layers, routed.expert_layers, alone.expert_layers) == (0, 1, 1)
     assert flops(routed) == flops(alone)

@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alpa_explore.baselines.block_work import DecoderWork
-from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.layout import Layout, Parts
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
-from alpa_explore.uniform_layouts.pricing.layout_pricer import CapturedModel, layout_of, run_features, work_of
-from alpa_explore.uniform_layouts.pricing.requests import ModelKey, RunRequest
-from alpa_explore.uniform_layouts.pricing.stored_work import stored_work, work_from
+from alpa_explore.uniform_layouts.model_work import ModelKey, check_dtype, stored_work, work_from
+from alpa_explore.uniform_layouts.works import READ_BY, READ_WITH
 from alpa_explore.validation.predict import priced_runs, refused_row, request_of
+from alpa_explore.validation.run_price import CapturedModel, RunRequest, run_features, work_of
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow
-
-_CODE = ("models", "graph", "tracing", "sharding", "intra_op", "cost", "baselines", "uniform_layouts/pricing")
-_LIBRARIES = ("torch", "numpy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +33,8 @@ class RunWork:
     row: MeasuredRow
     machine: Machine
     work: DecoderWork
-    layout: ManualLayout
+    layout: Layout
+    parts: Parts
 
 
 def works_of(
@@ -48,15 +46,16 @@ def works_of(
 ) -> tuple[tuple[RunWork, ...], tuple[RefusedRow, ...]]:
     """The work of rows in their order, and the rows that cannot be priced. `cache`: a folder; by default the user's."""
     measured = tuple(rows)
-    machines: dict[int, Machine] = {}
+    asked: dict[int, tuple[Machine, RunRequest]] = {}
     groups: dict[ModelKey, list[RunRequest]] = {}
     refused: list[RefusedRow] = []
     for number, row in enumerate(measured):
         try:
-            machines[number], key, request = request_of(number, row)
+            machine, key, request = request_of(number, row)
         except AlpaExploreError as error:
             refused.append(refused_row(row, Kind.MACHINE, error))
         else:
+            asked[number] = machine, request
             groups.setdefault(key, []).append(request)
     made: dict[int, RunWork] = {}
     for number, answer in priced_runs(groups, WorkReader(cache), processes, progress):
@@ -64,8 +63,8 @@ def works_of(
         if isinstance(answer, AlpaExploreError):
             refused.append(refused_row(row, Kind.PRICING, answer))
         else:
-            work, layout = answer
-            made[number] = RunWork(row=row, machine=machines[number], work=work, layout=layout)
+            machine, run = asked[number]
+            made[number] = RunWork(row=row, machine=machine, work=answer, layout=run.layout, parts=run.parts)
     return tuple(made[number] for number in sorted(made)), tuple(refused)
 
 
@@ -81,18 +80,18 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class WorkReader:
-    """Answers a run with its work and layout; small, so that processes get a copy."""
+    """Answers a run with its work; small, so that processes get a copy."""
 
     folder: Path | None = None
 
     def model(self, key: ModelKey) -> _Model:
         """What all runs of a key share."""
-        store = SolveCache(self.folder, code_version=code_version(_CODE, _LIBRARIES))
+        store = SolveCache(self.folder, code_version=code_version(READ_BY, READ_WITH))
         return _Model(key, store, CapturedModel(key), {})
 
-    def price(self, model: _Model, run: RunRequest) -> tuple[DecoderWork, ManualLayout]:
-        """Work and layout of one run; where the source does not say what is recomputed, the first possibility."""
-        layout = layout_of(model.key.dtype, run, run.recompute[0])
+    def price(self, model: _Model, run: RunRequest) -> DecoderWork:
+        """The work of one run."""
+        check_dtype(run.cluster.device, model.key.dtype)
         names = run.cluster.device.name, run.cluster.software.name
         key = repr(("work of a run", model.key, *names, run_features(run)))
         if key not in model.known:
@@ -103,4 +102,4 @@ class WorkReader:
             else:
                 work = work_from(stored)
             model.known[key] = work
-        return model.known[key], layout
+        return model.known[key]

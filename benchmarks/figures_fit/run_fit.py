@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.calibration.runs import tuning
-from alpa_explore.calibration.runs.figures import Figure, Values
-from alpa_explore.calibration.runs.predicted import PredictedRuns
 from alpa_explore.numerics.arrays import Floats
+from benchmarks.figures_fit import tuning
+from benchmarks.figures_fit.figures import Figure, Values
+from benchmarks.figures_fit.predicted import PredictedRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,16 +16,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from alpa_explore.baselines.equal_stages import block_counts
-from alpa_explore.uniform_layouts.pricing.architecture import Architecture, Sizes
+from alpa_explore.baselines.layout import Layout, Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What layouts divide, and by which frameworks cut pipelines."""
+
+    layers: int
+    hidden: int
+    heads: int
+    """0 where there is no attention."""
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+    """As the source gives it; frameworks pad it. 0 where there is none."""
+    predicted_ahead: int = 0
+    """Further tokens that are predicted in training, each by a block and the head again (DeepSeek-V3, arXiv 2412.19437,
+    §2.2)."""
+
+    @property
+    def sizes(self) -> str:
+        """'24 layers, hidden 1,024, 16 heads, vocabulary 50,257'."""
+        keys = "" if self.kv_heads == self.heads else f" ({self.kv_heads:,} of keys)"
+        heads = f", {self.heads:,} heads{keys}" if self.heads else ""
+        words = f", vocabulary {self.vocabulary:,}" if self.vocabulary else ""
+        return f"{self.layers:,} layers, hidden {self.hidden:,}{heads}{words}"
 
 
 def blocks_of_parts(sizes: Sizes, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
     """The number of blocks of each of the pp · vp parts; part 0 also has the embedding, the last one norm and head."""
     layers, parts = sizes.layers, pipeline * chunks
-    if isinstance(sizes, Architecture) and sizes.predicted_ahead and parts > 1:
+    if sizes.predicted_ahead and parts > 1:
         return _before_prediction(layers, parts)
     if software == "nanotron" and chunks == 1:
         return _by_cost(sizes, parts)[0]
@@ -34,18 +60,16 @@ def blocks_of_parts(sizes: Sizes, pipeline: int, chunks: int, software: str) -> 
     return block_counts(layers, parts)
 
 
-def by_kind(blocks: Sequence[int], kinds: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The blocks of each kind of parts with so many blocks, from the kind of every block of the model."""
-    ends = list(accumulate(blocks, initial=0))
-    counted = [Counter(kinds[first:end]) for first, end in pairwise(ends)]
-    return tuple(tuple(part[kind] for kind in range(max(kinds) + 1)) for part in counted)
-
-
-def head_part(sizes: Sizes, pipeline: int, chunks: int, software: str) -> int:
-    """The part that has the LM head and the loss: the last one, or an earlier one where nanotron's costs place it."""
-    if software == "nanotron" and chunks == 1:
-        return _by_cost(sizes, pipeline)[1]
-    return pipeline * chunks - 1
+def pipeline_parts(sizes: Sizes, kinds: Sequence[int], layout: Layout, software: str) -> Parts:
+    """The parts of the pipeline of a layout, from the kind of every block of the model. The LM head and the loss are in
+    the last part, or in an earlier one where nanotron's costs place them."""
+    blocks = blocks_of_parts(sizes, layout.pipeline, layout.chunks, software)
+    head = len(blocks) - 1 - idle_ranks(sizes, layout.pipeline, software) * (layout.chunks == 1)
+    counted = [Counter(kinds[first:end]) for first, end in pairwise(accumulate(blocks, initial=0))]
+    return tuple(
+        (int(place == 0), *(part[kind] for kind in range(max(kinds) + 1)), int(place == head))
+        for place, part in enumerate(counted)
+    )
 
 
 def idle_ranks(sizes: Sizes, pipeline: int, software: str) -> int:

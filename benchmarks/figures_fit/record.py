@@ -8,12 +8,8 @@ from dataclasses import replace
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
 from alpa_explore.validation.predict import Prediction, Predictions
-from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.rows import RefusedRow
-from alpa_explore.validation.split import side
-
-_FAULTY = "a fault of the software made its time"
-_SILENT = "its source does not say in which precision it ran"
+from alpa_explore.validation.score import measured_run, side
 
 
 def record_of(predictions: Predictions, sources: Mapping[str, Source], *, made: str) -> Record:
@@ -54,45 +50,4 @@ def _run(row: Prediction | RefusedRow, *, fitted: bool) -> MeasuredRun:
         measured_bytes=row.measured_bytes,
         status=row.status,
         refused=row.reason,
-    )
-
-
-def measured_run(prediction: Prediction) -> MeasuredRun:
-    """A prediction as a run of the record."""
-    row = prediction.row
-    return MeasuredRun(
-        source=row.file,
-        line=row.line,
-        device=prediction.device,
-        software=prediction.software,
-        gpus=row.devices,
-        gpus_per_node=row.devices_per_node,
-        model=row.model,
-        sizes=row.architecture.sizes,
-        sequence=row.sequence,
-        global_batch=row.global_batch,
-        micro_batch=row.micro_batch,
-        microbatches=row.microbatches,
-        tensor=row.tensor,
-        pipeline=row.pipeline,
-        virtual=row.chunks,
-        data=row.data,
-        context=row.context,
-        expert=row.expert,
-        zero_stage=row.zero_stage,
-        recompute=row.recompute,
-        precision=row.precision,
-        experts=row.architecture.experts > 1,
-        token_flops=row.architecture.flops(1, row.sequence),
-        overhead=prediction.overhead,
-        predicted_seconds=prediction.seconds,
-        measured_seconds=row.measured_seconds,
-        # Where the source leaves open what is recomputed, the sizes of both ends say nothing of the model's error.
-        predicted_bytes=None if prediction.ends else prediction.bytes,
-        measured_bytes=row.measured_bytes,
-        mfu=prediction.measured_mfu,
-        fits=prediction.fits,
-        status=row.status,
-        left_out=_FAULTY if row.faulty else _SILENT if is_silent(row.precision) else "",
-        held_out=side(row) == "held-out",
     )

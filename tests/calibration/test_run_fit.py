@@ -9,24 +9,23 @@ import numpy as np
 import pytest
 
 from alpa_explore.baselines.block_work import DecoderWork
-from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.calibration.runs.figures import DEVICES, Figure, Place, all_figures, at_start
-from alpa_explore.calibration.runs.overlay import overlaid, stored_values
-from alpa_explore.calibration.runs.predicted import PredictedRuns
-from alpa_explore.calibration.runs.run_fit import FiguresFit, fit_figures
-from alpa_explore.calibration.runs.works import RunWork, works_of
-from alpa_explore.calibration.runs.written import write_figures
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cluster.software_profiles import software_names
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork, Recomputed
-from alpa_explore.uniform_layouts.pricing.layout_pricer import LayoutPricer
 from alpa_explore.validation.predict import predict_rows
+from alpa_explore.validation.run_price import RunPricer
 from alpa_explore.validation.runs.machines import Machine
 from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
+from benchmarks.figures_fit.figures import DEVICES, Figure, Place, all_figures, at_start
+from benchmarks.figures_fit.predicted import PredictedRuns
+from benchmarks.figures_fit.run_fit import FiguresFit, fit_figures
+from benchmarks.figures_fit.stored import overlaid, stored_values, write_figures
+from benchmarks.figures_fit.works import RunWork, works_of
 
-DATA = Path(__file__).parents[2] / "validation" / "data"
+DATA = Path(__file__).parents[1] / "validation" / "data"
 FIGURES = all_figures()
 BY_NAME = {figure.name: figure for figure in FIGURES}
 
@@ -68,10 +67,13 @@ def made_up(row: MeasuredRow, device: str, software: str, tokens: int, hidden: i
         dtype="bfloat16",
         boundary_bytes=2.0 * tokens * hidden,
     )
-    layout = ManualLayout(tensor=1, data=1, pipeline=1, microbatches=microbatches, blocks=((24,),), head_part=0)
     cluster = Cluster.parse(f"1x1:{device}", software=software)
     return RunWork(
-        row=row, machine=Machine(cluster=cluster, device=device, software=software), work=work, layout=layout
+        row=row,
+        machine=Machine(cluster=cluster, device=device, software=software),
+        work=work,
+        layout=Layout(microbatches=microbatches),
+        parts=((1, 24, 1),),
     )
 
 
@@ -183,12 +185,12 @@ def test_the_work_of_a_run_is_captured_once_and_predicts_what_predictions_say(
     row = next(r for r in read_rows([DATA / "dgxc_nemo_h100_gb200.csv"]).measured if r.model == "Nemotron-15B")
     (first,), refused = works_of([row], processes=1, cache=tmp_path)
     assert not refused
-    monkeypatch.setattr("alpa_explore.uniform_layouts.pricing.layout_pricer.captured_graph", None)
+    monkeypatch.setattr("alpa_explore.validation.run_price.captured_graph", None)
     (again,), _ = works_of([row], processes=1, cache=tmp_path)
     assert again == first
     monkeypatch.undo()
     (seconds,) = PredictedRuns((), [first]).seconds({})
-    (prediction,) = predict_rows(Rows(measured=(row,), refused=()), pricer=LayoutPricer(), processes=1).predicted
+    (prediction,) = predict_rows(Rows(measured=(row,), refused=()), pricer=RunPricer(), processes=1).predicted
     assert seconds == pytest.approx(prediction.seconds, rel=1e-6)
 
 
