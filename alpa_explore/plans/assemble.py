@@ -283,10 +283,10 @@ def _with_stages(plan: Plan, chosen: Sequence[Stage], descriptions: Descriptions
         plan = replace(plan, interleaved=interleaved_stages(plan, descriptions))
     if planned_schedule(plan) != INTERLEAVED:
         return plan
-    return replace(plan, stages=tuple(_held_in_turns(stage, plan.interleaved) for stage in plan.stages))
+    return replace(plan, stages=tuple(held_in_turns(stage, plan.interleaved) for stage in plan.stages))
 
 
-def _held_in_turns(stage: PlanStage, interleaved: Sequence[PlanStage]) -> PlanStage:
+def held_in_turns(stage: PlanStage, interleaved: Sequence[PlanStage]) -> PlanStage:
     """`stage` with the weights and the workspace of the stages that its submesh runs in turn, and as many microbatches
     as have the bytes that these hold: the last of them has the head, and holds fewer of them than the others."""
     own = [one for one in interleaved if one.devices == stage.devices]

@@ -13,12 +13,14 @@ from alpa_explore.cluster import Cluster, logical_mesh
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.stage_table import once_seconds
-from alpa_explore.plans.assemble import NOTHING_PREDICTED, with_predicted
+from alpa_explore.plans.assemble import NOTHING_PREDICTED, held_in_turns, with_predicted
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import planned_stage
 from alpa_explore.plans.rebuild import details_of, rebuild
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.schedule_stages import planned_schedule
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
+from alpa_explore.schedules.catalog import INTERLEAVED
 
 
 @checked("plan", "cluster", "graph")
@@ -70,15 +72,12 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
             turns=turns,
         )
 
+    turns = len(plan.interleaved) // len(plan.stages)
+    interleaved = tuple(priced_stage(stage, turns) for stage in plan.interleaved)
     stages = tuple(priced_stage(stage, 1) for stage in plan.stages)
-    return with_predicted(
-        replace(
-            rebuilt,
-            stages=stages,
-            interleaved=tuple(priced_stage(stage, len(plan.interleaved) // len(stages)) for stage in plan.interleaved),
-            predicted=NOTHING_PREDICTED,
-        )
-    )
+    if planned_schedule(plan) == INTERLEAVED:
+        stages = tuple(held_in_turns(stage, interleaved) for stage in stages)
+    return with_predicted(replace(rebuilt, stages=stages, interleaved=interleaved, predicted=NOTHING_PREDICTED))
 
 
 def _used_candidates(plan: Plan, cluster: Cluster) -> dict[RangeKey, tuple[StageCandidate, ...]]:
