@@ -41,9 +41,9 @@ _ROUNDING = 1e-6
 
 
 def broken_floors(plan: PlanValue) -> tuple[str, ...]:
-    """A sentence for each floor that a stage of the plan lies below; none for a plan whose prices can be true, or whose
-    operators are not known."""
-    return tuple(sentence for stage in plan.stages for sentence in _broken(plan, stage))
+    """A sentence for each floor that a stage of the plan lies below, or one that its submesh runs in turn; none for a
+    plan whose prices can be true, or whose operators are not known."""
+    return tuple(sentence for stage in plan.interleaved or plan.stages for sentence in _broken(plan, stage))
 
 
 def _broken(plan: PlanValue, stage: PlanStage) -> Iterator[str]:
