@@ -12,7 +12,7 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet
 # The kernels that every plan needs, and those of the solver under a time limit; without this the first plan compiles
 # them while its model is captured, and the first `solve` within its time limit.
 COMPILE = echo "Compiling kernels (once, half a minute)"; \
-	$(PYTHON) -c 'from alpa_explore.pricing.mesh_tasks import warm_up; warm_up()' & plans=$$!; \
+	$(PYTHON) -c 'from alpa_explore.pricing.warm_up import warm_up; warm_up()' & plans=$$!; \
 	$(PYTHON) -c 'from alpa_explore.iopddl.search import warm_up_search; warm_up_search()'; wait $$plans
 LINTED := alpa_explore widgets tests benchmarks notebooks
 
