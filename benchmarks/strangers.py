@@ -53,11 +53,11 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "14": (
         "configs of the Hub with auto_map of a known type, num_local_experts and an empty rank are read",
-        ("models/test_reference.py", "uniform_layouts/test_models.py"),
+        ("models/test_reference.py", "uniform_layouts/test_structure.py"),
     ),
     "15": (
-        "an architecture that layouts do not price is refused by name",
-        ("cli/test_layouts.py::test_a_family_that_layouts_do_not_price_is_refused_by_name",),
+        "layouts price every architecture whose blocks repeat, by the kinds of its blocks",
+        ("uniform_layouts/test_structure.py::test_the_kinds_of_blocks_together_are_the_model",),
     ),
     "16": (
         "what the software adds to every iteration is told where it is much of the time",

@@ -82,3 +82,14 @@ def test_documented_files_exist(document: str) -> None:
     text = (ROOT / document).read_text()
     named = {*PATH.findall(text), *((Path(document).parent / link).as_posix() for link in LINK.findall(text))}
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_functions_that_the_makefile_calls_and_tests_that_the_list_of_strangers_names_exist() -> None:
+    called = re.findall(r"from ([\w.]+) import (\w+)", (ROOT / "Makefile").read_text())
+    assert called, "make install compiles kernels"
+    for module, name in called:
+        assert f"def {name}(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
+    listed = re.findall(r'"([a-z_/]+\.py)(?:::(\w+))?[^"]*"', (ROOT / "benchmarks/strangers.py").read_text())
+    assert len(listed) > 20
+    for file, name in listed:
+        assert f"def {name or 'test_'}" in (ROOT / "tests" / file).read_text(), f"{file} {name}"
