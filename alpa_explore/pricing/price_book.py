@@ -145,8 +145,10 @@ class PriceBook:
     def bound(self, inverse_b: float) -> float:
         """Lower bound on the device seconds of every choice; inf where no choice is legal."""
         known = dict(self.bounds)
-        if inverse_b in known or math.inf in known.values():
-            return known.get(inverse_b, math.inf)
+        if math.inf in known.values():
+            return math.inf
+        if inverse_b in known:
+            return known[inverse_b]
         xs, ys = zip(*sorted(({0.0: 0.0} | known).items()), strict=True)
         # A choice that is the fastest but for ties of memory may be slower by the price of a device's memory.
         return max(float(np.interp(inverse_b, xs, ys)) * (1 - PROVEN) - TIE_SECONDS, 0.0)
