@@ -7,13 +7,17 @@
 Read in this order:
 
     tuning         sizes and time limits of the measurements
-    hosts          a host: its devices, memory and versions; in what hosts differ; a link between two: latency, seconds
-    by size worker_side    what runs on a worker: describe its host, listen, transfer connection     which addresses may
-    be connected to, and calls of functions on workers starting       workers started by SSH or in an allocation of
-    Slurm, where there is no scheduler yet find           the hosts of a scheduler calibrations   device files kept by
-    machine, and the measurement of one on a worker cluster_of     the cluster of equal hosts, or why there is none
-    attach         all of this and the measured links: `attach`, and its result `Attached` tables         hosts and
-    links as rows of tables file           the result as a cluster file, which `--cluster FILE` reads
+    hosts          a host: its devices, memory and versions; in what hosts differ; a link between two: latency, and
+                   seconds by message size
+    worker_side    what runs on a worker: describe its host, listen, transfer
+    connection     which addresses may be connected to, and calls of functions on workers
+    starting       workers started by SSH or in an allocation of Slurm, where there is no scheduler yet
+    find           the hosts of a scheduler
+    calibrations   device files kept by machine, and the measurement of one on a worker
+    cluster_of     the cluster of equal hosts, or why there is none
+    attach         all of this and the links, measured: `attach`, and its result `Attached`
+    tables         hosts and links as rows of tables
+    file           the result as a cluster file, which `--cluster FILE` reads
 
 Nothing here starts a run. Dask and torch are imported when they are needed.
 """
