@@ -6,7 +6,7 @@ Its signature has no names: operators of equal signature have equal strategies a
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from alpa_explore.graph.tensor import Tensor
@@ -91,6 +91,8 @@ class Operator:
     low: LowPrecision | None = None
     """Where software computes it in a lower precision; its price alone, never its result, depends on it."""
     forward: int | None = None
+    discovered: object = field(default=None, repr=False)
+    """`sharding.strategy.DiscoveredSplits` of an operator without a rule; None before that pass, and with a rule."""
     module: str = ""
     """Path of the nn.Module that called it, e.g. 'transformer.h.3.mlp'."""
     source: str = ""
@@ -121,6 +123,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.stored,
         operator.low,
         operator.joined,
+        operator.discovered,
     )
 
 

@@ -11,6 +11,7 @@ from alpa_explore.cluster.precisions import recipe_of, tensors_of
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph, full_precision
 from alpa_explore.models.catalog import divided_batch, entry, microbatch_size
+from alpa_explore.sharding.splits import with_discovered_splits
 from alpa_explore.store.cache import Store
 from alpa_explore.tracing.catalogue import catalogue_graph
 
@@ -28,7 +29,8 @@ def microbatch_graph(
     store: Store | None = None,
     capturing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> TrainingGraph:
-    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples.
+    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples; operators
+    without a rule have discovered splits.
 
     Graphs of catalogue models are kept in `store`; `capturing` is the context of a capture. `precision` may be one of
     products alone, as fp8 (`cluster.precisions`): a catalogue model then has tensors in bfloat16, a graph its own.
@@ -38,13 +40,15 @@ def microbatch_graph(
     if isinstance(model, str):
         named = entry(model)
         samples = microbatch_size(named, num_microbatches, global_batch)
-        return catalogue_graph(
-            named,
-            samples,
-            rematerialization=rematerialization,
-            precision=tensors_of(precision),
-            store=store,
-            capturing=capturing,
+        return with_discovered_splits(
+            catalogue_graph(
+                named,
+                samples,
+                rematerialization=rematerialization,
+                precision=tensors_of(precision),
+                store=store,
+                capturing=capturing,
+            )
         )
     if isinstance(model, TrainingGraph):
         graph = model
@@ -73,4 +77,5 @@ def microbatch_graph(
             found=f"precision={precision!r} for a graph in {graph.precision}",
             remedy="Give precision= to capture() instead.",
         )
+    graph = with_discovered_splits(graph)
     return graph if rematerialization is None else replace(graph, rematerialization=rematerialization)

@@ -27,7 +27,6 @@ from alpa_explore.pricing.memory_frontiers import fastest_fitting, memory_fronti
 from alpa_explore.pricing.mesh_sweep import MeshSweep
 from alpa_explore.pricing.price_book import PriceBook, Search, StageChoice, Tried
 from alpa_explore.pricing.stage_costs import Provenance
-from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record_discoveries
 
 _SWEEPS = {
     Search.BOUNDED_WITH_CHOICES: MeshSweep.bound,
@@ -55,8 +54,6 @@ class Task:
     """Lower bound on the device seconds of every choice, without a memory limit."""
     known: Mapping[Range, PriceBook] = field(default_factory=dict, hash=False)
     """What BOUNDED_WITH_CHOICES has found for these ranges, if anything."""
-    discoveries: DiscoveryRecords = ()
-    """The discovered splits of operators without a rule, so that the worker uses the same ones as this process."""
 
     @property
     def on_mesh(self) -> bool:
@@ -70,7 +67,6 @@ class Task:
 
 def run_task(layered: LayeredGraph, task: Task) -> dict[Range, PriceBook]:
     """What the search finds for each range (runs on a Dask worker)."""
-    record_discoveries(task.discoveries)
     if not task.on_mesh:
         ((layers, held),) = task.ranges
         return {layers: _solved(layered, task, layers, held)}

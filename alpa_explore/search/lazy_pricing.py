@@ -37,7 +37,6 @@ from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choic
 from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
-from alpa_explore.sharding.splits import discover_all
 
 _INCOMPLETE = (
     "Only {} stages are priced, those that the best plan with B = {} needs: with another B, the best plan may need "
@@ -128,7 +127,6 @@ class LazyPricing:
         self._lower_bounds = LowerBounds(
             layered, self._devices, self._meshes, other=other, known=known, num_microbatches=query.num_microbatches
         )
-        self._discoveries = discover_all(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}
         self._memory_prices = known.memory_prices(query.num_microbatches)
         """Estimated price of memory (seconds per byte) on each mesh where memory is short."""
@@ -262,7 +260,7 @@ class LazyPricing:
         """Find the fastest choices of stages, without a memory limit."""
         unpriced: dict[str, Range] = {}
         device = self._devices[mesh.kind]
-        prices = f"{price_key(mesh, device, 'auto', self._discoveries)} {device.memory_bytes}"
+        prices = f"{price_key(mesh, device, 'auto')} {device.memory_bytes}"
         for cell in cells:
             first, last, _ = cell
             key = self._keys[cell, mesh] = problem_key(self._problems.stage(first, last), prices)

@@ -9,7 +9,7 @@ from alpa_explore.arguments import checked
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.scans import rule_of
-from alpa_explore.sharding.splits import Coverage, splits_for
+from alpa_explore.sharding.splits import Coverage, splits_for, with_discovered_splits
 
 _ORDER = ("replicated", "discovered", "rule")
 
@@ -37,6 +37,7 @@ class KindCoverage:
 @checked("graph")
 def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
     """A record for each operator kind of `graph` (several where coverage depends on shapes), replicated kinds first."""
+    graph = with_discovered_splits(graph)
     coverage_by_signature: dict[tuple[object, ...], Coverage] = {}
     factors: dict[tuple[str, str, str], dict[str, None]] = {}
     counts: dict[tuple[str, str, str], int] = {}

@@ -67,6 +67,15 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class DiscoveredSplits:
+    """The splits that running an operator without a rule established (`sharding.discovery`)."""
+
+    splits: tuple[Split, ...]
+    reason: str = ""
+    """Why there are no splits; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
 class Strategy:
     """How one operator is divided over a mesh: the specs it reads and writes, and the share of work of one device."""
 

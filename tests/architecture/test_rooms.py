@@ -46,10 +46,6 @@ CHANGES = {
     "setdefault",
     "update",
 }
-MEMOS: dict[str, str] = {
-    "alpa_explore.sharding.discovery.discoveries._RECORDED": "the splits of an operator depend on its signature alone"
-}
-"""Module state that is left: `module.NAME` -> why it is a memo of a pure function."""
 
 
 def test_a_folder_holds_about_a_dozen_files() -> None:
@@ -166,7 +162,7 @@ def state(tree: ast.Module) -> set[str]:
 
 def test_modules_keep_no_state() -> None:
     found = {f"{module}.{name}" for module, path in modules().items() for name in state(syntax_tree(path))}
-    assert found == set(MEMOS), "pass the value on, or say in MEMOS which pure function it remembers"
+    assert found == set(), "pass the value on"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import alpa_explore as ax
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.sharding.coverage import KindCoverage
 from alpa_explore.sharding.rules import RULES
-from alpa_explore.sharding.splits import splits_for
+from alpa_explore.sharding.splits import splits_for, with_discovered_splits
 from tests.one_layer import OneLayer
 
 
@@ -37,6 +37,7 @@ def test_every_operator_is_counted_once(graph: TrainingGraph, records: tuple[Kin
 
 
 def test_a_rule_that_is_entered_later_is_used(graph: TrainingGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = with_discovered_splits(graph)
     operator = next(o for o in graph.operators if splits_for(o, graph.tensors).how != "rule")
     monkeypatch.setitem(RULES, operator.kind, lambda operator, inputs, outputs: ())  # type: ignore[arg-type]  # a dict
     assert splits_for(operator, graph.tensors).how == "rule"

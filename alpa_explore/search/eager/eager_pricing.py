@@ -39,7 +39,6 @@ from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choic
 from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
-from alpa_explore.sharding.splits import discover_all
 
 _BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
 
@@ -89,11 +88,11 @@ class EagerPricing:
                 self.library.open(problems.values(), query.cluster.kinds[mesh.kind].device.reserved_bytes)
 
     def _feasible_stages(self) -> dict[RangeKey, list[CellProblem]]:
-        cluster, discoveries = self.query.cluster, discover_all(self.layered.graph)
+        cluster = self.query.cluster
         # Kinds of nodes that differ in memory alone have books of their own.
         kinds = [str(kind.device.memory_bytes) if cluster.others else "" for kind in cluster.kinds]
         prices = {
-            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver, discoveries) + kinds[mesh.kind]
+            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver) + kinds[mesh.kind]
             for meshes in self._meshes
             for mesh in meshes
         }
@@ -107,7 +106,7 @@ class EagerPricing:
 
     def _collect(self) -> None:
         """The distinct problems of all feasible stages, as tasks."""
-        layers, discoveries = self.layered.num_layers, discover_all(self.layered.graph)
+        layers = self.layered.num_layers
         for (first, last, _), stages in self._stages.items():
             # At least its place from the end: with another B the same stage may hold that many.
             held = max(layers - last, self.query.most_held(first, last, layers))
@@ -121,7 +120,6 @@ class EagerPricing:
                         device=self.query.cluster.kinds[mesh.kind].device,
                         solver=self._solver,
                         inverse_b=1.0 / self.query.num_microbatches,
-                        discoveries=discoveries,
                     )
         for key, task in self._tasks.items():
             self._problems_on.setdefault(task.mesh.squeezed(), {})[task.ranges[0][0]] = key

@@ -7,7 +7,6 @@ from hashlib import sha256
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords
 
 
 def problem_key(stage: StageGraph, prices: str) -> str:
@@ -15,9 +14,9 @@ def problem_key(stage: StageGraph, prices: str) -> str:
     return sha256(f"{stage.structure_key} {prices}".encode()).hexdigest()
 
 
-def price_key(mesh: LogicalMesh, device: Device, solver: str, discoveries: DiscoveryRecords) -> str:
+def price_key(mesh: LogicalMesh, device: Device, solver: str) -> str:
     """A digest of everything but the stage that the prices of choices depend on: not the names and sources of figures,
     nor the memory of a device."""
     figures = replace(device, name="", source="", memory_bytes=0, peak_flops=dict(sorted(device.peak_flops.items())))
-    body = (replace(mesh.squeezed(), kind=0), figures, solver, discoveries)
+    body = (replace(mesh.squeezed(), kind=0), figures, solver)
     return sha256(repr(body).encode()).hexdigest()

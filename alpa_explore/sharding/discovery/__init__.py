@@ -2,7 +2,6 @@
 
 Used only for operator kinds that `sharding.rules` does not list. In the order to read them:
 
-    discoveries     the recorded results of discovery in this process, without torch
     shapes          the operator under test; candidate splits, filtered by output shapes at full size on meta tensors
     small_sizes     smaller extents and size arguments that keep equality, order and divisibility
     trials          the operator on random numbers of several styles at small sizes, whole and in shards, joined

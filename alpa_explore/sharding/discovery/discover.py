@@ -18,8 +18,9 @@ other, some kernels write out of bounds.
 
 import itertools
 import string
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import torch
 
@@ -27,7 +28,6 @@ from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.operator import operator_signature
 from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
-from alpa_explore.sharding.discovery.discoveries import DiscoveredSplits, record_discoveries, recorded_discovery
 from alpa_explore.sharding.discovery.shapes import (
     Candidate,
     OperatorCall,
@@ -40,7 +40,7 @@ from alpa_explore.sharding.discovery.shapes import (
 from alpa_explore.sharding.discovery.trials import Trial, make_trials
 from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
-from alpa_explore.sharding.strategy import Split
+from alpa_explore.sharding.strategy import DiscoveredSplits, Split
 from alpa_explore.tracing.symbols import overload
 
 
@@ -124,19 +124,26 @@ def _is_compatible(split: Split, kept: Sequence[Split], shapes: ShapeRun, trials
 __all__ = ["DiscoveredSplits", "discover"]
 
 
-def discover(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> DiscoveredSplits:
-    """The splits of `operator` on tensors of these shapes and dtypes. Never raises; operators of equal signature are
-    run once."""
-    tensors = dict(zip((*operator.inputs, *operator.outputs), (*inputs, *outputs), strict=True))
-    signature = operator_signature(operator, tensors)
-    discovered = recorded_discovery(signature)
-    if discovered is None:
-        discovered = _discovered(OperatorCall(_numbered(operator), tuple(inputs), tuple(outputs)))
-        record_discoveries([(signature, discovered)])
-    return discovered
+def discover(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> DiscoveredSplits:
+    """The splits of `operator` on tensors of these shapes and dtypes, by their numbers. Never raises; operators of
+    equal signature are run once in a process."""
+    inputs, outputs = (tuple(tensors[t] for t in side) for side in (operator.inputs, operator.outputs))
+    call = OperatorCall(_numbered(operator), inputs, outputs)
+    return _discovered(_Known(operator_signature(operator, tensors), call))
 
 
-def _discovered(call: OperatorCall) -> DiscoveredSplits:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An operator, known by its signature."""
+
+    signature: tuple[object, ...]
+    call: OperatorCall = field(compare=False)
+
+
+# Memo of a pure function.
+@lru_cache(maxsize=1024)
+def _discovered(known: _Known) -> DiscoveredSplits:
+    call = known.call
     try:
         _check_kind(call.operator.kind)
         if not call.inputs:

@@ -51,14 +51,13 @@ def tensor(index, shape, dtype="float32"):
 
 def unrun(kind, shape):
     """What discovery returns for x -> y of one shape; the test itself does not run the operator."""
-    return discover(replace(OPERATOR, kind=kind), [tensor(0, shape)], [tensor(1, shape)])
+    return discover(replace(OPERATOR, kind=kind), [tensor(0, shape), tensor(1, shape)])
 
 
 def discovered(call):
     """(discovery, operator, tensors, values)."""
     operator, tensors, values = call.build()
-    inputs, outputs = ([tensors[t] for t in which] for which in (operator.inputs, operator.outputs))
-    return discover(operator, inputs, outputs), operator, tensors, values
+    return discover(operator, tensors), operator, tensors, values
 
 
 def rediscover(call):
@@ -156,8 +155,8 @@ UNRULED = [
 @pytest.mark.parametrize("call", UNRULED, ids=str)
 def test_an_operator_without_a_rule_is_discovered_and_proven(call):
     assert call.kind not in RULES, "choose another kind: this one has a rule now"
-    operator, tensors, values = call.build()
-    coverage = splits_for(operator, tensors)
+    found, operator, tensors, values = discovered(call)
+    coverage = splits_for(replace(operator, discovered=found), tensors)
     assert (coverage.how, coverage.reason) == ("discovered", "")
     assert sorted(s.factor for s in coverage.splits) == call.factors
     assert prove_splits(coverage.splits, operator, tensors, values) == set(call.factors)
@@ -295,15 +294,15 @@ def test_random_operators_are_not_supported(kind):
 
 def test_a_shape_that_depends_on_values_is_not_supported():
     operator = replace(OPERATOR, kind="aten.nonzero.default")
-    result = discover(operator, [tensor(0, (4, 8))], [tensor(1, (32, 2), "int64")])
+    result = discover(operator, [tensor(0, (4, 8)), tensor(1, (32, 2), "int64")])
     assert "depends on values" in result.reason
 
 
 def test_equal_operators_are_run_once_and_different_ones_are_distinguished():
     clamps = [replace(OPERATOR, kind="aten.clamp.default", arguments=(Ref(0), low)) for low in (1, 1.0, True, 1)]
-    shapes = [tensor(0, (4, 8))], [tensor(1, (4, 8))]
-    assert discover(clamps[0], *shapes) is discover(clamps[3], *shapes)
-    assert discover(clamps[0], *shapes) is not discover(clamps[1], *shapes)
+    tensors = [tensor(0, (4, 8)), tensor(1, (4, 8))]
+    assert discover(clamps[0], tensors) is discover(clamps[3], tensors)
+    assert discover(clamps[0], tensors) is not discover(clamps[1], tensors)
 
 
 def test_the_random_state_of_the_process_is_not_changed():
@@ -316,5 +315,5 @@ def test_the_random_state_of_the_process_is_not_changed():
 
 def test_large_shapes_are_proven_on_small_ones():
     operator = replace(OPERATOR, kind="aten.logsumexp.default", arguments=(Ref(0), (2,)))
-    result = discover(operator, [tensor(0, (1024, 4096, 51200))], [tensor(1, (1024, 4096))])
+    result = discover(operator, [tensor(0, (1024, 4096, 51200)), tensor(1, (1024, 4096))])
     assert [(s.factor, s.size) for s in result.splits] == [("dim0", 1024), ("dim1", 4096)]
