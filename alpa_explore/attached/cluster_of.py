@@ -6,12 +6,13 @@ from dataclasses import replace
 from alpa_explore import units
 from alpa_explore.attached import tuning
 from alpa_explore.attached.calibrations import kept_calibration, nearest_preset
-from alpa_explore.attached.hosts import Host, MeasuredLink, differences, largest_equal, reachable, slowest
+from alpa_explore.attached.hosts import Host, MeasuredLink, differences, largest_equal, slowest
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.files import Parts
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cluster.topology import MOST_KINDS
 from alpa_explore.errors import ClusterError, OptionError
+from alpa_explore.execution.hosts import reaching_all
 
 
 def cluster_of(
@@ -36,7 +37,7 @@ def cluster_of(
             else "Start the workers where alpa_explore and torch are installed.",
         )
     if faults := [link for link in links if link.fault]:
-        left = reachable([host.name for host in hosts], links)
+        left = reaching_all([host.name for host in hosts], [(link.source, link.target) for link in faults])
         raise ClusterError(
             "Some hosts cannot reach each other",
             found="; ".join(map(str, faults)),

@@ -7,16 +7,16 @@ both sides show certificates.
 
 import asyncio
 import ipaddress
-import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.attached import tuning
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution.quiet import quiet_client
 
 _SCHEMES = ("tcp", "tls", "ucx", "inproc", "ws", "wss")
 
@@ -80,7 +80,7 @@ async def connected(address: str) -> AsyncIterator[Any]:
     """An asynchronous client of the scheduler. ExecutorError where it cannot be reached."""
     from distributed import Client
 
-    with quiet():
+    with quiet_client():
         try:
             await asyncio.wait_for(_knock(address), tuning.CONNECT_SECONDS)
             client: Any = Client(address, asynchronous=True, timeout=tuning.CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # dask has few annotations
@@ -139,20 +139,6 @@ async def call(
             )
 
     return dict(zip(workers, await asyncio.gather(*(one(worker) for worker in workers)), strict=True))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence what Dask logs when a scheduler goes: our errors say it in a line."""
-    loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.comm", "distributed.core")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from alpa_explore import units
+from alpa_explore.execution.hosts import comparable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +45,6 @@ def slowest(links: Sequence[MeasuredLink]) -> MeasuredLink:
     return min(links, key=lambda link: link.bandwidth)
 
 
-def reachable(names: Sequence[str], links: Sequence[MeasuredLink]) -> tuple[str, ...]:
-    """Hosts that all reach each other: those left when the one with the most faults is dropped until none is left."""
-    left = list(names)
-    while True:
-        faults = [link for link in links if link.fault and link.source in left and link.target in left]
-        if not faults:
-            return tuple(left)
-        left.remove(max(left, key=lambda name: sum(name in (link.source, link.target) for link in faults)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     """What a process runs; '' where it is not known or not installed."""
@@ -63,11 +54,6 @@ class Versions:
     torch: str = ""
     alpa_explore: str = ""
     """The version and a digest of the sources: '0.1.0 a1b2c3d4'."""
-
-    @property
-    def comparable(self) -> tuple[str, str, str]:
-        """What must be equal on all hosts: of Python major and minor version."""
-        return ".".join(self.python.split(".")[:2]), self.torch, self.alpa_explore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +118,7 @@ class Host:
 
 
 _COMPARED: tuple[tuple[str, Callable[[Host], str]], ...] = (
-    ("Python", lambda h: h.versions.comparable[0]),
+    ("Python", lambda h: comparable("python", h.versions.python)),
     ("torch", lambda h: h.versions.torch),
     ("alpa_explore", lambda h: h.versions.alpa_explore),
     ("devices", lambda h: f"{h.devices} × {h.device}"),
@@ -168,16 +154,12 @@ def differences_from_here(hosts: Sequence[Host], here: Versions) -> tuple[str, .
     """In what hosts differ from this process: a plan can be made, but a run sends them code that they may not read."""
     known = [host for host in hosts if not host.problem]
     found = []
-
-    def compared(versions: Versions, number: int) -> str:
-        """Without the build: a launcher without a GPU may start ranks that have one."""
-        return versions.comparable[number].partition("+")[0]
-
-    for what, number in (("Python", 0), ("torch", 1), ("alpa_explore", 2)):
-        mine = compared(here, number)
-        others = {compared(host.versions, number) for host in known} - {mine}
+    for what, field_name in (("Python", "python"), ("torch", "torch"), ("alpa_explore", "alpa_explore")):
+        there = {host.name: comparable(field_name, getattr(host.versions, field_name)) for host in known}
+        mine = comparable(field_name, getattr(here, field_name))
+        others = set(there.values()) - {mine}
         if others and mine:
-            names = ", ".join(h.name for h in known if compared(h.versions, number) != mine)
+            names = ", ".join(name for name, version in there.items() if version != mine)
             found.append(f"{what}: {', '.join(sorted(others)) or 'not known'} on {names}; {mine} here")
     return tuple(found)
 

@@ -7,7 +7,6 @@ that the launcher has made for it, and is gone after it.
 
 import asyncio
 import hmac
-import os
 import platform
 import socket
 import struct
@@ -18,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from alpa_explore.attached import tuning
+from alpa_explore.execution.hosts import first_line, machine, network
 
 _SIZE = struct.Struct("!Q")
 SECRET_BYTES = 16
@@ -47,20 +47,20 @@ def describe() -> dict[str, Any]:
         "memory_bytes": int(total),
         "free_bytes": int(free),
         "gpus": _gpus() if any(Path(driver).exists() for driver in _DRIVERS) else [],
-        "machine": _first_line("/proc/sys/kernel/random/boot_id") or socket.gethostname(),
-        "namespace": _link_target("/proc/self/ns/net") or socket.gethostname(),
+        "machine": machine(),
+        "namespace": network(),
         "rdma": sorted(p.name for p in Path("/sys/class/infiniband").glob("*")),
     }
 
 
 def versions() -> dict[str, str]:
     """The versions of this process."""
-    from alpa_explore.store.code_version import code_version, installed_version
+    from alpa_explore.store.code_version import installed_version, source_digest
 
     return {
         "python": platform.python_version(),
         "torch": installed_version("torch"),
-        "alpa_explore": f"{installed_version('alpa-explore')} {code_version(('.',))[:8]}",
+        "alpa_explore": f"{installed_version('alpa-explore')} {source_digest()}",
     }
 
 
@@ -175,7 +175,7 @@ def _cores() -> int:
 
 def _cgroup_limit() -> int | None:
     """The memory limit of the container; None where there is none."""
-    text = _first_line("/sys/fs/cgroup/memory.max") or _first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    text = first_line("/sys/fs/cgroup/memory.max") or first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes")
     return int(text) if text.isdigit() else None
 
 
@@ -186,17 +186,3 @@ def _cpu_model() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else f"{platform.processor() or platform.machine()} CPU"
-
-
-def _first_line(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
-def _link_target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""

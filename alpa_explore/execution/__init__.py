@@ -7,6 +7,7 @@ Read in this order:
     available_memory  an error before the machine swaps
     tasks           calling, counting and cancelling tasks
     quiet           silence dask when a scheduler goes
+    hosts           a host as Dask workers on it see it
     local_cluster   worker processes on this machine
     dask_pool       tasks on the workers of a Dask scheduler
     executors       the Executor, which chooses among these

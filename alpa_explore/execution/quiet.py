@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_client() -> Iterator[None]:
-    """Of dask's clients, log only what is critical meanwhile; such contexts may overlap in any order."""
-    with _critical_alone([logging.getLogger("distributed.client")]):
+    """Of dask's clients and connections, log only what is critical; such contexts may overlap in any order."""
+    with _critical_alone([logging.getLogger(f"distributed.{part}") for part in ("client", "comm", "core")]):
         yield
 
 

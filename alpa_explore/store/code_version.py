@@ -32,6 +32,11 @@ def code_version(parts: tuple[str, ...], distributions: tuple[str, ...] = ()) ->
     return digest.hexdigest()[:32]
 
 
+def source_digest() -> str:
+    """The digest of all sources of alpa_explore, short."""
+    return code_version((".",))[:8]
+
+
 def installed_version(distribution: str) -> str:
     """As pip knows it."""
     try:

@@ -18,12 +18,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError, RunError
+from alpa_explore.execution.hosts import comparable, reaching_all
 from alpa_explore.execution.quiet import quiet_client
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.folder import DISK_ERRORS
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import HostFacts
 from alpa_explore.runtime.targets.local import check_available
+from alpa_explore.store.code_version import source_digest
 
 _COMPARED = ("python", "torch", "alpa-explore")
 
@@ -138,14 +140,14 @@ def described(client: Any, used: list[tuple[str, int, int]], device: str) -> dic
         f"{name} ({urlsplit(worker).hostname}): {package} {versions[package] or 'missing'}, {here[package]} here"
         for worker, name, versions in zip(workers, names, there, strict=True)
         for package in _COMPARED
-        if _comparable(package, versions[package]) != _comparable(package, here[package])
+        if comparable(package, versions[package] or "") != comparable(package, here[package] or "")
     ]
     host_of: dict[str, HostFacts] = {}
     if not unlike:
         host_of = dict(
             zip(workers, client.sync(on_all, dask_host.facts, device, seconds=tuning.DESCRIBE_SECONDS), strict=True)
         )
-        own = dask_host.source_digest()
+        own = source_digest()
         unlike = [f"{h}: alpa_explore with sources {h.code}, {own} here" for h in host_of.values() if h.code != own]
     if unlike:
         raise OptionError(
@@ -221,13 +223,6 @@ async def forget_run(client: Any, name: str, workers: Sequence[str], lost: Colle
         await asyncio.wait_for(client.run(dask_host.forget, name, workers=[worker]), seconds)
 
     await asyncio.gather(*map(one, workers), return_exceptions=True)
-
-
-def _comparable(package: str, version: str | None) -> str | None:
-    """Of Python, major and minor; of torch, not the build: a launcher without a GPU may start ranks that have one."""
-    if version is None:
-        return None
-    return ".".join(version.split(".")[:2]) if package == "python" else version.partition("+")[0]
 
 
 def _attached(used: list[tuple[str, int, int]], host_of: Mapping[str, HostFacts]) -> int:
@@ -345,8 +340,4 @@ async def usable(client: Any, device: str, lost: tuple[str, ...]) -> dict[str, H
         for other in left
         if worker != other and (unreached is None or place_of[other] in unreached)
     }
-    while faults:
-        worst = max(left, key=lambda worker: (sum(worker in pair for pair in faults), by_address(worker)))
-        del left[worst]
-        faults = {pair for pair in faults if worst not in pair}
-    return left
+    return {worker: left[worker] for worker in reaching_all(sorted(left, key=by_address), faults)}

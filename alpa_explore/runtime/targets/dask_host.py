@@ -25,11 +25,12 @@ from typing import Any
 
 import psutil
 
+from alpa_explore.execution.hosts import machine, network
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step, whole_step
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
 from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
-from alpa_explore.store.code_version import code_version
+from alpa_explore.store.code_version import source_digest
 
 CHECKPOINTS = "checkpoints"
 """The folder of a run whose files a host does not need any more when the launcher has them."""
@@ -80,11 +81,6 @@ async def facts(device: str, *, dask_worker: Any) -> HostFacts:
         visible=tuple(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))),
         code=await asyncio.to_thread(source_digest),
     )
-
-
-def source_digest() -> str:
-    """The digest of the sources of alpa_explore in this process."""
-    return code_version((".",))[:8]
 
 
 class Share:
@@ -282,14 +278,6 @@ def _interface_of(address: str) -> str | None:
 
 def _machine(device: str) -> str:
     """The kernel; for GPUs also the network and the chosen devices: containers and dask-cuda have GPUs of their own."""
-    try:
-        kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        kernel = socket.gethostname()
     if device == "cpu":
-        return kernel
-    try:
-        network = os.readlink("/proc/self/ns/net")
-    except OSError:
-        network = ""
-    return f"{kernel} {network} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}"
+        return machine()
+    return f"{machine()} {network()} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}"
