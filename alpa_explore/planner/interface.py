@@ -22,7 +22,7 @@ from alpa_explore.numerics.memory import freed_memory_kept
 from alpa_explore.planner.microbatches import best_count_plan
 from alpa_explore.planner.plan import captured, plan_request
 from alpa_explore.planner.request import Count, PlanRequest, pipeline_options
-from alpa_explore.planner.resources import Resources, open_resources
+from alpa_explore.planner.resources import Resources, Running
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import PlannedOperators
 from alpa_explore.plans.records import PlanStage
@@ -137,22 +137,14 @@ def plan(
         pipeline=pipeline_options(pipeline),
         spec_constraints=constraints_of(pin, forbid),
     )
-    return planned(request, scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+    return planned(request, Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel))
 
 
-def planned(
-    request: PlanRequest,
-    *,
-    scheduler: Any = None,
-    cache: bool = True,
-    progress: ProgressCallback | None = None,
-    cancel: threading.Event | None = None,
-) -> Plan:
-    """The plan of a request; arguments and errors as those of `plan`."""
+def planned(request: PlanRequest, running: Running) -> Plan:
+    """The plan of a request; errors as those of `plan`."""
     if not request.auto:
         check_options(request.pipeline, request.cluster, num_microbatches=request.count)
-    asked = open_resources(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
-    with freed_memory_kept(), asked as resources:
+    with freed_memory_kept(), running.resources() as resources:
         found = best_count_plan(request, resources) if request.auto else plan_request(request, resources)
         found = faster_order(found, request, resources)
         return replace(found, warnings=(*found.warnings, *resources.warnings))

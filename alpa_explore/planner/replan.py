@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from alpa_explore.arguments import checked
@@ -27,7 +27,7 @@ from alpa_explore.planner.request import (
     microbatch_count,
     pipeline_options,
 )
-from alpa_explore.planner.resources import Clock
+from alpa_explore.planner.resources import Clock, Running
 from alpa_explore.plans.assemble import assemble, choose_stages, fastest_schedule
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of, layered_graphs
@@ -79,7 +79,7 @@ def replan(
     captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where
     the whole planner runs. Raises what `ax.plan` raises.
     """
-    anew = _PlanAnew(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+    running = Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     options, asked = plan.options, plan.options.pipeline
     if pipeline is not None:
         asked = in_its_mode(pipeline_options(pipeline), plan.model.recipe, plan.cluster)
@@ -95,9 +95,9 @@ def replan(
             raise OptionError(
                 "B must be a number when delta changes", found="'auto'", remedy="Replan for another B afterwards."
             )
-        return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), anew)
+        return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), running)
     if options.pipeline.terms(1).copies != plan.costs.copies:
-        return _with_other_copies(plan, options, b, anew, known_alone=known_alone)
+        return _with_other_copies(plan, options, b, running, known_alone=known_alone)
     plan = replace(plan, options=options, microbatches=(), schedules=())
     if b == "auto":
         lines = microbatches_from_costs(plan)
@@ -109,9 +109,9 @@ def replan(
     first = next(((schedule, best) for schedule, best in found if best is not None), None)
     if first is None:
         if not plan.costs.complete and not known_alone:  # stages that were not priced may fit
-            return _with_other_layers(plan, replace(options, num_microbatches=b), anew)
+            return _with_other_layers(plan, replace(options, num_microbatches=b), running)
         if plan.costs.screened and not known_alone and _wants_screened(plan.costs, query):
-            return _from_the_graph(plan, replace(options, num_microbatches=b), anew)
+            return _from_the_graph(plan, replace(options, num_microbatches=b), running)
         raise nothing_fits(plan.costs, query, spec_constraints=options.spec_constraints, samples=plan.model.samples)
     warnings = tuple(warning for warning in plan.warnings if warning != _WANTED)
     schedule, best = first
@@ -138,26 +138,12 @@ def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlanAnew:
-    """Runs the whole planner where the known stage costs do not suffice."""
-
-    scheduler: Any
-    cache: bool
-    progress: ProgressCallback | None
-    cancel: threading.Event | None
-
-    def __call__(self, graph: TrainingGraph, cluster: Cluster, options: PlanOptions) -> Plan:
-        return planned(
-            PlanRequest.again(options, graph, cluster, graph.zigzag),
-            scheduler=self.scheduler,
-            cache=self.cache,
-            progress=self.progress,
-            cancel=self.cancel,
-        )
+def _anew(graph: TrainingGraph, cluster: Cluster, options: PlanOptions, running: Running) -> Plan:
+    """The plan of the whole planner, where the known stage costs do not suffice."""
+    return planned(PlanRequest.again(options, graph, cluster, graph.zigzag), running)
 
 
-def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, anew: _PlanAnew, *, known_alone: bool) -> Plan:
+def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, running: Running, *, known_alone: bool) -> Plan:
     """The best plan for a schedule that runs another number of copies of the model than that of `plan`."""
     check_options(options.pipeline, plan.cluster, len(plan.layers), None if b == "auto" else b)
     if known_alone or b == "auto" or options.boundaries or options.baseline:
@@ -166,14 +152,14 @@ def _with_other_copies(plan: Plan, options: PlanOptions, b: Count, anew: _PlanAn
             found=f"a plan for {plan.options.pipeline.schedule}, and the schedule {options.pipeline.schedule}",
             remedy="Call ax.plan with that schedule.",
         )
-    return _from_the_graph(plan, replace(options, num_microbatches=b), anew)
+    return _from_the_graph(plan, replace(options, num_microbatches=b), running)
 
 
-def _from_the_graph(plan: Plan, options: PlanOptions, anew: _PlanAnew) -> Plan:
+def _from_the_graph(plan: Plan, options: PlanOptions, running: Running) -> Plan:
     """The whole planner on the graph of `plan`."""
-    with cancelled_by(anew.cancel):
+    with cancelled_by(running.cancel):
         details = details_of(plan)
-    return anew(details.graph, plan.cluster, options)
+    return _anew(details.graph, plan.cluster, options, running)
 
 
 def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation:
@@ -181,7 +167,7 @@ def _of_layering(recomputation: Recomputation, num_layers: int) -> Recomputation
     return Recomputation.of_layers(range(num_layers)) if recomputation.name == LAYERS else recomputation
 
 
-def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> Plan:
+def _with_other_layers(before: Plan, options: PlanOptions, running: Running) -> Plan:
     """The best plan with the delta of `options`, where `before` has another."""
     if options.boundaries or options.baseline:
         raise OptionError(
@@ -189,7 +175,7 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
             remedy="Call ax.plan without boundaries to choose layers by delta.",
             found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
         )
-    with cancelled_by(anew.cancel):
+    with cancelled_by(running.cancel):
         details = details_of(before)
     basis = before.basis or before
     clock = Clock()
@@ -209,7 +195,7 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
     same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
     same_copies = options.pipeline.terms(1).copies == basis.costs.copies
     if not (proven and same_space and same_copies and len(known_layers) == 1 and options.solver == "auto"):
-        return anew(details.graph, basis.cluster, options)
+        return _anew(details.graph, basis.cluster, options, running)
     check_options(options.pipeline, basis.cluster, options.num_layers, options.num_microbatches)
     query = PipelineQuery(cluster=basis.cluster, options=options.pipeline, num_microbatches=options.num_microbatches)
     with clock("sharding"), no_collection():
@@ -218,13 +204,13 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
             query,
             other=known_layers[0],
             known=basis.costs,
-            cancel=anew.cancel,
+            cancel=running.cancel,
             layer_flops=tuple(layer.flops for layer in layering.layers),
         )
     if profile is None:
-        return anew(details.graph, basis.cluster, options)
+        return _anew(details.graph, basis.cluster, options, running)
     with clock("pipeline"):
         best = query.best(profile.costs)
     if not best.feasible:
-        return anew(details.graph, basis.cluster, options)
+        return _anew(details.graph, basis.cluster, options, running)
     return assemble(details.graph, basis.cluster, options, layering, profile, best, clock.seconds, basis)

@@ -75,15 +75,22 @@ class Resources:
         return replace(self, progress=lambda seen: progress(replace(seen, pass_name=f"{prefix}: {seen.pass_name}")))
 
 
-@contextmanager
-def open_resources(
-    *, scheduler: Any, cache: bool, progress: ProgressCallback | None, cancel: threading.Event | None
-) -> Iterator[Resources]:
-    """Resources that are closed at the end of the block; the arguments are those of `ax.plan`."""
-    with ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up_worker))
-        store = stack.enter_context(solve_cache()) if cache else None
-        yield Resources(executor=executor, store=store, progress=progress, cancel=cancel)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """Where a planner call runs and who watches it; the fields are arguments of `ax.plan`."""
+
+    scheduler: Any = None
+    cache: bool = True
+    progress: ProgressCallback | None = None
+    cancel: threading.Event | None = None
+
+    @contextmanager
+    def resources(self) -> Iterator[Resources]:
+        """Resources that are closed at the end of the block."""
+        with ExitStack() as stack:
+            executor = stack.enter_context(Executor(self.scheduler, warm_up=warm_up_worker))
+            store = stack.enter_context(solve_cache()) if self.cache else None
+            yield Resources(executor=executor, store=store, progress=self.progress, cancel=self.cancel)
 
 
 def solve_cache() -> SolveCache:

@@ -19,6 +19,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.planner.interface import planned
 from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Running
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import graph_of
@@ -76,6 +77,7 @@ def better_plan(
     if plan.options.baseline:
         own = PipelineOptions(schedule=request.pipeline.schedule, paper=request.pipeline.paper)
         request = replace(request, pipeline=own, spec_constraints=())
+    running = Running(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     pipeline = request.pipeline
     if plan.schedules:  # with other figures another schedule may be the fastest
         pipeline = replace(pipeline, schedule=AUTO, stages_per_submesh=PipelineOptions().stages_per_submesh)
@@ -83,7 +85,7 @@ def better_plan(
     for asked in dict.fromkeys((pipeline, whole)) if pipeline.mode else (pipeline,):
         again = replace(request, pipeline=asked)
         try:
-            other = planned(again, scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+            other = planned(again, running)
         except InfeasiblePlanError:
             continue
         if (takes := simulated_seconds(other)) < (1.0 - tuning.BETTER) * seconds:

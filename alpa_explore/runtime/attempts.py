@@ -17,7 +17,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.planner.plan import plan_request
 from alpa_explore.planner.request import PlanRequest
-from alpa_explore.planner.resources import open_resources
+from alpa_explore.planner.resources import Running
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import graph_of
 from alpa_explore.runtime import tuning
@@ -43,7 +43,7 @@ def plan_again(plan: Plan, cluster: Cluster, graph: TrainingGraph | None, *, all
     )
     # In natural order, unless the graph is in another: the devices that are left may be no multiple of those.
     request = PlanRequest.again(replace(plan.options, pipeline=pipeline), graph, cluster, None)
-    with open_resources(scheduler="serial", cache=True, progress=None, cancel=None) as resources:
+    with Running(scheduler="serial").resources() as resources:
         return plan_request(request, resources)
 
 

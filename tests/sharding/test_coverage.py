@@ -1,5 +1,7 @@
 """Coverage of the operators of whole models, and of operators without a rule."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -63,6 +65,16 @@ def test_a_plan_names_the_operators_that_are_replicated(graph: TrainingGraph) ->
     assert len(warnings) == 1
     assert "aten.poisson.default" in warnings[0]
     assert "it draws random numbers" in warnings[0]
+
+
+def test_a_plan_from_a_file_divides_its_operators_as_it_did(graph: TrainingGraph, tmp_path: Path) -> None:
+    plan = ax.baseline(graph, "1x2:v100", "data-parallel", num_microbatches=2)
+    plan.save(tmp_path / "odd.plan.json")
+    again = ax.rebuild(ax.load_plan(tmp_path / "odd.plan.json"), graph)
+    (stage,) = plan.stages
+    assert again.details is not None
+    assert again.details.operators(stage.layers, again.candidate_of(stage)) == stage.operators
+    assert {o.strategy for o in stage.operators if "hypot" in o.op} == {"dim0"}
 
 
 @torch.library.custom_op("alpa_explore_tests::halve", mutates_args=())

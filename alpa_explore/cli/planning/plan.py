@@ -29,6 +29,7 @@ from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
+    from alpa_explore.planner.request import PlanRequest
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
@@ -268,7 +269,9 @@ def run(options: argparse.Namespace) -> int:
             complain(warning)
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {model.name} on {cluster}, {sizes}")
-        from alpa_explore.planner import interface
+        from alpa_explore.planner.interface import planned
+        from alpa_explore.planner.request import PlanRequest
+        from alpa_explore.planner.resources import Running
 
         common = {
             "num_microbatches": microbatches,
@@ -277,24 +280,28 @@ def run(options: argparse.Namespace) -> int:
             "num_layers": options.layers,
             "precision": options.precision,
             "rematerialization": _REMATERIALIZATION.get(options.remat, options.remat),
-            "cancel": cancel,
         }
+        request = PlanRequest(
+            model=model.reference,
+            cluster=cluster,
+            solver=options.solver,
+            pipeline=pipeline,
+            zigzag=options.zigzag,
+            spec_constraints=spec_constraints,
+            **common,
+        )
+        common["cancel"] = cancel
         try:
             if by_hand is not None:
                 plan = by_hand(model.reference, cluster, **common)
             else:
-                plan = interface.plan(
-                    model.reference,
-                    cluster,
-                    solver=options.solver,
+                running = Running(
                     scheduler=options.scheduler if options.cluster != ATTACHED else None,
                     cache=not options.no_cache,
                     progress=line,
-                    pipeline=pipeline,
-                    zigzag=options.zigzag,
-                    **common,
-                    **mappings(spec_constraints),
+                    cancel=cancel,
                 )
+                plan = planned(request, running)
             plan = with_layout(plan, options, model.reference, cluster, line, **common) or plan
         except CancelledError as error:
             if not cancel.is_set():
@@ -313,9 +320,7 @@ def run(options: argparse.Namespace) -> int:
                 _give(_texts(found, options), options)
                 return 0
             line.say(f"looking for more {cluster.device.name} on which it fits; Ctrl-C stops this")
-            raise _with_fitting_cluster(
-                error, model.reference, options, cluster, microbatches, batch, pipeline, cancel
-            ) from error
+            raise _with_fitting_cluster(error, request, cancel, cache=not options.no_cache) from error
     texts = _texts(plan, options, "" if known is None else faster_sentence(plan, options, model.reference))
     if known is not None:
         known.keep(plan, texts)
@@ -394,40 +399,15 @@ def _check_not_attached(options: argparse.Namespace) -> None:
 
 
 def _with_fitting_cluster(
-    error: InfeasiblePlanError,
-    model: str,
-    options: argparse.Namespace,
-    cluster: Cluster,
-    microbatches: int,
-    batch: int,
-    pipeline: PipelineOptions,
-    cancel: threading.Event,
+    error: InfeasiblePlanError, request: PlanRequest, cancel: threading.Event, *, cache: bool
 ) -> InfeasiblePlanError:
     """`error`, with the larger cluster on which the model fits."""
     from alpa_explore.planner.fitting import with_fitting_cluster
-    from alpa_explore.planner.microbatch_graph import microbatch_graph
-    from alpa_explore.planner.request import PlanRequest
-    from alpa_explore.planner.resources import solve_cache
+    from alpa_explore.planner.plan import captured
+    from alpa_explore.planner.resources import Running
 
-    rematerialization = _REMATERIALIZATION.get(options.remat, options.remat)
-    graph = microbatch_graph(
-        model,
-        microbatches,
-        rematerialization=rematerialization if isinstance(rematerialization, bool) else None,
-        precision=options.precision,
-        global_batch=batch,
-        store=None if options.no_cache else solve_cache(),
-    )
-    request = PlanRequest(
-        model=graph,
-        cluster=cluster,
-        num_microbatches=microbatches,
-        delta=options.delta,
-        num_layers=options.layers,
-        pipeline=pipeline,
-        rematerialization=rematerialization,
-        spec_constraints=parse_constraints(options.pin, options.forbid),
-    )
+    with Running(cache=cache, cancel=cancel).resources() as resources:
+        graph = captured(request, resources)
     return with_fitting_cluster(error, graph, request, cancel=cancel)
 
 

@@ -22,6 +22,7 @@ from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.intra_op.stage.segments import hold, recomputed_in_kernel
 from alpa_explore.sharding.rules.creation import RANDOM
 from alpa_explore.sharding.spec_constraint import SpecConstraint
+from alpa_explore.sharding.splits import with_discovered_splits
 
 Place = TypeVar("Place", int, tuple[int, int])
 
@@ -133,6 +134,7 @@ def assign_layers(
     By default all layers are recomputed where `graph.rematerialization` is set, else nothing. OptionError where the
     model has nothing of the kind that `recomputation` names.
     """
+    graph = with_discovered_splits(graph)
     layer_of = []
     for operator in graph.operators:
         if operator.phase is Phase.FORWARD:
