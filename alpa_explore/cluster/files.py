@@ -54,21 +54,11 @@ from alpa_explore.store.read import parse_json, read_bytes
 
 SUFFIXES = (".json", ".toml")
 MOST_BYTES = 2**20
-_KEYS = (
-    "nodes",
-    "devices_per_node",
-    "device",
-    "inside_node",
-    "between_nodes",
-    "name",
-    "aliases",
-    "source",
-    "measured",
-    "software",
-    "kernels",
-    "levels",
-    "rack",
-    "megatron",
+_KEYS = tuple(
+    """
+    nodes devices_per_node device inside_node between_nodes name aliases source measured software kernels levels rack
+    megatron
+    """.split()
 )
 """'rack' belongs to presets, and is ignored in a user's file; 'megatron', which held figures of an earlier model of
 iterations, is accepted in old files and ignored."""

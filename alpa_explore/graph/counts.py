@@ -17,79 +17,23 @@ from alpa_explore.graph.operator import Argument, Ref
 from alpa_explore.graph.tensor import Tensor
 
 VIEWS = frozenset(
-    {
-        "aten.alias",
-        "aten.as_strided",
-        "aten.detach",
-        "aten.diagonal",
-        "aten.expand",
-        "aten.permute",
-        "aten.select",
-        "aten.slice",
-        "aten.split",
-        "aten.split_with_sizes",
-        "aten.squeeze",
-        "aten.t",
-        "aten.transpose",
-        "aten.unbind",
-        "aten.unfold",
-        "aten.unsqueeze",
-        "aten.view",
-        "aten.view_as_complex",
-        "aten.view_as_real",
-        "aten._unsafe_view",
-        "aten.real",
-        "aten.imag",
-        "aten._conj",
-    }
+    """
+    aten.alias aten.as_strided aten.detach aten.diagonal aten.expand aten.permute aten.select aten.slice aten.split
+    aten.split_with_sizes aten.squeeze aten.t aten.transpose aten.unbind aten.unfold aten.unsqueeze aten.view
+    aten.view_as_complex aten.view_as_real aten._unsafe_view aten.real aten.imag aten._conj
+    """.split()
 )
 """Operators (without overload) that return the memory of their input under another shape."""
 
 MOVEMENT = frozenset(
-    {
-        "aten._to_copy",
-        "aten.arange",
-        "aten.as_strided_scatter",
-        "aten.cat",
-        "aten.clone",
-        "aten.constant_pad_nd",
-        "aten.copy",
-        "aten.diagonal_scatter",
-        "aten.embedding",
-        "aten.empty",
-        "aten.empty_like",
-        "aten.fill",
-        "aten.flip",
-        "aten.full",
-        "aten.full_like",
-        "aten.gather",
-        "aten.index",
-        "aten.index_select",
-        "aten.masked_fill",
-        "aten.masked_select",
-        "aten.new_empty",
-        "aten.new_full",
-        "aten.new_ones",
-        "aten.new_zeros",
-        "aten.ones",
-        "aten.ones_like",
-        "aten.repeat",
-        "aten.roll",
-        "aten.scalar_tensor",
-        "aten.scatter",
-        "aten.select_backward",
-        "aten.select_scatter",
-        "aten.slice_backward",
-        "aten.slice_scatter",
-        "aten.stack",
-        "aten.tril",
-        "aten.triu",
-        "aten.where",
-        "aten.zeros",
-        "aten.zeros_like",
-        "alpa_explore.zigzag",
-        "constant.literal",
-    }
+    """
+    aten._to_copy aten.arange aten.as_strided_scatter aten.cat aten.clone aten.constant_pad_nd aten.copy
+    aten.diagonal_scatter aten.embedding aten.empty aten.empty_like aten.fill aten.flip aten.full aten.full_like
+    aten.gather aten.index aten.index_select aten.masked_fill aten.masked_select aten.new_empty aten.new_full
+    aten.new_ones aten.new_zeros aten.ones aten.ones_like aten.repeat aten.roll aten.scalar_tensor aten.scatter
+    aten.select_backward aten.select_scatter aten.slice_backward aten.slice_scatter aten.stack aten.tril aten.triu
+    aten.where aten.zeros aten.zeros_like alpa_explore.zigzag constant.literal
+    """.split()
 )
 """Operators that write new memory without arithmetic."""
 

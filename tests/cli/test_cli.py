@@ -6,22 +6,24 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from alpa_explore import cli
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
-from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.execution.progress import Progress
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.intra_op.solve import SOLVERS
 from alpa_explore.models.catalog import names
 from alpa_explore.planner import interface
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Running
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.rules import RULES
+from alpa_explore.sharding.spec_constraint import constraints_of
 from tests.plans.example import example_plan
 from tests.waiting import LIMIT_SECONDS
 
@@ -40,13 +42,14 @@ def asked(example: Plan, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the planner was asked; it answers with the example."""
     found: dict[str, Any] = {}
 
-    def plan(model: str, cluster: object, *, progress: Callable[[Progress], None], **options: Any) -> Plan:
-        found.update(options, model=model, cluster=str(cluster))
-        progress(FIRST)
-        progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=3.0))
+    def plan(request: PlanRequest, running: Running) -> Plan:
+        found.update(request=request, running=running)
+        assert running.progress is not None
+        running.progress(FIRST)
+        running.progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=3.0))
         return example
 
-    monkeypatch.setattr(interface, "plan", plan)
+    monkeypatch.setattr(interface, "planned", plan)
     return found
 
 
@@ -60,7 +63,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(*_: object, **__: object) -> Plan:
         raise error
 
-    monkeypatch.setattr(interface, "plan", plan)
+    monkeypatch.setattr(interface, "planned", plan)
 
 
 class TestPlan:
@@ -80,7 +83,6 @@ class TestPlan:
         more += " --cut 1 --cut 2 --stages 3 --stage-submesh=-1=1x2 --schedule gpipe --communication"
         more += " --submeshes power-of-two --imbalance 0.5 --pin mm=S0R --forbid mm_1=RR --forbid mm_1=RS1 --zigzag 2"
         assert cli.main([*PLAN, *more.split()]) == 0
-        asked.pop("cancel")
         pipeline = PipelineOptions(
             cuts=(1, 2),
             num_stages=3,
@@ -90,23 +92,21 @@ class TestPlan:
             submesh_space="power-of-two",
             imbalance_tolerance=0.5,
         )
-        assert asked == {
-            "model": "gpt-tiny",
-            "cluster": "2x4:v100",
-            "num_microbatches": 16,
-            "global_batch": 64,
-            "delta": 0.25,
-            "num_layers": 3,
-            "solver": "cbc",
-            "scheduler": "serial",
-            "precision": "float32",
-            "rematerialization": False,
-            "cache": False,
-            "pipeline": pipeline,
-            "zigzag": 2,
-            "pin": {"mm": "S0R"},
-            "forbid": {"mm_1": ["RR", "RS1"]},
-        }
+        assert asked["request"] == PlanRequest(
+            model="gpt-tiny",
+            cluster=Cluster.parse("2x4:v100"),
+            num_microbatches=16,
+            global_batch=64,
+            delta=0.25,
+            num_layers=3,
+            solver="cbc",
+            precision="float32",
+            rematerialization=False,
+            pipeline=pipeline,
+            zigzag=2,
+            spec_constraints=constraints_of({"mm": "S0R"}, {"mm_1": ["RR", "RS1"]}),
+        )
+        assert (asked["running"].scheduler, asked["running"].cache) == ("serial", False)
 
     @pytest.mark.parametrize("command", ["plan", "solve"])
     def test_the_help_names_every_solver(self, capsys: Capture, command: str) -> None:
@@ -118,9 +118,11 @@ class TestPlan:
 
     def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:
         assert cli.main(["plan", "gpt-1.3b", "--cluster", "1x4:v100"]) == 0
-        assert asked["num_microbatches"] == 128
-        assert asked["pipeline"] == PipelineOptions()
-        assert asked["num_layers"] is asked["precision"] is asked["rematerialization"] is asked["scheduler"] is None
+        cluster = Cluster.parse("1x4:v100")
+        assert asked["request"] == PlanRequest(
+            model="gpt-1.3b", cluster=cluster, num_microbatches=128, global_batch=1024
+        )
+        assert (asked["running"].scheduler, asked["running"].cache) == (None, True)
 
     def test_json_is_the_summary(self, asked: dict[str, Any], capsys: Capture, example: Plan) -> None:
         assert cli.main([*PLAN, "--json"]) == 0
@@ -162,13 +164,15 @@ class TestPlan:
         assert (code == 70) == ("please report" in err) == ("Traceback" in err)
 
     def test_ctrl_c_cancels_and_ends_with_130(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-        def plan(*_: object, cancel: threading.Event, progress: ProgressCallback, **__: object) -> Plan:
-            progress(FIRST)
+        def plan(_: PlanRequest, running: Running) -> Plan:
+            assert running.progress is not None
+            assert running.cancel is not None
+            running.progress(FIRST)
             signal.raise_signal(signal.SIGINT)
-            assert cancel.wait(LIMIT_SECONDS)
+            assert running.cancel.wait(LIMIT_SECONDS)
             raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
 
-        monkeypatch.setattr(interface, "plan", plan)
+        monkeypatch.setattr(interface, "planned", plan)
         before = signal.getsignal(signal.SIGINT)
         assert cli.main(PLAN) == 130
         assert signal.getsignal(signal.SIGINT) is before
@@ -182,15 +186,17 @@ class TestPlan:
     ) -> None:
         best = example_plan()
 
-        def plan(*_: object, cancel: threading.Event, progress: ProgressCallback, **__: object) -> Plan:
-            progress(FIRST)
+        def plan(_: PlanRequest, running: Running) -> Plan:
+            assert running.progress is not None
+            assert running.cancel is not None
+            running.progress(FIRST)
             signal.raise_signal(signal.SIGINT)
-            assert cancel.wait(LIMIT_SECONDS)
+            assert running.cancel.wait(LIMIT_SECONDS)
             error = CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
             error.known = best
             raise error
 
-        monkeypatch.setattr(interface, "plan", plan)
+        monkeypatch.setattr(interface, "planned", plan)
         assert cli.main([*PLAN, "-o", str(tmp_path / "a.plan.json")]) == 130
         said = capsys.readouterr()
         assert "the best plan so far, which is not proven to be the best:" in said.err
@@ -201,14 +207,15 @@ class TestPlan:
     def test_a_second_ctrl_c_and_one_while_the_model_is_captured_stop_at_once(
         self, captured: bool, monkeypatch: pytest.MonkeyPatch, capsys: Capture
     ) -> None:
-        def plan(*_: object, progress: ProgressCallback, **__: object) -> Plan:
+        def plan(_: PlanRequest, running: Running) -> Plan:
+            assert running.progress is not None
             if captured:
-                progress(FIRST)
+                running.progress(FIRST)
                 signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             raise AssertionError("not stopped")
 
-        monkeypatch.setattr(interface, "plan", plan)
+        monkeypatch.setattr(interface, "planned", plan)
         before = signal.getsignal(signal.SIGINT)
         assert cli.main(PLAN) == 130
         assert signal.getsignal(signal.SIGINT) is before

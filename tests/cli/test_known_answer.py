@@ -37,7 +37,7 @@ def example() -> Plan:
 @pytest.fixture
 def planner(example: Plan, monkeypatch: pytest.MonkeyPatch) -> Planner:
     planner = Planner(example)
-    monkeypatch.setattr(interface, "plan", planner)
+    monkeypatch.setattr(interface, "planned", planner)
     return planner
 
 

@@ -54,7 +54,7 @@ def test_the_planner_is_asked_as_for_the_present_plan(monkeypatch: pytest.Monkey
     )
     present = replace(PRESENT, options=options, model=replace(PRESENT.model, zigzag=zigzag))
     requests: list[PlanRequest] = []
-    monkeypatch.setattr(MODULE, "planned", lambda request, **_: requests.append(request) or present)
+    monkeypatch.setattr(MODULE, "planned", lambda request, _: requests.append(request) or present)
     monkeypatch.setattr(MODULE, "reprice", lambda plan, *_, **__: plan)
     monkeypatch.setattr(MODULE, "simulated_seconds", lambda plan: 1.0)
     ax.better_plan(present, present.cluster, graph=object.__new__(TrainingGraph))
@@ -68,7 +68,7 @@ def test_the_planner_is_asked_as_for_the_present_plan(monkeypatch: pytest.Monkey
 def test_a_schedule_that_the_planner_chose_is_chosen_again(monkeypatch: pytest.MonkeyPatch, chosen: bool) -> None:
     requests: list[PlanRequest] = []
 
-    def planned(request: PlanRequest, **_: Any) -> Plan:
+    def planned(request: PlanRequest, _: object) -> Plan:
         requests.append(request)
         return PRESENT
 

@@ -14,6 +14,7 @@ import alpa_explore.search.lazy_pricing as lazy
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError, LayeringError, OptionError
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.planner.resources import Running
 from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
@@ -188,11 +189,13 @@ def test_the_whole_planner_is_asked_with_the_scheduler_and_the_cache_that_replan
     before = planned(gpt, cluster(), 4)
     before = replace(before, options=replace(before.options, solver="highs"))
     asked = {}
-    monkeypatch.setattr(replanning, "planned", lambda request, **how: asked.update(how, delta=request.delta) or before)
+    monkeypatch.setattr(
+        replanning, "planned", lambda request, how: asked.update(how=how, delta=request.delta) or before
+    )
     how = {"scheduler": object(), "cache": False, "progress": print, "cancel": threading.Event()}
     ax.replan(before, delta=0.2, **how)
     assert asked["delta"] == 0.2
-    assert {name: asked[name] for name in how} == how
+    assert asked["how"] == Running(**how)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import alpa_explore as ax
 from alpa_explore.errors import CaptureError
-from alpa_explore.tracing.autocast import rules
+from alpa_explore.tracing.autocast import kernels
 from alpa_explore.tracing.autocast.regions import autocast_as_written
 from alpa_explore.tracing.evaluate import evaluate, initial_values
 from tests.tracing.conftest import TinyGPT
@@ -193,17 +193,17 @@ def test_after_a_capture_autocast_is_torchs_own():
 def test_the_rules_are_those_of_torchs_header():
     header = (Path(torch.__file__).parent / "include/ATen/autocast_mode.h").read_text()
     lists = {
-        "LOWER_PRECISION_FP": rules.LOWER,
-        "FP32": rules.FULL,
-        "FP32_SET_OPT_DTYPE": rules.FULL_RESULT,
-        "PROMOTE": rules.WIDEST,
+        "LOWER_PRECISION_FP": kernels.LOWER,
+        "FP32": kernels.FULL,
+        "FP32_SET_OPT_DTYPE": kernels.FULL_RESULT,
+        "PROMOTE": kernels.WIDEST,
     }
     for name, ours in lists.items():
         (body,) = re.findall(rf"#define AT_FORALL_{name}\(_\)\s*\\\n((?:.*\\\n)*.*\n)", header)
         theirs = [".".join(part.split(", ")) for part in re.findall(r"_\(([\w, ]+)\)", body)]
         assert sorted(ours) == sorted(theirs), name
     (body,) = re.findall(r"#define AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE\(_\)((?:.*\\\n)*)", header)
-    assert sorted(rules.FULL_APPENDED) == sorted(re.findall(r'"([\w.]+)"', body))
+    assert sorted(kernels.FULL_APPENDED) == sorted(re.findall(r'"([\w.]+)"', body))
 
 
 # Without calls that need a kernel of a GPU even on fake tensors (dot, interpolate).

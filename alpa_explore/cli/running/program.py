@@ -8,18 +8,10 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
-_COLUMNS = (
-    "stage",
-    "rank",
-    "instructions",
-    "compute",
-    "collective",
-    "send",
-    "receive",
-    "free",
-    "lasting_bytes",
-    "peak_bytes",
-    "optimizer_bytes",
+_COLUMNS = tuple(
+    """
+    stage rank instructions compute collective send receive free lasting_bytes peak_bytes optimizer_bytes
+    """.split()
 )
 
 

@@ -31,20 +31,11 @@ from alpa_explore.sharding.spec_constraint import read_constraints
 
 FORMAT = "alpa_explore.plan"
 VERSION = 1
-COLUMNS = (
-    "first_layer",
-    "last_layer",
-    "submesh",
-    "logical_mesh",
-    "microbatch_seconds",
-    "iteration_seconds",
-    "weight_bytes",
-    "activation_bytes",
-    "workspace_bytes",
-    "solution_key",
-    "provenance",
-    "version",
-    "paced_seconds",
+COLUMNS = tuple(
+    """
+    first_layer last_layer submesh logical_mesh microbatch_seconds iteration_seconds weight_bytes activation_bytes
+    workspace_bytes solution_key provenance version paced_seconds
+    """.split()
 )
 """Columns of `costs.candidates`, which is a table because a large cluster has tens of thousands of candidates."""
 

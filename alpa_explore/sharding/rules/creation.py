@@ -32,19 +32,12 @@ def drawn(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor,
     return along(inputs, outputs, [((d,) * len(inputs), (d,) * len(outputs), size) for d, size in enumerate(shape)])
 
 
-RANDOM = (
-    "aten.native_dropout.default",
-    "aten.bernoulli.default",
-    "aten.bernoulli.p",
-    "aten.rand.default",
-    "aten.rand_like.default",
-    "aten.randn.default",
-    "aten.randn_like.default",
-    "aten.randint.default",
-    "aten.randint.low",
-    "aten.exponential.default",
-    "aten.uniform.default",
-    "aten.normal_functional.default",
+RANDOM = tuple(
+    """
+    aten.native_dropout.default aten.bernoulli.default aten.bernoulli.p aten.rand.default aten.rand_like.default
+    aten.randn.default aten.randn_like.default aten.randint.default aten.randint.low aten.exponential.default
+    aten.uniform.default aten.normal_functional.default
+    """.split()
 )
 """Kinds that draw random numbers."""
 RULES = {

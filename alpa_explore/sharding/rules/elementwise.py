@@ -41,140 +41,34 @@ def _first_is_tensor(operator: Operator) -> bool:
     return bool(operator.arguments) and isinstance(operator.arguments[0], Ref)
 
 
-_LINEAR = (
-    "add.Tensor",
-    "sub.Tensor",
-    "neg.default",
-    "_to_copy.default",
-    "clone.default",
-    "mul.Scalar",
-    "div.Scalar",
-    "alias.default",
-    "detach.default",
-    "lift_fresh_copy.default",
+_LINEAR = tuple(
+    """
+    add.Tensor sub.Tensor neg.default _to_copy.default clone.default mul.Scalar div.Scalar alias.default detach.default
+    lift_fresh_copy.default
+    """.split()
 )
 _BILINEAR = ("mul.Tensor", "div.Tensor")
-_NONLINEAR = (
-    "abs.default",
-    "acos.default",
-    "add.Scalar",
-    "addcdiv.default",
-    "addcmul.default",
-    "asin.default",
-    "atan.default",
-    "atan2.default",
-    "bitwise_and.Scalar",
-    "bitwise_and.Tensor",
-    "bitwise_not.default",
-    "bitwise_or.Scalar",
-    "bitwise_or.Tensor",
-    "bitwise_xor.Scalar",
-    "bitwise_xor.Tensor",
-    "ceil.default",
-    "clamp.Tensor",
-    "clamp.default",
-    "clamp_max.Tensor",
-    "clamp_max.default",
-    "clamp_min.Tensor",
-    "clamp_min.default",
-    "copy.default",
-    "cos.default",
-    "cosh.default",
-    "div.Scalar_mode",
-    "div.Tensor_mode",
-    "elu.default",
-    "elu_backward.default",
-    "empty_like.default",
-    "eq.Scalar",
-    "eq.Tensor",
-    "erf.default",
-    "erfc.default",
-    "exp.default",
-    "exp2.default",
-    "expm1.default",
-    "fill.Scalar",
-    "fill.Tensor",
-    "floor.default",
-    "floor_divide.default",
-    "fmod.Scalar",
-    "fmod.Tensor",
-    "full_like.default",
-    "ge.Scalar",
-    "ge.Tensor",
-    "gelu.default",
-    "gelu_backward.default",
-    "gt.Scalar",
-    "gt.Tensor",
-    "hardsigmoid.default",
-    "hardsigmoid_backward.default",
-    "hardswish.default",
-    "hardswish_backward.default",
-    "hardtanh.default",
-    "hardtanh_backward.default",
-    "isinf.default",
-    "isnan.default",
-    "le.Scalar",
-    "le.Tensor",
-    "leaky_relu.default",
-    "leaky_relu_backward.default",
-    "lerp.Scalar",
-    "lerp.Tensor",
-    "log.default",
-    "log10.default",
-    "log1p.default",
-    "log2.default",
-    "log_sigmoid_backward.default",
-    "log_sigmoid_forward.default",
-    "logical_and.default",
-    "logical_not.default",
-    "logical_or.default",
-    "logical_xor.default",
-    "lt.Scalar",
-    "lt.Tensor",
-    "masked_fill.Scalar",
-    "masked_fill.Tensor",
-    "maximum.default",
-    "minimum.default",
-    "mish.default",
-    "mish_backward.default",
-    "nan_to_num.default",
-    "native_dropout_backward.default",
-    "ne.Scalar",
-    "ne.Tensor",
-    "ones_like.default",
-    "pow.Scalar",
-    "pow.Tensor_Scalar",
-    "pow.Tensor_Tensor",
-    "reciprocal.default",
-    "relu.default",
-    "remainder.Scalar",
-    "remainder.Tensor",
-    "round.default",
-    "rsqrt.default",
-    "rsub.Scalar",
-    "sgn.default",
-    "sigmoid.default",
-    "sigmoid_backward.default",
-    "sign.default",
-    "silu.default",
-    "silu_backward.default",
-    "sin.default",
-    "sinh.default",
-    "softplus.default",
-    "softplus_backward.default",
-    "sqrt.default",
-    "square.default",
-    "sub.Scalar",
-    "tan.default",
-    "tanh.default",
-    "tanh_backward.default",
-    "threshold_backward.default",
-    "trunc.default",
-    "where.Scalar",
-    "where.ScalarOther",
-    "where.ScalarSelf",
-    "where.self",
-    "zeros_like.default",
+_NONLINEAR = tuple(
+    """
+    abs.default acos.default add.Scalar addcdiv.default addcmul.default asin.default atan.default atan2.default
+    bitwise_and.Scalar bitwise_and.Tensor bitwise_not.default bitwise_or.Scalar bitwise_or.Tensor bitwise_xor.Scalar
+    bitwise_xor.Tensor ceil.default clamp.Tensor clamp.default clamp_max.Tensor clamp_max.default clamp_min.Tensor
+    clamp_min.default copy.default cos.default cosh.default div.Scalar_mode div.Tensor_mode elu.default
+    elu_backward.default empty_like.default eq.Scalar eq.Tensor erf.default erfc.default exp.default exp2.default
+    expm1.default fill.Scalar fill.Tensor floor.default floor_divide.default fmod.Scalar fmod.Tensor full_like.default
+    ge.Scalar ge.Tensor gelu.default gelu_backward.default gt.Scalar gt.Tensor hardsigmoid.default
+    hardsigmoid_backward.default hardswish.default hardswish_backward.default hardtanh.default hardtanh_backward.default
+    isinf.default isnan.default le.Scalar le.Tensor leaky_relu.default leaky_relu_backward.default lerp.Scalar
+    lerp.Tensor log.default log10.default log1p.default log2.default log_sigmoid_backward.default
+    log_sigmoid_forward.default logical_and.default logical_not.default logical_or.default logical_xor.default lt.Scalar
+    lt.Tensor masked_fill.Scalar masked_fill.Tensor maximum.default minimum.default mish.default mish_backward.default
+    nan_to_num.default native_dropout_backward.default ne.Scalar ne.Tensor ones_like.default pow.Scalar
+    pow.Tensor_Scalar pow.Tensor_Tensor reciprocal.default relu.default remainder.Scalar remainder.Tensor round.default
+    rsqrt.default rsub.Scalar sgn.default sigmoid.default sigmoid_backward.default sign.default silu.default
+    silu_backward.default sin.default sinh.default softplus.default softplus_backward.default sqrt.default
+    square.default sub.Scalar tan.default tanh.default tanh_backward.default threshold_backward.default trunc.default
+    where.Scalar where.ScalarOther where.ScalarSelf where.self zeros_like.default
+    """.split()
 )
 _OPTIMIZERS = ("optimizer.adam", "optimizer.adamw", "optimizer.sgd", "optimizer.sgd_momentum")
 

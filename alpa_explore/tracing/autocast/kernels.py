@@ -2,6 +2,8 @@
 
 While they are registered, a region of autocast on the CPU casts as one on a GPU does; after that the CPU's own kernels
 are back. As in torch, the cast of a weight is made once in an outermost region and then read again.
+The lists of operators are those of `ATen/autocast_mode.h`, which CUDA, XPU and MPS share; the header comes with torch,
+and a test compares. The CPU has other ones, which torch applies itself.
 """
 
 import warnings
@@ -11,7 +13,45 @@ from typing import Any
 import torch
 from torch.library import Library, fallthrough_kernel
 
-from alpa_explore.tracing.autocast import rules
+LOWER = tuple(
+    """
+    _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
+    conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm
+    bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell
+    rnn_relu_cell _scaled_dot_product_flash_attention scaled_dot_product_attention
+    """.split()
+)
+"""Computed in the dtype of the region."""
+FULL = tuple(
+    """
+    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor
+    pow.Scalar softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim nuclear_norm
+    nuclear_norm.dim cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss
+    kl_div l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss
+    triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp
+    upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d
+    _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d
+    upsample_bicubic2d _upsample_bicubic2d_aa
+    """.split()
+)
+"""Computed in float32."""
+FULL_RESULT = tuple(
+    """
+    prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
+    linalg_matrix_norm.str_ord sum sum.dim_IntList
+    """.split()
+)
+"""Their result is float32, unless the call asks for a dtype."""
+FULL_APPENDED = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
+"""Called as another overload, which has a dtype: float32."""
+WIDEST = tuple(
+    """
+    addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add
+    """.split()
+)
+"""Computed in the widest dtype of their inputs."""
+REFUSED = ("binary_cross_entropy",)
+"""Not safe in a 16-bit dtype; torch raises."""
 
 _KEY = "AutocastCPU"
 _OUTSIDE = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
@@ -55,12 +95,12 @@ def registered(casts: Casts) -> Library:
     """Register the rules of an accelerator; they end with `_destroy`."""
     library = Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch has no annotation
     kinds: tuple[tuple[Iterable[str], Callable[[Any, Casts], Callable[..., Any]]], ...] = (
-        (rules.LOWER, _lower),
-        (rules.FULL, _full),
-        (rules.FULL_RESULT, _full_result),
-        (rules.FULL_APPENDED, _full_appended),
-        (rules.WIDEST, _widest),
-        (rules.REFUSED, _refused),
+        (LOWER, _lower),
+        (FULL, _full),
+        (FULL_RESULT, _full_result),
+        (FULL_APPENDED, _full_appended),
+        (WIDEST, _widest),
+        (REFUSED, _refused),
     )
     known: set[str] = set()
     with warnings.catch_warnings():
@@ -110,7 +150,7 @@ def _full_result(operator: Any, casts: Casts) -> Callable[..., Any]:
 
 def _full_appended(operator: Any, casts: Casts) -> Callable[..., Any]:
     name = operator._schema.name.removeprefix("aten::") + "." + operator._schema.overload_name
-    with_dtype = _operator(rules.FULL_APPENDED[name])
+    with_dtype = _operator(FULL_APPENDED[name])
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         if not is_cast(args[0]):

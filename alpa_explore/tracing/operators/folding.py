@@ -12,17 +12,10 @@ from alpa_explore.graph import Symbol
 from alpa_explore.tracing.operators.drafts import DraftArgument, Drafts, TracedTensor
 
 SAME_IF_SAME_SHAPE = frozenset(
-    {
-        "aten.view.default",
-        "aten._unsafe_view.default",
-        "aten.expand.default",
-        "aten.slice.Tensor",
-        "aten.repeat.default",
-        "aten.slice_backward.default",
-        "aten.squeeze.dim",
-        "aten.squeeze.dims",
-        "aten.squeeze.default",
-    }
+    """
+    aten.view.default aten._unsafe_view.default aten.expand.default aten.slice.Tensor aten.repeat.default
+    aten.slice_backward.default aten.squeeze.dim aten.squeeze.dims aten.squeeze.default
+    """.split()
 )
 """Kinds that return their input when the shape does not change."""
 _ALWAYS_SAME = frozenset(

@@ -20,18 +20,10 @@ from alpa_explore.tracing.operators.phases import Phases
 
 _ALIAS = "aten.alias.default"
 _LINEAR = frozenset(
-    {
-        "aten.add.Tensor",
-        "aten.sub.Tensor",
-        "aten.neg.default",
-        "aten._to_copy.default",
-        "aten.clone.default",
-        "aten.mul.Scalar",
-        "aten.div.Scalar",
-        "aten.view.default",
-        "aten.unsqueeze.default",
-        "aten.squeeze.dim",
-    }
+    """
+    aten.add.Tensor aten.sub.Tensor aten.neg.default aten._to_copy.default aten.clone.default aten.mul.Scalar
+    aten.div.Scalar aten.view.default aten.unsqueeze.default aten.squeeze.dim
+    """.split()
 )
 """Kinds that a pending sum of all their inputs passes through. Not transposes: what is transposed has heads, and those
 are divided instead."""
