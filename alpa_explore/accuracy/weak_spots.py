@@ -61,9 +61,7 @@ _FEATURES: Mapping[str, Callable[[MeasuredRun], str]] = {
 """Feature -> its value for a run; '' where the source does not say."""
 
 
-def weak_spots(
-    runs: Iterable[MeasuredRun], reasons: Sequence[Mapping[str, str]] = (), *, most: int = tuning.MOST_WEAK_SPOTS
-) -> list[WeakSpot]:
+def weak_spots(runs: Iterable[MeasuredRun], reasons: Sequence[Mapping[str, str]] = ()) -> list[WeakSpot]:
     """The kinds of runs that add most to the errors of their sources."""
     by_source: dict[str, list[MeasuredRun]] = {}
     for run in runs:
@@ -71,7 +69,7 @@ def weak_spots(
             by_source.setdefault(run.source, []).append(run)
     spots = [spot for source, own in by_source.items() for spot in _of_source(source, own, reasons)]
     spots.sort(key=_weight)
-    return spots[:most]
+    return spots[: tuning.MOST_WEAK_SPOTS]
 
 
 def _of_source(source: str, runs: Sequence[MeasuredRun], reasons: Sequence[Mapping[str, str]]) -> list[WeakSpot]:

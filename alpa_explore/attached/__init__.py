@@ -12,10 +12,9 @@ Read in this order:
     worker_side    what runs on a worker: describe its host, listen, transfer
     connection     which addresses may be connected to, and calls of functions on workers
     starting       workers started by SSH or in an allocation of Slurm, where there is no scheduler yet
-    find           the hosts of a scheduler
     calibrations   device files kept by machine, and the measurement of one on a worker
     cluster_of     the cluster of equal hosts, or why there is none
-    attach         all of this and the links, measured: `attach`, and its result `Attached`
+    attach         the hosts of a scheduler and their links, measured: `attach`, and its result `Attached`
     tables         hosts and links as rows of tables
     file           the result as a cluster file, which `--cluster FILE` reads
 

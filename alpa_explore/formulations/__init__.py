@@ -1,11 +1,9 @@
 """Other formulations of the sharding problem of a stage, measured against the exact one.
 
-    factor_ilp        an ILP with one option per axis and node, and linear resharding costs
-    axis_program      the PuLP model that `factor_ilp` writes into
+    factor_ilp        an ILP with one option per axis and node, and linear resharding costs; its PuLP model
     independent_ilp   one ILP per mesh axis, as if the other axes did not exist
-    joint_repair      decisions made axis by axis, made legal and improved under the exact costs
     comparison        values: StageInstance, SolverRow, Comparison; the rows as plain numbers
-    methods           one row per formulation
+    methods           one row per formulation; decisions made axis by axis, made legal and improved by the exact costs
     compare           `compare_solvers`: all formulations on one stage, side by side
     tuning            gaps, rounds and sizes
 

@@ -18,7 +18,7 @@ gradients
   activations are small and the gradients are what remains to be saved: all axes split the batch. `batch_share` measures
   it.
 
-Therefore the answers are combined by a joint repair (`joint_repair.repair`) under the exact costs of the whole mesh:
+Therefore the answers are combined by a joint repair (`methods.repair`) under the exact costs of the whole mesh:
 one axis keeps its answer while the others are chosen again, then descent over nodes and axes. Reported choices are
 those after the repair.
 """

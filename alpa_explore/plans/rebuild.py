@@ -70,9 +70,9 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     return replace(plan, details=details)
 
 
-def details_of(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: bool = False) -> StageDetails:
+def details_of(plan: Plan) -> StageDetails:
     """The problems behind the stages of `plan`, which is rebuilt where it has none. Raises as `rebuild` does."""
-    details = rebuild(plan, graph, allow_import=allow_import).details
+    details = rebuild(plan).details
     assert details is not None, "a rebuilt plan has its problems"
     return details
 

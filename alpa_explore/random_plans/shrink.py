@@ -30,15 +30,9 @@ class Shrunk:
     """How many drafts were tried."""
 
 
-def shrink(
-    maker: PlanMaker,
-    draft: Draft,
-    verdict: Verdict,
-    tolerance: float = tuning.TOLERANCE,
-    processor_seconds: float = tuning.SHRINKING_SECONDS,
-) -> Shrunk:
+def shrink(maker: PlanMaker, draft: Draft, verdict: Verdict, tolerance: float = tuning.TOLERANCE) -> Shrunk:
     """The smallest draft reached from `draft`, which failed with `verdict`, until no step or no time is left."""
-    end = time.process_time() + processor_seconds
+    end = time.process_time() + tuning.SHRINKING_SECONDS
     smallest = Shrunk(draft=draft, verdict=verdict, trials=0)
 
     def fails(candidate: Draft) -> bool:

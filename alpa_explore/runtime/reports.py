@@ -134,8 +134,8 @@ class StepReader:
             return tuple(self._done)
 
 
-def log_tail(folder: Path, rank: int, lines: int = 12) -> str:
+def log_tail(folder: Path, rank: int) -> str:
     """The last lines that a rank printed."""
     path = folder / f"rank-{rank}.log"
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join(text.splitlines()[-12:])

@@ -33,7 +33,7 @@ def write_csv(schedule: Schedule) -> str:
     return out.getvalue()
 
 
-def parse_csv(text: str, name: str = "csv") -> Schedule:
+def parse_csv(text: str) -> Schedule:
     """The schedule in a file's text, checked. ScheduleError for a cell of another form and for a schedule that cannot
     run."""
     orders: list[list[Task]] = []
@@ -68,7 +68,7 @@ def parse_csv(text: str, name: str = "csv") -> Schedule:
         )
     halves = {(2 * task.stage >= stages) == (2 * task.microbatch >= microbatches) for row in orders for task in row}
     two_copies = halves == {True} and stages % 2 == microbatches % 2 == 0
-    schedule = schedule_of(name, orders, microbatches, copies=2 if two_copies else 1)
+    schedule = schedule_of("csv", orders, microbatches, copies=2 if two_copies else 1)
     check(schedule)
     return schedule
 

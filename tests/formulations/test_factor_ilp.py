@@ -3,7 +3,7 @@
 import pytest
 
 from alpa_explore.formulations.factor_ilp import solve_factors
-from alpa_explore.formulations.joint_repair import polish
+from alpa_explore.formulations.methods import polish
 from alpa_explore.formulations.tuning import FACTOR_GAP
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.solve import solve

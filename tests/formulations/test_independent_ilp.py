@@ -5,7 +5,7 @@ import pytest
 
 from alpa_explore.errors import SolverError
 from alpa_explore.formulations.independent_ilp import labels_of, solve_independent
-from alpa_explore.formulations.joint_repair import keep_one_axis, polish, repair
+from alpa_explore.formulations.methods import keep_one_axis, polish, repair
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.solve import solve

@@ -189,9 +189,7 @@ def test_the_whole_planner_is_asked_with_the_scheduler_and_the_cache_that_replan
     before = planned(gpt, cluster(), 4)
     before = replace(before, options=replace(before.options, solver="highs"))
     asked = {}
-    monkeypatch.setattr(
-        replanning, "planned", lambda asking, how: asked.update(how=how, delta=asking.delta) or before
-    )
+    monkeypatch.setattr(replanning, "planned", lambda asking, how: asked.update(how=how, delta=asking.delta) or before)
     how = {"scheduler": object(), "cache": False, "progress": print, "cancel": threading.Event()}
     ax.replan(before, delta=0.2, **how)
     assert asked["delta"] == 0.2

@@ -3,8 +3,8 @@
 Used only for operator kinds that `sharding.rules` does not list. In the order to read them:
 
     shapes          the operator under test; candidate splits, filtered by output shapes at full size on meta tensors
-    small_sizes     smaller extents and size arguments that keep equality, order and divisibility
-    trials          the operator on random numbers of several styles at small sizes, whole and in shards, joined
+    trials          smaller sizes that keep equality, order and divisibility; the operator on random numbers of several
+                    styles at these, whole and in shards, joined
     tuning          limits of the search
     child           runs a function in a forked process, so that a crashing kernel does not end the planner
     discover        the public function: shapes, then values in a child process, alone and two at a time

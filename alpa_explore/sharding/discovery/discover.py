@@ -4,7 +4,7 @@ A split is accepted when the unchanged operator, run on shards of its inputs, pr
 
 1. *Shapes, at full size* (`shapes`). Every way of sharding dims of equal extent is run on meta tensors with the real
    arguments. The shape of each output shows whether it is then sharded along one dim or has its full size.
-2. *Values, at small sizes* (`trials`). The sizes are reduced (`small_sizes`) and the operator runs in float64 on random
+2. *Values, at small sizes* (`trials`). The sizes are reduced and the operator runs in float64 on random
    numbers (normal, positive, with repeated values, large), whole and in 2, 3 and 4 shards. The outputs of the shards,
    concatenated or added, must equal those of the whole, at two different reduced sizes and at full size where that is
    small.
