@@ -14,4 +14,6 @@ In the order to read them:
 
 It is plain arithmetic on stored figures: nothing is predicted here, and no torch is loaded. It imports `cluster` only,
 so that reports, figures and the explorer can say how far to trust a number.
+
+Concepts that others use: Band, Case, Choice, Errors, MeasuredRun, Quantity, Record, Score, Source, WeakSpot.
 """

@@ -19,4 +19,6 @@ Read in this order:
     file           the result as a cluster file, which `--cluster FILE` reads
 
 Nothing here starts a run. Dask and torch are imported when they are needed.
+
+Concepts that others use: Attached.
 """

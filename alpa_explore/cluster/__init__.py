@@ -17,6 +17,9 @@ In the order to read them:
     placement    which devices of the cluster the submeshes of a plan get
 
 It imports `errors` only.
+
+Concepts that others use: Cluster, Device, Group, KernelFigures, Kind, Level, Link, LogicalMesh, Mirror, Parts,
+Software, Submesh.
 """
 
 from alpa_explore.cluster.device import Device, Link, Mirror

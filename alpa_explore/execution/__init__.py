@@ -15,4 +15,6 @@ Read in this order:
 A task is a function and a picklable value; tasks are independent of each other. Cancellation, dead workers and a dead
 scheduler are ordinary events with errors of their own. dask is imported only when workers are needed. This package must
 import nothing of alpa_explore but `errors`.
+
+Concepts that others use: Executor, Progress, ProgressCallback.
 """

@@ -9,4 +9,6 @@
 
 For teaching and for figures: the planner itself uses `intra_op.solve`. Above `intra_op`; of the planner's packages none
 imports it.
+
+Concepts that others use: Comparison, SolverRow, StageInstance.
 """

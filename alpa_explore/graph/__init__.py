@@ -16,6 +16,9 @@ Everything after the tracer works on this graph and never on torch objects. In t
     document    a graph as plain lists, for plan files and the cache
 
 It imports `errors` and `units` only; never torch.
+
+Concepts that others use: Argument, Joined, LinearLayer, LoopBody, Operator, Parameter, Phase, Ref, Symbol, Tensor,
+TensorKind, TrainingGraph, Written.
 """
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written

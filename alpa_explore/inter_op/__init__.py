@@ -23,4 +23,6 @@ its lines in `stage_table` (for a schedule, in `schedule_terms`); the schema of 
 case against brute force in tests/inter_op/test_options.py.
 
 Stage costs come from `pricing`; this package imports neither solvers nor anything that plans, draws or runs.
+
+Concepts that others use: PipelineOptions, PipelineResult, ScheduleTerms, Stage, SweepPoint.
 """

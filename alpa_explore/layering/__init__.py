@@ -11,6 +11,8 @@ A layer is a run of forward operators; stages are runs of layers. In the order t
     blocks      the repeated blocks of a model, where layers naturally begin; the block of every forward operator
 
 It imports `graph`, `errors` and `numerics`.
+
+Concepts that others use: Clustering, Crossing, Layering.
 """
 
 from alpa_explore.layering.crossing import Crossing, crossing_bytes, crossings_of

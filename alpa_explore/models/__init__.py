@@ -15,6 +15,9 @@ Importing this package does not import torch; `build` does. In the order to read
     recipe        a recipe from a plan file -> model, inputs, loss, data
 
 It imports `errors` only, and torch.
+
+Concepts that others use: CatalogEntry, DecoderConfig, ExpertsConfig, GPTConfig, Gate, HuggingFaceConfig, LatentConfig,
+LlamaConfig, MLPConfig, MoEConfig, ModelConfig, RecipeModel, WideResNetConfig.
 """
 
 from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_size, names

@@ -17,4 +17,8 @@ Modules and rooms, lowest first; each imports only what stands above it in this 
   behind a plan that was read from a file.
 
 A plan is never changed in place. Nothing here plans, draws, or runs anything: no `planner`, `figures` or `runtime`.
+
+Concepts that others use: CutGroup, Exported, Found, HeadlineFigure, ModelSummary, NoPlan, Plan, PlanComparison,
+PlanDegrees, PlanLayer, PlanOperator, PlanOptions, PlanStage, PlanValue, PlannedOperators, PricedAgain, Row,
+TriedMicrobatches.
 """

@@ -12,4 +12,7 @@ Read in this order:
 The proof of a program is that `interpret(lower(plan))` equals the sequential graph: the loss, every gradient and every
 updated weight. The runtime executes the same instructions with the same code on processes (`runtime`). `lowering` and
 `execution` do not import each other. This package must not import the runtime, figures or the command line.
+
+Concepts that others use: Arriving, Box, Boxes, Collective, CollectiveCall, Compute, Count, Instruction, Lasting, Load,
+Optimize, PieceOptimizer, Program, RankExecutor, Receive, Send, StageDecision, Values.
 """

@@ -14,4 +14,6 @@ Read in this order:
 
 The planner chooses optima, which exercise few of the strategies and reshardings that the rules allow. A random plan
 takes any of them. Nothing is solved. This package must not import figures or the command line.
+
+Concepts that others use: Campaign.
 """

@@ -22,4 +22,6 @@ Read in this order:
 A run is a training run on devices. Ranks are processes that communicate by torch.distributed; the program that launched
 them communicates with them only by files in the folder of the run, so that all targets work alike. `targets` starts
 `ranks` by command line and does not import it. This package must not import figures, the command line or the front end.
+
+Concepts that others use: Drift, LogReader, Measured, MeasuredTask, Microbatches, Retry, Run, StepReport.
 """

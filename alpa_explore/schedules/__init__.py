@@ -12,4 +12,6 @@ In the order to read them:
 To add a schedule: a function in `orders/` that returns `schedule_of(name, orders, B)`; its name in `catalog`; its
 formula in `closed_form` where there is one. The tests run every name of the catalogue against a second simulator and
 its formula. This package imports `errors` and `numerics`; durations come from its callers.
+
+Concepts that others use: Action, Links, MemoryCurve, Schedule, StageTimes, Task, Timeline.
 """

@@ -18,4 +18,7 @@ splits. Costs are not computed here but in `cost`. In the order to read them:
     spec_constraint   specs that the user pins or forbids
 
 It imports `graph`, `units` and `errors`; only `discovery` imports torch and `tracing`.
+
+Concepts that others use: ConstraintKind, Exchange, KindCoverage, LocalCall, LocalCollective, Reduction, Spec,
+SpecConstraint, Split, Step, StepKind, Strategy, Tiling.
 """

@@ -9,4 +9,6 @@
 A key contains everything on which a result depends; with the code version in the key, entries of other code are never
 read. Nothing is pickled, so foreign files are harmless. The modules are independent of each other. This package
 must import nothing of alpa_explore but `errors`.
+
+Concepts that others use: SolveCache, Store.
 """

@@ -25,4 +25,6 @@ of its config; any other module where the calls of its whole forward pass are th
 (`resizing.fewer_blocks`). If the two captures do not determine the rest, the whole model is captured, in time
 proportional to its blocks. The only packages below are `models`, `cluster` (for the names of precisions), `graph`,
 `numerics`, `store`, `units` and `errors`.
+
+Concepts that others use: Batches, DecoderSize, Loss.
 """

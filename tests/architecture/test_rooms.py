@@ -30,6 +30,10 @@ SMALL = {
     "_widgets.panels.lesson _widgets.panels.summary",
 }
 """Why modules of fewer lines with one importer stand alone: reason -> their names, without `alpa_explore.`."""
+MOST_CONCEPTS = 30
+"""Classes of one package that others import, which a reader of its users has to know: this number only falls."""
+NOT_LISTED = "baselines calibration cost figures intra_op iopddl numerics pricing search uniform_layouts validation"
+"""Packages whose guides do not list theirs yet: this list only gets shorter."""
 IGNORE = re.compile(r"#\s*type:\s*ignore(?P<codes>\[[\w, -]+\])?(?P<rest>[^\n]*)")
 CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
 CHANGES = {
@@ -59,6 +63,30 @@ def test_the_guide_of_a_room_names_all_that_is_in_it(package: str) -> None:
     guide = ast.get_docstring(syntax_tree(modules()[package])) or ""
     words = set(re.findall(r"\w+", guide))
     assert sorted(set(children(import_graph(), package)) - words - {"__main__"}) == []
+
+
+def concepts() -> dict[str, set[str]]:
+    """Package -> its classes, errors apart, that other packages import."""
+    found: dict[str, set[str]] = {}
+    for name, path in modules().items():
+        for node in ast.walk(syntax_tree(path)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("alpa_explore."):
+                package = ".".join((node.module or "").split(".")[:2])
+                if modules()[package].name == "__init__.py" and not f"{name}.".startswith(f"{package}."):
+                    names = [a.name for a in node.names if a.name[0].isupper() and not a.name.isupper()]
+                    found.setdefault(package, set()).update(n for n in names if not n.endswith("Error"))
+    return {package: names for package, names in found.items() if names}
+
+
+def test_the_guide_of_a_package_lists_its_concepts_and_the_list_is_short() -> None:
+    listed = {}
+    for package in concepts():
+        guide = ast.get_docstring(syntax_tree(modules()[package])) or ""
+        listed[package] = set(re.findall(r"\w+", guide.partition("Concepts that others use:")[2]))
+    missing = {f"alpa_explore.{name}" for name in NOT_LISTED.split()}
+    assert {package for package, names in listed.items() if not names} == missing
+    assert {p: names ^ listed[p] for p, names in concepts().items() if listed[p] not in (set(), names)} == {}
+    assert max(map(len, concepts().values())) <= MOST_CONCEPTS
 
 
 def of_one_use(least: int = LEAST_LINES) -> set[str]:
