@@ -100,7 +100,7 @@ def test_a_gather_moves_the_rows_that_it_writes_however_its_table_is_divided() -
     class Rows(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.table = nn.Embedding(4096, 64)
+            self.table = nn.Embedding(4096, 1024)
 
         def forward(self, index: torch.Tensor) -> torch.Tensor:
             return self.table(index).square().sum()
