@@ -17,6 +17,5 @@ In the order to read them:
     model         CostModel: the strategies of an operator with their seconds, on one mesh
 
 The planner, the baselines and the explorer all take their figures from here. It imports `sharding`, `cluster`, `graph`
-and `units`; it must not import `intra_op` or anything above, nor torch (`sharding.splits` imports torch when an
-operator needs discovery).
+and `units`; it must not import `intra_op` or anything above, nor torch.
 """

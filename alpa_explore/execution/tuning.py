@@ -15,7 +15,7 @@ graph from the disk takes a fifth of it."""
 KERNELS_SECONDS = 0.15
 """When capturing a model takes longer, kernels are compiled meanwhile."""
 COMPILING_SECONDS = 120.0
-"""Time limit for the process that compiles them, which takes 5 to 9 s. Set by hand."""
+"""Time limit for the process that compiles them, which takes 5 to 9 s."""
 KERNEL_POLL_SECONDS = 0.01
 """How often its end is looked for."""
 
@@ -26,7 +26,7 @@ WORKERS_SECONDS = 60
 LOOK_SECONDS = 0.1
 """How often a wait for results looks for a cancellation and for workers that died."""
 BATCHES_PER_WORKER = 8
-"""Batches that a worker gets, so that no worker waits long for the last batch of another. Set by hand."""
+"""Batches that a worker gets, so that no worker waits long for the last batch of another."""
 
 POLL_SECONDS = 0.05
 """How often the process of a local worker is looked at."""
@@ -37,4 +37,4 @@ MAX_RESTARTS = 8
 broken."""
 
 RESERVED_BYTES = 256 * 2**20
-"""Memory of the machine that planning leaves free: with less of it a desktop begins to swap. Set by hand."""
+"""Memory of the machine that planning leaves free: with less of it a desktop begins to swap."""

@@ -39,11 +39,11 @@ from alpa_explore.sharding.coverage import replicated_warnings
 _MOST_NEAR = 8
 """Partitions near the best by Eq. 2 of which an iteration is simulated. Set by hand."""
 _CLOSE = 2e-3
-"""How much longer an iteration may take with the shares of other stages, for it to be simulated with its own. Set by
-hand: the two differ by less than 1e-3."""
+"""How much longer an iteration may take with the shares of other stages, for it to be simulated with its own.
+The two differ by less than 1e-3."""
 _UNSURE = 0.02
 """How much longer an iteration may take with the shares of another schedule's stages, for it to be simulated with its
-own. Set by hand: the two differ by up to 0.8 % for a small model under schedules that divide the backward pass."""
+own. The two differ by up to 0.8 % for a small model under schedules that divide the backward pass."""
 NOTHING_PREDICTED = Predicted(
     iteration_seconds=0.0, t_max_seconds=0.0, sum_latency_seconds=0.0, bubble_fraction=0.0, peak_bytes_per_device=0.0
 )

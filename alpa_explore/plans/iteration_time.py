@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _KEY = "iteration time"
 _MOST_TASKS = 2**16
-"""Microbatches × stages up to which an iteration is simulated whole. Set by hand: about 0.1 s."""
+"""Microbatches × stages up to which an iteration is simulated whole, in about 0.1 s."""
 PASSES, SENDS, UPDATE = "forward and backward passes", "sends between stages", "gradient sync and update"
 TIED, OVERHEAD, WAITS = "sums of tied weights", "overhead of the software", "waits (bubble)"
 

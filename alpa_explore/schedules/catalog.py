@@ -36,7 +36,7 @@ SCHEDULES = (*_FIXED, INTERLEAVED)
 """All names; the first is the default of a plan."""
 
 MOST_TASKS = 2**24
-"""Microbatches × stages of a schedule that is made: about a gigabyte of arrays. Set by hand."""
+"""Microbatches × stages of a schedule that is made: about a gigabyte of arrays."""
 
 
 def submeshes_in_turn(name: str, num_submeshes: int, stages_per_submesh: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ splits. Costs are not computed here but in `cost`. In the order to read them:
     scans             the splits of a scan, from the rules of the operators in its body
     local/            what one device runs under a strategy: the definition that proofs, interpreter and runtime share
     discovery/        splits of operators without a rule, established by running them (takes torch)
-    splits            the splits of an operator: its rule, else discovery
+    splits            the splits of an operator: its rule, else what discovery found, which is a pass over the graph
     zigzag            a graph with its sequences in zig-zag order from the inputs on
     coverage          how the operators of a graph are covered
     spec_constraint   specs that the user pins or forbids

@@ -20,7 +20,7 @@ from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.strategy import Split
 
 MOST_TRIED = 5_000
-"""Choices for single operators that are tried from one dim: a step of an LSTM takes about forty. Set by hand."""
+"""Choices for single operators that are tried from one dim: a step of an LSTM takes about forty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

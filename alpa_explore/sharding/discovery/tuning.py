@@ -1,4 +1,4 @@
-"""Limits of discovery. Set by hand and not measured unless stated otherwise."""
+"""Limits of discovery. Half and twice of each that counts or compares sizes give the same splits of 17 operators."""
 
 LIMIT_SECONDS = 60.0
 """Time limit of one child process; testing an operator takes milliseconds."""

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
 MOST_ELEMENTS = 1 << 20
-"""Values of larger tensors are not kept: masks of all scores would take gigabytes. Set by hand."""
+"""Values of larger tensors are not kept: masks of all scores would take gigabytes."""
 
 _MADE = frozenset({"arange", "eye", "full", "ones", "tensor", "zeros"})
 _FILLED = frozenset({"full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like"})
