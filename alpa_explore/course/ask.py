@@ -43,11 +43,11 @@ def student(name: object = students.EVERYBODY) -> Card:
     )
 
 
-def exercise(name: object, answer: object = ...) -> Card:
+def exercise(name: object, answer: object = ..., *more: object) -> Card:
     """Show an exercise, or grade an answer to it.
 
     `name` is lesson and number, such as "03.1". Without an answer, or with `...`, the question is shown with the
-    numbers of this student.
+    numbers of this student. `more` are further items of an answer that is a list.
     """
     try:
         asked = exercise_of(name)
@@ -56,7 +56,7 @@ def exercise(name: object, answer: object = ...) -> Card:
     who = students.current()
     if answer is ... or answer is None:
         return _question(asked, who)
-    verdict = grade(asked, who.name, answer)
+    verdict = grade(asked, who.name, (answer, *more) if more else answer)
     if verdict.state != "hint":
         attempts = who.of(asked.id)
         attempts.tries += not attempts.solved

@@ -1,7 +1,7 @@
 """What the functions of the course return: a card, drawn as HTML in a notebook and as text on a terminal.
 
-Texts are paragraphs, separated by blank lines, with `code`, **bold** words, lines that begin with '- ', and blocks of
-code between lines of ```. Everything is escaped: numbers and names of a student are no HTML.
+Texts are paragraphs, separated by blank lines, with `code`, **bold** and *stressed* words, lines that begin with
+'- ', and blocks of code between lines of ```. Everything is escaped: numbers and names of a student are no HTML.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _COLOURS: dict[Look, str] = {
     "plain": "#888888",
 }
 _WIDTH = 100
+_CODE = re.compile(r"`([^`]+)`")
+_BOLD = re.compile(r"\*\*(\S[^*]*)\*\*")
+_STRESS = re.compile(r"\*(\w[^*]*)\*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +114,14 @@ def _blocks(text: str) -> list[tuple[Literal["code", "list", "paragraph"], str]]
 
 def inline_html(text: str) -> str:
     """A line of such a text as HTML."""
-    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", html)
+    return "".join(
+        f"<code>{escape(part)}</code>"
+        if place % 2
+        else _STRESS.sub(r"<em>\1</em>", _BOLD.sub(r"<b>\1</b>", escape(part)))
+        for place, part in enumerate(_CODE.split(text))
+    )
 
 
 def _unmarked(text: str) -> str:
-    return re.sub(r"\*\*([^*]+)\*\*", r"\1", text).replace("`", "")
+    parts = enumerate(_CODE.split(text))
+    return "".join(part if place % 2 else _STRESS.sub(r"\1", _BOLD.sub(r"\1", part)) for place, part in parts)

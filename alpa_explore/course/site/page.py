@@ -27,7 +27,7 @@ _STUDENT = re.compile(r"^student\(", re.MULTILINE)
 """In a cell that says who answers: the progress that it shows is nobody's here."""
 _HIDDEN = "hide-input"
 """Tag of a cell whose code the page does not show."""
-SCRIPTS = ("plotly.min.js", "site.js")
+_SCRIPTS = ("grading.js", "site.js")
 
 
 def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson]) -> str:
@@ -87,7 +87,8 @@ def _document(
     place = lessons.index(lesson) if lesson in lessons else -1
     before = lessons[place - 1] if place > 0 else None
     after = lessons[place + 1] if lesson in lessons[:-1] else lessons[0] if place < 0 and lessons else None
-    scripts = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
+    names = ("plotly.min.js", *_SCRIPTS) if data["figures"] else _SCRIPTS
+    scripts = "".join(f'<script defer src="{name}"></script>\n' for name in names)
     return f"""<!doctype html>
 <html lang="en" data-theme="light">
 <head>

@@ -157,83 +157,13 @@
     applyTheme();
   });
 
-  // --- Quizzes: the comparisons of alpa_explore/course/kinds.py.
-  const close = (value, truth, tolerance) =>
-    Math.abs(value - truth) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(truth)), 1e-12);
-  const squeezed = (text) => text.replace(/\s+/g, "").toLowerCase();
-  const side = (value, truth) => {
-    const word = value > truth ? "large" : "small";
-    if (value * truth <= 0) return `It is too ${word}.`;
-    const ratio = Math.max(value / truth, truth / value);
-    if (ratio < 1.1) return `It is a little too ${word}.`;
-    return `It is too ${word}, by a factor of about ${Number(ratio.toPrecision(2)).toLocaleString("en")}.`;
-  };
-  const items = (text) =>
-    text
-      .replace(/^[\s[({]+|[\s\])}]+$/g, "")
-      .split(",")
-      .map((part) => part.trim().replace(/^["']|["']$/g, ""))
-      .filter((part) => part !== "")
-      .map((part) => (Number.isNaN(Number(part)) ? part : Number(part)));
-  const sameItems = (value, truth, ordered) => {
-    const key = (list) => (ordered ? list : [...new Set(list)].sort()).join("\u0000");
-    return key(value) === key(truth);
-  };
-  const kinds = {
-    number(quiz, text) {
-      const measure = /^\s*([-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?|[-+]?\.\d+)\s*(\S*)\s*$/i.exec(text);
-      if (!measure) return { refused: `This exercise asks for ${quiz.asks}.` };
-      const decimalComma = /^[-+]?(?:0,\d+|\d+,(?!\d{3}$)\d+)$/.test(measure[1]);
-      const value = Number(measure[1].replaceAll(",", decimalComma ? "." : ""));
-      const scale = quiz.scales[measure[2]];
-      if (measure[2] !== "") {
-        const instead = scale === undefined ? "" : `: ${Number((value * scale).toPrecision(12))} for "${text.trim()}"`;
-        return { refused: `This exercise asks for ${quiz.asks}, without a unit${instead}.` };
-      }
-      return {
-        value,
-        same: (other) => close(value, other, quiz.tolerance),
-        slip: () => {
-          const slip = quiz.slips.find(({ factor }) => close(value, quiz.truth * factor, quiz.tolerance));
-          return slip ? `An answer in ${slip.name}? This exercise asks for ${quiz.asks}.` : "";
-        },
-        side: () => side(value, quiz.truth),
-      };
-    },
-    choice(quiz, text) {
-      if (!text) return { refused: "Choose one first." };
-      return { same: (other) => text === other };
-    },
-    items(quiz, text) {
-      const value = items(text);
-      if (!value.length) return { refused: `This exercise asks for ${quiz.asks}, such as 1, 2.` };
-      return { same: (other) => sameItems(value, other, quiz.ordered) };
-    },
-    words(quiz, text) {
-      const value = squeezed(text.replace(/^["']|["']$/g, ""));
-      if (!value) return { refused: `This exercise asks for ${quiz.asks}.` };
-      if (quiz.known.length && !quiz.known.some((name) => squeezed(name) === value)) {
-        return { refused: `Unknown here. It is one of ${quiz.known.join(", ")}.` };
-      }
-      return { same: (other) => squeezed(other) === value };
-    },
-  };
-  const grade = (quiz, text) => {
-    const answer = kinds[quiz.kind](quiz, text);
-    if (answer.refused) return ["hint", "→ Not marked.", answer.refused];
-    if (answer.same(quiz.truth)) return ["right", "✓ Right.", quiz.why, true];
-    const mistake = quiz.mistakes.find((known) => answer.same(known.answer));
-    if (mistake) return ["wrong", "✗ Not yet.", mistake.reason, true];
-    const slip = answer.slip?.();
-    if (slip) return ["hint", "→ Not marked.", slip];
-    return ["wrong", "✗ Not yet.", answer.side?.() || "Look at the hints."];
-  };
+  // --- Quizzes, by grading.js.
   for (const form of document.querySelectorAll("form.quiz")) {
     const quiz = quizzes[form.dataset.quiz];
     const verdict = form.querySelector(".verdict");
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const [state, word, text, isHtml] = grade(quiz, new FormData(form).get("answer") ?? "");
+      const [state, word, text, isHtml] = gradeAnswer(quiz, new FormData(form).get("answer") ?? "");
       verdict.dataset.state = state;
       const head = document.createElement("b");
       head.textContent = word;
