@@ -21,7 +21,9 @@ from alpa_explore.models.configs import MLPConfig, WideResNetConfig
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
 from alpa_explore.tracing.catalogue import catalogue_graph
 
-_REPLICATED, _ROWS, _COLUMNS, _PENDING = (REPLICATE,), (0,), (1,), (PARTIAL,)
+_REPLICATED: Spec = (REPLICATE,)
+_PENDING: Spec = (PARTIAL,)
+_ROWS, _COLUMNS = (0,), (1,)
 _STRATEGIES: dict[str, tuple[Spec, Spec]] = {
     "rows": (_ROWS, _ROWS),
     "columns": (_REPLICATED, _COLUMNS),
@@ -99,4 +101,5 @@ class MLP:
 def _of_gradient(spec: Spec) -> Spec:
     """Of the gradient of a tensor in this spec: a part has the gradient of its part; devices that read all of it have a
     summand each, and a summand has the gradient of the sum."""
-    return {_REPLICATED: _PENDING, _PENDING: _REPLICATED}.get(spec, spec)
+    dual = {_REPLICATED: _PENDING, _PENDING: _REPLICATED}
+    return dual.get(spec, spec)

@@ -18,7 +18,16 @@ from alpa_explore.course.exercises.planning import (
     sharding,
     tour,
 )
-from alpa_explore.course.exercises.training import accuracy, attention, experts, memory, running, schedules, your_own
+from alpa_explore.course.exercises.training import (
+    accuracy,
+    attention,
+    block,
+    experts,
+    memory,
+    running,
+    schedules,
+    your_own,
+)
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
@@ -37,6 +46,7 @@ _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
     "12": running.EXERCISES,
     "13": accuracy.EXERCISES,
     "14": your_own.EXERCISES,
+    "15": block.EXERCISES,
 }
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 

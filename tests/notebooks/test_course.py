@@ -91,6 +91,18 @@ def test_the_index_and_the_metadata_of_exercise_cells_are_up_to_date() -> None:
     assert lessons_table(LESSONS) in "\n".join(cell.source for cell in read_lesson(index).cells)
 
 
+def test_the_roads_of_the_index_skip_no_lesson_and_add_up() -> None:
+    words = "\n".join(cell.source for cell in read_lesson(PAGES[0]).cells)
+    roads = re.findall(r"^\* \*\*.+\*\*, (\d+) minutes: ([\d, ]+)\.", words, re.MULTILINE)
+    assert len(roads) >= 5
+    known = {lesson.number: lesson for lesson in LESSONS}
+    for minutes, names in roads:
+        road = names.split(", ")
+        assert sum(known[number].minutes for number in road) == int(minutes), names
+        for place, number in enumerate(road):
+            assert set(known[number].prerequisites) <= set(road[:place]), f"{number} on the road {names}"
+
+
 @pytest.mark.parametrize("path", [*NOTEBOOKS, *PAGES], ids=lambda path: path.stem)
 def test_links_between_notebooks_lead_to_one(path: Path) -> None:
     links = [link for cell in read_lesson(path).cells for link in re.findall(r"\]\(([^)#:]+)\)", cell.source)]

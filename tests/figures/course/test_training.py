@@ -1,9 +1,11 @@
-"""Figures of lessons 08 to 14, held against what they show."""
+"""Figures of lessons 08 to 15, held against what they show."""
 
 import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cluster.group import device_group
+from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.resharding import reshard_table
 from alpa_explore.errors import OptionError, ScheduleError
 from alpa_explore.figures.course.training.attention import (
@@ -13,6 +15,7 @@ from alpa_explore.figures.course.training.attention import (
     ring_figure,
     ring_times,
 )
+from alpa_explore.figures.course.training.block import DEGREES, SUMS, block_figure, block_times
 from alpa_explore.figures.course.training.coverage import coverage_figure
 from alpa_explore.figures.course.training.experts import busiest_over_mean, routed_tokens, routing_figure
 from alpa_explore.figures.course.training.memory import MODELS, stacked_bytes_figure, zero_bytes, zero_figure
@@ -21,6 +24,7 @@ from alpa_explore.figures.course.training.schedules import RATIOS, schedule_fact
 from alpa_explore.models.catalog import entry
 from alpa_explore.schedules.catalog import SCHEDULES
 from alpa_explore.sharding.coverage import KindCoverage
+from alpa_explore.sharding.reshard import StepKind
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -129,3 +133,28 @@ def test_the_coverage_figure_names_what_is_discovered() -> None:
     assert [trace.name for trace in figure.data] == ["rule", "discovered"]
     assert figure.data[1].y == ("aten.sort.stable",)
     assert "2 have a discovered rule, none is replicated" in figure.layout.title.text
+
+
+@pytest.mark.parametrize("sums", SUMS)
+@pytest.mark.parametrize("degree", DEGREES)
+def test_the_slices_of_a_block_are_its_weights_and_its_bars_its_time(degree: int, sums: str) -> None:
+    figure, times = block_figure(degree, sums, 8192), block_times(degree, sums, 8192)
+    slices = [trace for trace in figure.data if trace.yaxis != "y2"]
+    assert len(slices) == degree
+    areas = np.sum([np.array(trace.width) * np.array(trace.y) for trace in slices], axis=0)
+    assert areas == pytest.approx([0.8] * 5), "together whole, none twice"
+    bars = [trace for trace in figure.data if trace.yaxis == "y2"]
+    place = DEGREES.index(degree)
+    assert bars[-1].base[place] + bars[-1].y[place] == pytest.approx(1e3 * times.seconds)
+    assert [trace.marker.line.width[place] for trace in bars] == [3, 3, 3]
+    assert len(figure.layout.annotations) == (2 if degree > 1 else 0)
+
+
+def test_products_of_a_block_shrink_with_its_devices_and_sums_do_not() -> None:
+    alone, node, two_nodes = (block_times(degree, SUMS[0], 8192) for degree in (1, 8, 16))
+    assert alone.sums_seconds == 0
+    assert node.products_seconds == pytest.approx(alone.products_seconds / 8, rel=0.05)
+    assert node.attention_seconds == pytest.approx(alone.attention_seconds / 8, rel=0.05)
+    group = device_group(Cluster.parse("2x8:h100"), 8, 1)
+    assert node.sums_seconds == pytest.approx(4 * group_seconds(StepKind.ALL_REDUCE, 2 * 8192 * 4096, group))
+    assert two_nodes.sums_seconds > node.sums_seconds
