@@ -23,6 +23,7 @@ from alpa_explore.course.exercises.training import (
     attention,
     block,
     experts,
+    hidden,
     memory,
     running,
     schedules,
@@ -47,6 +48,7 @@ _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
     "13": accuracy.EXERCISES,
     "14": your_own.EXERCISES,
     "15": block.EXERCISES,
+    "16": hidden.EXERCISES,
 }
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 

@@ -1,4 +1,6 @@
-"""Figures of lessons 08 to 15, held against what they show."""
+"""Figures of lessons 08 to 16, held against what they show."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from alpa_explore.cluster.group import device_group
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.resharding import reshard_table
 from alpa_explore.errors import OptionError, ScheduleError
+from alpa_explore.figures.course.training.activations import RECOMPUTED, kept_bytes, kept_figure
 from alpa_explore.figures.course.training.attention import (
     ORDERS,
     causal_balance_figure,
@@ -18,6 +21,14 @@ from alpa_explore.figures.course.training.attention import (
 from alpa_explore.figures.course.training.block import DEGREES, SUMS, block_figure, block_times
 from alpa_explore.figures.course.training.coverage import coverage_figure
 from alpa_explore.figures.course.training.experts import busiest_over_mean, routed_tokens, routing_figure
+from alpa_explore.figures.course.training.hidden import (
+    MODES,
+    PLACES,
+    BlockSeconds,
+    block_seconds,
+    overlap,
+    overlap_figure,
+)
 from alpa_explore.figures.course.training.memory import MODELS, stacked_bytes_figure, zero_bytes, zero_figure
 from alpa_explore.figures.course.training.resharding import resharding_figure
 from alpa_explore.figures.course.training.schedules import RATIOS, schedule_facts, schedule_figure
@@ -158,3 +169,51 @@ def test_products_of_a_block_shrink_with_its_devices_and_sums_do_not() -> None:
     group = device_group(Cluster.parse("2x8:h100"), 8, 1)
     assert node.sums_seconds == pytest.approx(4 * group_seconds(StepKind.ALL_REDUCE, 2 * 8192 * 4096, group))
     assert two_nodes.sums_seconds > node.sums_seconds
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_device_sends_and_computes_all_blocks_each_when_its_inputs_are_there(mode: str, place: str) -> None:
+    each = block_seconds(mode, place, 1024)
+    found = overlap(8, each)
+    ends = {(task.kind, task.block): task.end for task in found.tasks}
+    for block in range(8):
+        times = [task for task in found.tasks if task.block == block]
+        assert sum(task.end - task.start for task in times if task.kind == "forward") == pytest.approx(each.forward)
+        backward = next(task for task in times if task.kind == "backward")
+        assert backward.start >= max(task.end for task in times if task.kind == "gather")
+        assert ends["sum", block] >= ends["scatter", block] >= backward.end
+    for kinds in (("forward", "backward"), ("gather", "scatter"), ("sum",)):
+        stream = sorted((task.start, task.end) for task in found.tasks if task.kind in kinds)
+        assert all(end <= start + 1e-12 for (_, end), (start, _) in pairwise(stream)), "one thing at a time"
+    figure = overlap_figure(mode, place, 1024, blocks=8)
+    busy = sum(sum(bar.x) for bar in figure.data if bar.name in ("forward", "backward"))
+    assert busy == pytest.approx(8e3 * each.computing)
+    assert found.exposed_seconds == pytest.approx(found.seconds - 1e-3 * busy)
+
+
+def test_what_is_shorter_than_computing_is_hidden_but_for_the_ends() -> None:
+    each = BlockSeconds(forward=2, backward=4, gather=1, scatter=1)
+    assert overlap(8, each).exposed_seconds == pytest.approx(2), "the first gather and the last scatter"
+    slow = BlockSeconds(forward=2, backward=4, gather=3)
+    assert overlap(8, slow).exposed_seconds == pytest.approx(3 + 7)
+    assert overlap(8, BlockSeconds(forward=2, backward=4, sum=5)).exposed_seconds == pytest.approx(8 * 5 - 7 * 4)
+    one, many = (block_seconds("FSDP", place, 4096) for place in PLACES)
+    assert one.gather < many.gather
+    assert one.forward == many.forward
+    assert block_seconds("HSDP", "64 on 8 nodes", 4096).gather == one.gather
+
+
+def test_a_block_keeps_what_the_formula_says_and_less_under_recomputation_and_division() -> None:
+    tokens, hidden, keys, ffn = 8192, 4096, 1024, 14336  # of Llama-3-8B
+    kept = {kind: sum(kept_bytes("llama-3-8b", tokens, kind).values()) for kind in RECOMPUTED}
+    assert kept["none"] == tokens * (12 * hidden + 4 * keys + 6 * ffn)
+    assert kept["none"] - kept["norms"] == tokens * (4 * hidden + 2 * ffn)
+    assert kept["norms"] - kept["norms+attention"] == tokens * 2 * hidden
+    assert kept["full"] == tokens * 2 * hidden
+    eighth = {sums: sum(kept_bytes("llama-3-8b", tokens, "none", 8, sums).values()) for sums in SUMS}
+    assert eighth[SUMS[1]] == kept["none"] / 8
+    assert eighth[SUMS[0]] == kept["none"] / 8 + tokens * 8 * hidden * 7 / 8
+    figure = kept_figure("llama-3-8b", tokens, 1, SUMS[0])
+    tops = [base + size for base, size in zip(figure.data[-2].base, figure.data[-2].y, strict=True)]
+    assert tops == pytest.approx([size / 2**20 for size in kept.values()])
