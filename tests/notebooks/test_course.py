@@ -60,7 +60,7 @@ def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> Non
 
 
 def test_lessons_are_chosen_by_what_was_changed_and_in_turn() -> None:
-    days = [date(2026, 11, 28 - n) for n in range(8)]
+    days = [date(2026, 11, 28 - n) for n in range(10)]
     assert {lesson.name for day in days for lesson in chosen(LESSONS, (), day, RUN)} == {x.name for x in LESSONS}
     ring = "alpa_explore/figures/course/planning/ring.py"
     assert [lesson.number for lesson in LESSONS if ring in named(lesson)] == ["03"]

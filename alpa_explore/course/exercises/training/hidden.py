@@ -175,8 +175,8 @@ EXERCISES = (
             f"Data parallelism: {a.blocks} equal blocks take {a.forward} ms forward and {2 * a.forward} ms backward "
             "each. "
             f"The gradients of a block are summed in {a.sum} ms, one block after the other, beginning when its last "
-            f"backward pass is done. An iteration has {a.microbatches} microbatch{'es' * (a.microbatches > 1)}.\n\nFor "
-            "which share of the iteration does the device wait? (Leave the update out.)"
+            f"backward pass is done. An iteration has {a.microbatches} microbatch{'es' * (a.microbatches > 1)}; leave "
+            "its update out.\n\nFor which share of the iteration does the device wait?"
         ),
         kind=lambda _: Number(unit="share"),
         truth=lambda a: a.share,
