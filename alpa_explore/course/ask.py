@@ -14,7 +14,7 @@ from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of
 from alpa_explore.course.students import Student
 from alpa_explore.errors import UnknownNameError
 
-_NEAR = 0.1
+NEAR = 0.1
 """Relative distance up to which a guess was good."""
 
 
@@ -135,7 +135,7 @@ def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> 
 
     `unit` is one of `kinds.Number`. With `...` for the guess, the truth is behind a fold.
     """
-    kind = Number(unit=unit, tolerance=_NEAR)
+    kind = Number(unit=unit, tolerance=NEAR)
     shown = f"{what} is {kind.show(truth)}."
     if guess is ... or guess is None:
         return Card(
@@ -143,6 +143,7 @@ def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> 
             title=f"{what}: guess first",
             text="A number is remembered that surprised you.",
             folds=[Fold(summary="Show it without a guess", text=shown)],
+            data={"truth": repr(float(truth)), "unit": unit, "shown": shown},
         )
     value = kind.read(guess)
     if isinstance(value, Refusal):

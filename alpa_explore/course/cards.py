@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Literal, TypeAlias
 
@@ -46,6 +46,8 @@ class Card:
     title: str
     text: str
     folds: Sequence[Fold] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+    """For the script of the website: data attributes."""
 
     def _repr_html_(self) -> str:
         colour = _COLOURS[self.look]
@@ -54,8 +56,9 @@ class Card:
             f"{text_html(fold.text)}</details>"
             for fold in self.folds
         )
+        data = "".join(f' data-{name}="{escape(value)}"' for name, value in self.data.items())
         return (
-            f'<div class="alpa-card alpa-{self.look}" style="border:1px solid {colour};border-left-width:5px;'
+            f'<div class="alpa-card alpa-{self.look}"{data} style="border:1px solid {colour};border-left-width:5px;'
             'border-radius:4px;padding:.5em 1em;margin:.3em 0;max-width:52em;line-height:1.5">'
             f'<div style="font-weight:600"><span style="color:{colour}" aria-hidden="true">{_SIGNS[self.look]}</span> '
             f"{escape(self.title)}</div>{text_html(self.text)}{folds}</div>"

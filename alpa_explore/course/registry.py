@@ -27,6 +27,7 @@ from alpa_explore.course.exercises.training import (
     memory,
     running,
     schedules,
+    which_layout,
     your_own,
 )
 from alpa_explore.errors import UnknownNameError, nearest_names
@@ -49,6 +50,7 @@ _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
     "14": your_own.EXERCISES,
     "15": block.EXERCISES,
     "16": hidden.EXERCISES,
+    "17": which_layout.EXERCISES,
 }
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 

@@ -115,6 +115,48 @@ ANSWERS = ("", "fast", "0 1 2", "0,1,2", "[0, 1, 2]", "1,234", "1,234,567", "1,2
 ANSWERS += ("4 parsecs", "−3", "1e999", ".5", "16 384", "2;0", "3", "nan", "Infinity", "0x10", "1e-3", "٣")
 
 
+def test_a_guess_is_revealed_and_kept_with_answers_and_theme(page: GuardedPage) -> None:
+    tab = page.page
+    field, card = tab.get_by_label("Your guess"), tab.locator(".alpa-card[data-truth]")
+    field.fill("soon")
+    field.press("Enter")
+    assert "a number of seconds" in tab.locator("form.guess .verdict").inner_text()
+    assert "guess first" in card.inner_text()
+    field.fill("8 ms")
+    field.press("Enter")
+    assert "The all-reduce is 0.004" in card.inner_text()
+    assert "too large, by a factor of about 2" in card.inner_text()
+    truth = truth_of(EXERCISES["03.1"], EVERYBODY)
+    tab.locator("form.quiz").get_by_role("textbox").fill(f"{truth:.6g}")
+    tab.locator("form.quiz").get_by_role("textbox").press("Enter")
+    tab.get_by_role("button", name="Theme").click()
+    dark = tab.evaluate("document.documentElement.dataset.theme")
+
+    tab.reload()
+    tab.locator("html[data-ready]").wait_for()
+    assert tab.evaluate("document.documentElement.dataset.theme") == dark
+    assert field.input_value() == "8 ms"
+    assert "too large" in card.inner_text()
+    assert "Right" in tab.locator("form.quiz").get_by_role("status").inner_text()
+
+
+def test_a_page_works_where_storage_is_blocked(browser: Browser, site: Path) -> None:
+    with guarded(browser) as (opened, guard):
+        opened.add_init_script(
+            "Object.defineProperty(window, 'localStorage', { get() { throw new Error('blocked'); } })"
+        )
+        opened.goto((site / "03_example.html").as_uri())
+        opened.locator("html[data-ready]").wait_for()
+        opened.get_by_label("Your guess").fill("4 ms")
+        opened.get_by_label("Your guess").press("Enter")
+        assert "You guessed well" in opened.locator(".alpa-card[data-truth]").inner_text()
+        assert opened.locator("script[src='plotly.min.js']").count() == 1
+        opened.goto((site / "index.html").as_uri())
+        opened.locator("html[data-ready]").wait_for()
+        assert opened.locator("script[src='plotly.min.js']").count() == 0, "no figure, no plotly"
+        guard.check()
+
+
 def typed_answers(exercise: Exercise[Any]) -> list[str]:
     """What people may type: the truth and mistakes in several forms, and what is no answer."""
     kind, truth = exercise.kind(numbers_of(exercise, EVERYBODY)), truth_of(exercise, EVERYBODY)

@@ -166,5 +166,6 @@ def test_a_guess_stands_beside_what_came_out() -> None:
     assert "The bubble is 0.25 (25 %)" in far.title
     assert "too large" in far.text
     assert reveal(..., 3.0).look == "plain"
+    assert 'data-truth="0.25" data-unit="share"' in reveal(..., 0.25, "share")._repr_html_()
     assert reveal("many", 3.0).look == "hint"
     assert "percent" in reveal(25, 0.25, "share").text

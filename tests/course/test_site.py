@@ -72,6 +72,8 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     assert 'href="04_other.html">04 · &lt;Other&gt; →' in page
     assert "<math" in page
     assert "points(" not in page
+    assert "my_guess = ..." not in page
+    assert page.count('<form class="guess">') == 1
     assert 'exercise("03.1"' not in page.partition("<script type")[0].replace("&quot;", '"')
     assert not re.search(r"""(?:src|href)="(?:https?:)?//""", page)
 

@@ -13,7 +13,7 @@ from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
-from alpa_explore.course.site.quiz import quiz_data, quiz_html
+from alpa_explore.course.site.quiz import guess_html, guess_kinds, quiz_data, quiz_html
 from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
@@ -25,6 +25,8 @@ _POLICY = (
 """Nothing is loaded but what lies beside the page."""
 _STUDENT = re.compile(r"^student\(", re.MULTILINE)
 """In a cell that says who answers: the progress that it shows is nobody's here."""
+_GUESS = "my_guess = ..."
+"""A cell in whose place the page has a field."""
 _HIDDEN = "hide-input"
 """Tag of a cell whose code the page does not show."""
 _SCRIPTS = ("grading.js", "site.js")
@@ -43,7 +45,8 @@ def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson],
         f'<section class="part" id="part-{number}">{"".join(part)}</section>'
         for number, part in enumerate(part for part in parts if part)
     )
-    return _document(lesson, lessons, pages, body, {"figures": figures.data, "quizzes": quizzes, **themes()})
+    data = {"figures": figures.data, "quizzes": quizzes, "guesses": guess_kinds(), **themes()}
+    return _document(lesson, lessons, pages, body, data)
 
 
 def _pieces(html: str, *, new_part: bool) -> list[tuple[str, bool]]:
@@ -71,6 +74,8 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
         return quiz_html(exercise)
     if cell.points:
         return ""
+    if cell.source.strip() == _GUESS:
+        return guess_html()
     code = "" if _HIDDEN in cell.metadata.get("tags", ()) else code_html(cell.source)
     outputs = [] if _STUDENT.search(cell.source) else run.outputs
     if run.plan is not None:

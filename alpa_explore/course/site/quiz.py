@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from alpa_explore.course.ask import solution_text
+from alpa_explore.course.ask import NEAR, solution_text
 from alpa_explore.course.cards import inline_html, text_html
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.grading import mistakes_of, numbers_of, truth_of
@@ -46,6 +46,19 @@ def quiz_data(exercise: Exercise[Any]) -> dict[str, Any]:
             for mistake in mistakes_of(exercise, EVERYBODY)
         ],
     }
+
+
+def guess_html() -> str:
+    """A field for the guess of a lesson; the script compares it with the card that reveals what came out."""
+    return (
+        '<form class="guess"><label>Your guess <input name="answer" type="text" autocomplete="off" spellcheck="false">'
+        '</label> <button type="submit">Keep</button><div class="verdict" role="status"></div></form>'
+    )
+
+
+def guess_kinds() -> dict[str, Any]:
+    """Unit -> what the script reads a guess with."""
+    return {unit: {**_kind_data(kind := Number(unit=unit, tolerance=NEAR)), "asks": kind.asks} for unit in SCALES}
 
 
 def _field(kind: Kind, key: str) -> str:

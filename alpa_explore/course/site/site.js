@@ -1,14 +1,31 @@
 // The script of every page of the course: draws figures in the reader's theme, grades quizzes, shows slides.
 (() => {
   "use strict";
-  const { figures, quizzes, config, templates, ground, ink, pairs } = JSON.parse(
+  const { figures, guesses, quizzes, config, templates, ground, ink, pairs } = JSON.parse(
     document.getElementById("data").textContent,
   );
   const root = document.documentElement;
 
-  // --- Theme: the reader's, or the one that was chosen in this tab.
+  // --- What the browser keeps: theme, guesses, answers. Where storage is blocked, they last as long as the page.
+  const page = window.location.pathname.split("/").at(-1);
+  const kept = (key) => {
+    try {
+      return window.localStorage.getItem(`alpa-course/${key}`);
+    } catch {
+      return null;
+    }
+  };
+  const keep = (key, value) => {
+    try {
+      window.localStorage.setItem(`alpa-course/${key}`, value);
+    } catch {
+      // Nothing to do: the page works without.
+    }
+  };
+
+  // --- Theme: the reader's, or the one that was chosen.
   const media = window.matchMedia("(prefers-color-scheme: dark)");
-  let chosen = null;
+  let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
   const PLAY_MS = 1000; // between two steps: time to read the sentence above the figure
@@ -154,6 +171,7 @@
   media.addEventListener("change", applyTheme);
   document.getElementById("theme").addEventListener("click", () => {
     chosen = theme() === "dark" ? "light" : "dark";
+    keep("theme", chosen);
     applyTheme();
   });
 
@@ -161,9 +179,9 @@
   for (const form of document.querySelectorAll("form.quiz")) {
     const quiz = quizzes[form.dataset.quiz];
     const verdict = form.querySelector(".verdict");
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      const [state, word, text, isHtml] = gradeAnswer(quiz, new FormData(form).get("answer") ?? "");
+    const grade = () => {
+      const answer = new FormData(form).get("answer") ?? "";
+      const [state, word, text, isHtml] = gradeAnswer(quiz, answer);
       verdict.dataset.state = state;
       const head = document.createElement("b");
       head.textContent = word;
@@ -171,12 +189,53 @@
       if (isHtml) body.innerHTML = text;
       else body.textContent = text;
       verdict.replaceChildren(head, body);
+      keep(form.dataset.quiz, answer);
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      grade();
     });
+    const before = kept(form.dataset.quiz);
+    if (before) {
+      const option = [...form.querySelectorAll("input[type=radio]")].find((radio) => radio.value === before);
+      if (option) option.checked = true;
+      else if (form.elements.answer.type === "text") form.elements.answer.value = before;
+      grade();
+    }
     form.querySelector("button.hint").addEventListener("click", (event) => {
       form.querySelector(".hints li[hidden]")?.removeAttribute("hidden");
       event.target.disabled = !form.querySelector(".hints li[hidden]");
     });
   }
+
+  // --- Guesses: a field, and the next card that reveals what came out.
+  const reveals = [...document.querySelectorAll(".alpa-card[data-truth]")];
+  document.querySelectorAll("form.guess").forEach((form, place) => {
+    const card = reveals.find((one) => form.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING);
+    const status = form.querySelector(".verdict");
+    if (!card) return;
+    const { truth, unit, shown } = card.dataset;
+    const quiz = { ...guesses[unit], truth: Number(truth), mistakes: [], why: "" };
+    const guess = () => {
+      const text = form.elements.answer.value;
+      const [state, , words] = gradeAnswer(quiz, text);
+      status.dataset.state = state === "hint" ? "hint" : "";
+      status.textContent = state === "hint" ? words : "Kept. What came out stands below the figure.";
+      if (state === "hint") return;
+      const title = document.createElement("b");
+      title.textContent = state === "right" ? `You guessed well. ${shown}` : shown;
+      const line = document.createElement("p");
+      line.textContent = `Your guess: ${text}. ${state === "right" ? "" : words}`;
+      card.replaceChildren(title, line);
+      keep(`${page}/guess-${place}`, text);
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      guess();
+    });
+    form.elements.answer.value = kept(`${page}/guess-${place}`) ?? "";
+    if (form.elements.answer.value) guess();
+  });
 
   // --- Slides: a part at a time. ?slides opens them, arrow keys turn, Escape leaves.
   const parts = [...document.querySelectorAll("main .part")];

@@ -1,4 +1,4 @@
-"""Figures of lessons 08 to 16, held against what they show."""
+"""Figures of lessons 08 to 17, held against what they show."""
 
 from itertools import pairwise
 
@@ -29,6 +29,7 @@ from alpa_explore.figures.course.training.hidden import (
     overlap,
     overlap_figure,
 )
+from alpa_explore.figures.course.training.layout_cloud import STEPS, kept, layout_cloud, layout_cloud_figure
 from alpa_explore.figures.course.training.memory import MODELS, stacked_bytes_figure, zero_bytes, zero_figure
 from alpa_explore.figures.course.training.resharding import resharding_figure
 from alpa_explore.figures.course.training.schedules import RATIOS, schedule_facts, schedule_figure
@@ -36,6 +37,7 @@ from alpa_explore.models.catalog import entry
 from alpa_explore.schedules.catalog import SCHEDULES
 from alpa_explore.sharding.coverage import KindCoverage
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.uniform_layouts.layouts import layouts
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -217,3 +219,21 @@ def test_a_block_keeps_what_the_formula_says_and_less_under_recomputation_and_di
     figure = kept_figure("llama-3-8b", tokens, 1, SUMS[0])
     tops = [base + size for base, size in zip(figure.data[-2].base, figure.data[-2].y, strict=True)]
     assert tops == pytest.approx([size / 2**20 for size in kept.values()])
+
+
+@pytest.mark.slow
+def test_every_layout_is_a_mark_and_each_step_leaves_fewer_with_the_best() -> None:
+    asked = layouts("llama-tiny", Cluster.parse("1x4:h100"), global_batch=4)
+    left = [kept(asked, step) for step in STEPS]
+    assert left[0] == asked.ranked
+    assert left[1] == asked.fitting
+    assert all(set(after) <= set(before) for before, after in pairwise(left))
+    assert all(priced.layout.recompute == "none" for priced in left[2])
+    assert all(priced.seconds <= 1.1 * asked.best.seconds for priced in left[3])
+    assert asked.best in left[3]
+    for step, found in zip(STEPS, left, strict=True):
+        figure = layout_cloud_figure(asked, step, "pipeline stages")
+        marks = [trace for trace in figure.data if trace.mode == "markers"]
+        assert sum(len(trace.x) for trace in marks[1:]) == len(found)
+        assert sum(len(trace.x) for trace in marks) == len(asked.ranked)
+    assert len(dict(layout_cloud(asked).states())) == len(STEPS) * 4

@@ -32,8 +32,7 @@ def kept_bytes(
     model: str, tokens: int, recomputed: str = "none", degree: int = 1, sums: str = SUMS[0]
 ) -> dict[str, float]:
     """Bytes of a block on a device, by part."""
-    config = entry(model).config
-    assert isinstance(config, LlamaConfig), "a Llama model"
+    config = _config(model)
     hidden, keys = config.hidden, config.hidden // config.heads * config.key_heads
     whole = 1 / degree if sums == SUMS[1] else 1.0
     each = {
@@ -60,11 +59,10 @@ def kept_figure(model: str, tokens: int, degree: int, sums: str, *, theme: str =
         looks = {"base": bases, "name": part, "hover": hover}
         traces.append(bars(list(RECOMPUTED), sizes, OKABE_ITO[place], ("", "/", ".", "x", "-", "+")[place], **looks))
         bases = [base + size for base, size in zip(bases, sizes, strict=True)]
-    blocks, block = entry(model).config.layers, sum(columns["none"].values())
+    blocks, block = _config(model).layers, sum(columns["none"].values())
     return finished(
         [*traces, words(list(RECOMPUTED), bases, [units.bytes_(2**20 * base) for base in bases], "top center")],
-        f"{model}, {tokens:,} tokens, {degree} device{'s' * (degree > 1)} a block: a block keeps "
-        f"{units.bytes_(block)}, {blocks} blocks {units.bytes_(blocks * block)}",
+        f"{model}, {tokens:,} tokens: {units.bytes_(block)} a block, {units.bytes_(blocks * block)} in {blocks} blocks",
         theme=theme,
         height=460,
         barmode="overlay",
@@ -86,3 +84,9 @@ def kept_player() -> InteractiveFigure:
             Control(name="sums", label="Sums by", values=SUMS, start=SUMS[0]),
         ),
     )
+
+
+def _config(model: str) -> LlamaConfig:
+    config = entry(model).config
+    assert isinstance(config, LlamaConfig), "a Llama model"
+    return config
