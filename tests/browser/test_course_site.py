@@ -196,6 +196,13 @@ def test_slides_turn_by_arrow_keys(page: GuardedPage, site: Path) -> None:
     page.page.keyboard.press("Escape")
     assert page.page.locator(".part:visible").count() == 8
 
+    page.page.goto(f"{(site / '05_table.html').as_uri()}?slides")
+    slider = page.page.locator("figure.interactive input[type=range]").first
+    before = slider.input_value(), page.page.locator("#counter").inner_text()
+    slider.press("ArrowRight" if before[0] == "0" else "ArrowLeft")
+    assert slider.input_value() != before[0], "it has the arrow keys while it has the focus"
+    assert page.page.locator("#counter").inner_text() == before[1]
+
 
 def test_an_explorer_is_its_plan_with_figures_behind_a_fold(page: GuardedPage) -> None:
     page.page.get_by_role("link", name="04 · An explorer").first.click()

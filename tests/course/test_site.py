@@ -73,6 +73,7 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     assert "<math" in page
     assert "points(" not in page
     assert "my_guess = ..." not in page
+    assert page.count("lines of Python</summary>") == 1, "long code is behind a fold"
     assert page.count('<form class="guess">') == 1
     assert 'exercise("03.1"' not in page.partition("<script type")[0].replace("&quot;", '"')
     assert not re.search(r"""(?:src|href)="(?:https?:)?//""", page)

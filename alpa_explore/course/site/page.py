@@ -10,6 +10,7 @@ from typing import Any
 
 from alpa_explore.course.lessons.notebook import Lesson
 from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.site import tuning
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
@@ -77,6 +78,8 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
     if cell.source.strip() == _GUESS:
         return guess_html()
     code = "" if _HIDDEN in cell.metadata.get("tags", ()) else code_html(cell.source)
+    if code and (count := cell.source.count("\n") + 1) > tuning.OPEN_LINES:
+        code = f"<details><summary>{count} lines of Python</summary>{code}</details>"
     outputs = [] if _STUDENT.search(cell.source) else run.outputs
     if run.plan is not None:
         # The widget and the table that stands for it where there is no kernel.

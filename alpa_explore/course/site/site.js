@@ -263,7 +263,7 @@
   };
   const turns = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 };
   document.addEventListener("keydown", (event) => {
-    if (event.target.closest?.("input[type='text'], textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
     const on = document.body.classList.contains("slides");
     if (event.key === "s" || event.key === "S") slides(!on);
     else if (on && event.key === "Escape") slides(false);

@@ -61,7 +61,8 @@ def _chain(random: Random) -> Chain:
         chain = Chain(flops=flops, bytes=tuple(sizes), layers=3, delta=0.25)
         cuts = chain.legal_cuts()
         costs = sorted(max(chain.bytes[c - 1] for c in places) for places in cuts)
-        if len(cuts) >= 3 and costs[0] > chain.cheapest_anywhere() and costs.count(costs[0]) == 1:
+        unequal = smallest_delta(list(flops), chain.layers) > 0
+        if unequal and len(cuts) >= 3 and costs[0] > chain.cheapest_anywhere() and costs.count(costs[0]) == 1:
             return chain
 
 
