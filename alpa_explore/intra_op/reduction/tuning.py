@@ -4,10 +4,6 @@ MAX_NEW_TABLE_ENTRIES = 1 << 22
 """`simplify` keeps a node of degree two when the edge that would replace it had more entries than this (32 MiB). Set by
 hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
-DOMINANCE_BROADCAST_ENTRIES = 1 << 16
-"""Up to this many differences the dominance test is one broadcast (512 KiB); beyond it the columns are taken one by
-one. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
-
 JOIN_BROADCAST_ENTRIES = 1 << 17
 """Up to this many entries a join is one broadcast sum (1 MiB); beyond it the strategies are taken one by one, in
 blocks. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
