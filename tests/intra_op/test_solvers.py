@@ -124,8 +124,6 @@ def test_the_steps_for_wide_problems_equal_brute_force_too(solver: str, monkeypa
     monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.JOINS_A_TRY", 1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CORE_JOINS", 0)
-    monkeypatch.setattr("alpa_explore.intra_op.reduction.tuning.JOIN_BROADCAST_ENTRIES", 4)
-    monkeypatch.setattr("alpa_explore.intra_op.reduction.tuning.JOIN_BLOCK_ENTRIES", 4)
     for seed in range(300):
         assert_like_brute_force(random_problem(seed), solver)
 
