@@ -98,9 +98,10 @@ class FactorGraph:
         if len(neighbours) == 1:
             self.costs[neighbours[0]] = self.costs[neighbours[0]] + bases.min(axis=1)
             return neighbours
-        other = np.array(tables[neighbours[1]], order="C")  # a kernel is compiled again for a read-only array
+        # A copy: a kernel is compiled again for a read-only array.
+        other = np.array(tables[neighbours[1]], order="C")
         product = np.empty((len(bases), other.shape[1]))
-        min_plus_product(np.ascontiguousarray(bases), other, product)
+        min_plus_product(np.ascontiguousarray(bases)[None], other[None], product[None])
         self._add(*neighbours, product)
         return neighbours
 
@@ -149,16 +150,17 @@ def _pairs(v: int, tables: Mapping[int, Floats]) -> Iterator[Table]:
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
 def min_plus_product(a: Floats, b: Floats, product: Floats) -> None:
-    """product[i, j] = min over k of a[i, k] + b[k, j]."""
-    for i in range(len(product)):
-        row = product[i]
-        for j in range(len(row)):
-            row[j] = np.inf
-        for k in range(len(b)):
-            base = a[i, k]
-            if base < np.inf:
-                for j in range(len(row)):
-                    row[j] = min(row[j], base + b[k, j])
+    """product[p, i, j] = min over k of a[p, i, k] + b[p, k, j]."""
+    for p in range(len(product)):
+        for i in range(a.shape[1]):
+            row = product[p, i]
+            for j in range(len(row)):
+                row[j] = np.inf
+            for k in range(b.shape[1]):
+                base = a[p, i, k]
+                if base < np.inf:
+                    for j in range(len(row)):
+                        row[j] = min(row[j], base + b[p, k, j])
 
 
 def back_substitute(trail: Trail, choices: list[int]) -> None:
