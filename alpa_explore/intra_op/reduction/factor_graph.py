@@ -102,7 +102,7 @@ class FactorGraph:
         other = np.array(tables[neighbours[1]], order="C")
         product = np.empty((len(bases), other.shape[1]))
         min_plus_product(np.ascontiguousarray(bases)[None], other[None], product[None])
-        self._add(*neighbours, product)
+        self._add(neighbours[0], neighbours[1], product)
         return neighbours
 
     def fold(self, v: int) -> tuple[int, ...]:
