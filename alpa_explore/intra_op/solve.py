@@ -32,8 +32,7 @@ from functools import partial
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.message_bound import Pruned, prune_by_bound
-from alpa_explore.intra_op.bounds.messages import is_legal
+from alpa_explore.intra_op.bounds.messages import Pruned, is_legal, prune_by_bound
 from alpa_explore.intra_op.composition.contraction.contract import optimum
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
 from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order, is_cheap

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.errors import OptionError, SolverError
-from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
+from alpa_explore.intra_op.bounds.messages import prune_by_bound
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status

@@ -6,7 +6,6 @@
     factor_graph      FactorGraph: the mutable state of the reductions, and the trail for back substitution
     simplify          `simplify`: the three above and elimination of narrow nodes, repeated until none applies
     components        `decompose`: simplify, then split into connected components; `restore` completes choices
-    tuning            the size at which a node is not eliminated
 
 Everything here is exact. Imports `problem` and `numerics` only: no bounds, no solvers, no stages.
 """

@@ -19,11 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
-from alpa_explore.intra_op.reduction import tuning
 from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
 from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Trail, back_substitute
 from alpa_explore.numerics.arrays import Ints
+
+MAX_NEW_TABLE_ENTRIES = 1 << 22
+"""A node of degree two stays where the edge that would replace it had more entries than this (32 MiB). Set by hand;
+halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,7 +101,7 @@ def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep:
         entries = 1
         for u in graph.tables[v]:
             entries *= len(graph.costs[u])
-        return entries if entries <= tuning.MAX_NEW_TABLE_ENTRIES else None
+        return entries if entries <= MAX_NEW_TABLE_ENTRIES else None
 
     heap = [(entries, v) for v in start & present if (entries := new_entries(v)) is not None]
     heapq.heapify(heap)
