@@ -188,10 +188,10 @@ class BlockTables:
 
     def _contract(self, block: BlockSubproblem) -> Contraction | None:
         keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
-        limits = self.limits
-        if block.shared:  # serves few ranges
-            limits = replace(limits, largest_table=min(limits.largest_table, tuning.SHARED_ENTRIES))
-        return contract(block.at(self.prices), keep, limits, completing=self.completing)
+        entries = math.prod(len(block.problem.nodes[v].microbatch_seconds) for v in keep)
+        if block.shared and entries > tuning.SHARED_ENTRIES:
+            return None
+        return contract(block.at(self.prices), keep, self.limits, completing=self.completing)
 
     def _from_inner_block(self, block: BlockSubproblem) -> EndContraction | None:
         """The contraction of a block at an end of a stage where that of the same block inside one is known."""
