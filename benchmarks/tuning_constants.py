@@ -30,7 +30,7 @@ from alpa_explore.planner.microbatch_graph import microbatch_graph
 PROBLEMS = Path(__file__).parents[1] / "tests" / "problems"
 UNLIMITED = ("block_16x8", "gpt2_8x8", "llama2_8x8", "t36r", "r200x8", "r1000x12")
 LIMITED = ("iopddl_b", "iopddl_g")
-SOLVER_ROOMS = ("intra_op", "intra_op.bounds", "intra_op.elimination", "intra_op.memory", "intra_op.reduction")
+SOLVER_ROOMS = ("intra_op", "intra_op.bounds", "intra_op.elimination", "intra_op.memory")
 PLANNER_ROOMS = (
     "intra_op.composition",
     "intra_op.composition.contraction",

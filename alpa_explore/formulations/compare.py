@@ -26,7 +26,7 @@ from alpa_explore.formulations import tuning
 from alpa_explore.formulations.comparison import Comparison, SolverRow, StageInstance
 from alpa_explore.formulations.independent_ilp import one_axis
 from alpa_explore.formulations.methods import Frame, enumerated_row, factor_row, independent_row
-from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
+from alpa_explore.intra_op.bounds.messages import prune_by_bound
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status

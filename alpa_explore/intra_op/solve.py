@@ -13,10 +13,10 @@
 2. A component with an obvious and cheap elimination order is contracted (`composition.contraction`).
 3. Otherwise message passing raises a dual bound and suggests choices (`prune_by_bound`); where the two meet, the
    optimum is proven. Strategies that the bound and their slack exclude are pruned.
-4. The pruned component is decomposed again. Parts that have become narrow are contracted, and HiGHS
-   solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
-   `bounds.tuning`), or on which it is not done after WIDE_ILP_SECONDS, is left at the best choice and the best lower
-   bound so far, with Status.UNPROVEN.
+4. The pruned component is decomposed again. Parts that have become narrow are contracted, and HiGHS solves the rest as
+   Eq. 1. Without a time limit it is asked for no part of more than EASY_ILP_VARIABLES, and for WIDE_ILP_SECONDS at
+   most: what it does not prove is left at the best choice and the best lower bound so far, with Status.UNPROVEN. So a
+   problem of any size is answered in seconds, with a bound.
 
 The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
 """
@@ -32,8 +32,7 @@ from functools import partial
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op import tuning
 from alpa_explore.intra_op.bounds import tuning as bounds_tuning
-from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
-from alpa_explore.intra_op.bounds.messages import is_legal
+from alpa_explore.intra_op.bounds.messages import Pruned, is_legal, prune_by_bound
 from alpa_explore.intra_op.composition.contraction.contract import optimum
 from alpa_explore.intra_op.elimination import tuning as elimination_tuning
 from alpa_explore.intra_op.elimination.elimination_order import Limits, elimination_order, is_cheap
@@ -126,29 +125,28 @@ _RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
 
 
 def _wide(problem: ShardingProblem, deadline: float, gap: float, *, ilp: bool) -> _Answer:
-    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP."""
+    """The fallback for a component without a cheap order: dual bound, pruning, then elimination within limits, the ILP,
+    or the bound alone."""
     pruned = prune_by_bound(problem, gap)
     if pruned.best is not None and pruned.closed:
-        proven = gap == 0.0
-        bound = problem.evaluate(pruned.best) if proven else pruned.bound
-        return _Answer(choices=pruned.best, bound=bound, finished=proven)
-    if problem.variables > bounds_tuning.LARGEST_ILP_VARIABLES and pruned.best is not None:
-        return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
+        return _bounded(problem, pruned, gap)
     parts = decompose(restricted(problem, pruned.kept), dominance=True)
+    until = time.perf_counter() + tuning.WIDE_ILP_SECONDS if deadline == math.inf else deadline
+    largest = tuning.EASY_ILP_VARIABLES if deadline == math.inf else bounds_tuning.LARGEST_ILP_VARIABLES
     answers = []
     for component in parts.components:
         if (optimal := optimum(component, Limits().within(remaining_seconds(deadline)))) is not None:
-            answer = _proven(component, optimal)
-        elif ilp:
-            until = time.perf_counter() + tuning.WIDE_ILP_SECONDS if deadline == math.inf else deadline
-            answer = _solved_as_ilp(component, until, gap=gap)
-        else:
+            answers.append(_proven(component, optimal))
+        elif not ilp:
             raise SolverError(
                 "The problem is too wide for elimination",
                 found=_width(component) + f" on the {len(component.node_costs)} nodes that simplification leaves",
                 remedy="Use solver='auto', which gives such a part to an ILP.",
             )
-        answers.append(answer)
+        elif component.variables > largest and (rest := prune_by_bound(component, gap)).best is not None:
+            answers.append(_bounded(component, rest, gap))
+        else:
+            answers.append(_solved_as_ilp(component, until, gap=gap))
     combined = _combined(parts, answers)
     choices = unrestricted_choices(pruned.kept, combined.choices)
     if combined.finished or pruned.best is None:
@@ -176,6 +174,14 @@ def _width(problem: ShardingProblem) -> str:
     if not order.nodes:
         return f"more than {elimination_tuning.HOPELESS_JOINS:.0e} entries to join"
     return f"a table of {order.largest_table:.1e} entries, {order.joined_entries:.1e} to join"
+
+
+def _bounded(problem: ShardingProblem, pruned: Pruned, gap: float) -> _Answer:
+    """The best choice of message passing, which is proven where its bound meets it without a `gap`."""
+    assert pruned.best is not None, "the caller has looked"
+    if pruned.closed and gap == 0.0:
+        return _proven(problem, pruned.best)
+    return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
 
 
 def _proven(problem: ShardingProblem, choices: Choices) -> _Answer:

@@ -7,10 +7,10 @@ PRICE_SEARCH_SHARE = 0.5
 """Share of a time limit that the price search takes at most; the ILP that proves its answer gets the rest."""
 
 EASY_ILP_VARIABLES = 25_000
-"""Variables of an ILP that HiGHS solves in a second or so: up to here it closes the gap entirely, beyond it to the
-requested gap."""
-WIDE_ILP_SECONDS = 20.0
-"""Time of HiGHS for one component of a problem without a time limit, which is too wide for elimination. Set by hand:
+"""Variables of an ILP that HiGHS solves in a second or so. Beyond it only a time limit makes `solve` try: on a scan of
+12 steps in a Python loop, 320,000 variables, HiGHS reached a gap of 4.6 % in 20 s, and message passing 1.5 % in 2 s."""
+WIDE_ILP_SECONDS = 5.0
+"""Time of HiGHS for the components of a problem without a time limit that are too wide for elimination. Set by hand:
 where it proves nothing by then (SimCLR on 2 × 4 devices: 174 nodes, 23,000 variables) it had not after 100 s either,
 and the better of its choice and that of descent is the answer, with the better bound."""
 PROVEN_GAP = 1e-9

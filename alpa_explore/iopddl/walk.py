@@ -116,60 +116,25 @@ class Walk:
 
     def singles(self, moves: int, temperature: float, tolerance: float) -> None:
         """Moves of single nodes, beside `moves` of nodes in trees."""
-        instance = self.instance
-        anneal(
-            instance.graph,
-            instance.segments.usage,
-            self.profile,
-            self.field,
-            self.choices,
-            instance.free,
-            temperature,
-            tolerance,
-            int(tuning.SINGLES * moves),
-            self.state,
-            self.halt,
-        )
+        limits = temperature, tolerance, int(tuning.SINGLES * moves)
+        anneal(*self._around, *limits, self.state, self.halt)
 
     def trees(self, moves: int, temperature: float, tolerance: float) -> None:
         """Moves of about `moves` nodes in trees."""
-        instance = self.instance
-        anneal_trees(
-            instance.graph,
-            instance.segments.usage,
-            self.profile,
-            self.field,
-            self.choices,
-            instance.free,
-            temperature,
-            tolerance,
-            moves,
-            tuning.LARGEST_TREE,
-            tuning.LONGEST_TREE_REPAIR,
-            tuning.SAMPLES,
-            instance.noise,
-            self.state,
-            self.halt,
-        )
+        limits = temperature, tolerance, moves, tuning.LARGEST_TREE, tuning.LONGEST_TREE_REPAIR, tuning.SAMPLES
+        anneal_trees(*self._around, *limits, self.instance.noise, self.state, self.halt)
 
     def chains(self, moves: int, temperature: float, tolerance: float) -> None:
         """Chains, beside `moves` moves of nodes in trees."""
+        chains = int(tuning.CHAIN_SHARE * moves) + 1
+        limits = temperature, tolerance, chains, tuning.LONGEST_CHAIN, tuning.SAMPLES
+        anneal_chains(*self._around, *limits, self.state, self.halt)
+
+    @property
+    def _around(self) -> tuple[Graph, Usage, Profile, Floats, Ints, Ints]:
+        """What every kernel of moves is given first."""
         instance = self.instance
-        anneal_chains(
-            instance.graph,
-            instance.segments.usage,
-            self.profile,
-            self.field,
-            self.choices,
-            instance.free,
-            temperature,
-            tolerance,
-            int(tuning.CHAIN_SHARE * moves) + 1,
-            tuning.LONGEST_CHAIN,
-            tuning.SAMPLES,
-            self.state,
-            self.halt,
-        )
+        return instance.graph, instance.segments.usage, self.profile, self.field, self.choices, instance.free
 
     def relieve_peak(self) -> bool:
         """Let a node give way at the fullest time; False where none can. `profile` is kept up."""

@@ -11,6 +11,7 @@ from alpa_explore.intra_op.composition.contraction.contract import contract
 from alpa_explore.intra_op.composition.contraction.dominance import without_dominated
 from alpa_explore.intra_op.composition.contraction.priced_problem import PricedProblem
 from alpa_explore.intra_op.elimination import order_kernels
+from alpa_explore.intra_op.reduction.factor_graph import min_plus_product
 from alpa_explore.pricing import tuning
 
 
@@ -32,7 +33,7 @@ def warm_up_others() -> None:
     without_dominated(_small_problem(), (2, 3))  # `contract` does that for large problems
     size = 4
     table = np.zeros((1, size, size))
-    kernels.min_plus_product(table, table, np.empty((1, size, size)))
+    min_plus_product(table, table, np.empty((1, size, size)))
     ones = np.ones(size)
     order_kernels.search(np.ones((size, size), dtype=np.bool_), ones, ones, ones == 0.0, 1, 1.0, 0.0)
 
@@ -55,7 +56,7 @@ def warm_up_worker() -> None:
 COMPOSITION_KERNELS = (
     kernels.run_program,
     kernels.backtrack,
-    kernels.min_plus_product,
+    min_plus_product,
     dominance_kernels.keep_undominated,
     order_kernels.search,
 )

@@ -10,7 +10,6 @@ Read in this order:
 - `end_blocks`: the first or the last block of a stage, from the same block inside one.
 - `contraction/`: the inside of a block minimised out, at several prices at once.
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
-- `block_order`: what the blocks of a range choose, summed from one end of the range to the other.
 - `min_plus_products`: products of tables, and backtracking to the best states.
 - `compose`: `Composer`, which puts these together; its docstring has the formula.
 - `within_memory/`: the fastest choices that fit in a device.

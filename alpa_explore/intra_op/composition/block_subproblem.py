@@ -92,10 +92,11 @@ class BlockSubproblem:
             without_forbidden(seconds[flat.each_iteration.repeat(edge_lengths)]),
         )
 
-    def states(self, nodes: Sequence[int]) -> Ints:
-        """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
+    def strategies(self, nodes: Sequence[int], states: Ints | None = None) -> Ints:
+        """The strategy of each of `nodes` in each of these states of them all, [nodes, states]; by default in every
+        state."""
         sizes = [len(self.problem.nodes[v].microbatch_seconds) for v in nodes]
-        left = np.arange(math.prod(sizes), dtype=np.int64)
+        left = np.arange(math.prod(sizes), dtype=np.int64) if states is None else states
         strategies = np.empty((len(sizes), len(left)), dtype=np.int64)
         for place in reversed(range(len(sizes))):  # np.unravel_index takes no more than 64 nodes
             left, strategies[place] = np.divmod(left, sizes[place])

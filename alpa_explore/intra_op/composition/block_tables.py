@@ -5,6 +5,7 @@ A *state* of a separator is one combination of strategies of its nodes, numbered
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -61,13 +62,12 @@ class BlockTable:
 
     def __init__(self, block: BlockSubproblem, contraction: Contraction | EndContraction) -> None:
         self.block, self.contraction = block, contraction
-        sides = (block.shared, block.left, block.right)
-        self._states = [block.states(nodes) for nodes in sides]
-        shape = tuple(states.shape[1] for states in self._states)
+        self._sides = sides = (block.shared, block.left, block.right)
+        sizes = {v: len(block.problem.nodes[v].microbatch_seconds) for v in contraction.keep}
+        shape = tuple(math.prod(sizes[v] for v in nodes) for nodes in sides)
         table = contraction.table
         if len(contraction.keep) < sum(map(len, sides)):
-            sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in contraction.keep]
-            table = _with_repeated_nodes(table, dict(zip(contraction.keep, sizes, strict=True)), sides, self._states)
+            table = _with_repeated_nodes(table, sizes, sides, [block.strategies(nodes) for nodes in sides])
         self.shared_costs: Floats = table.reshape(-1, *shape)
         """[prices, shared states, left, right]; inf where no choice is legal."""
 
@@ -105,8 +105,8 @@ class BlockTable:
     def complete(self, prices: Ints, states: Ints) -> Ints:
         """For each row of `states` [rows, (shared, left, right)] the best choice of all nodes, [rows, nodes]."""
         strategies: dict[int, Ints] = {}
-        for axis, nodes in enumerate((self.block.shared, self.block.left, self.block.right)):
-            strategies.update(zip(nodes, self._states[axis][:, states[:, axis]], strict=True))
+        for nodes, of_side in zip(self._sides, states.T, strict=True):
+            strategies.update(zip(nodes, self.block.strategies(nodes, of_side), strict=True))
         keep = self.contraction.keep
         kept = np.array([strategies[v] for v in keep], dtype=np.int64).reshape(-1, len(prices)).T
         return self.contraction.complete(prices, kept)
@@ -188,6 +188,9 @@ class BlockTables:
 
     def _contract(self, block: BlockSubproblem) -> Contraction | None:
         keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
+        entries = math.prod(len(block.problem.nodes[v].microbatch_seconds) for v in keep)
+        if block.shared and entries > tuning.SHARED_ENTRIES:
+            return None
         return contract(block.at(self.prices), keep, self.limits, completing=self.completing)
 
     def _from_inner_block(self, block: BlockSubproblem) -> EndContraction | None:

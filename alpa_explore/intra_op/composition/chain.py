@@ -101,6 +101,27 @@ class Chain:
                 sharing |= blocks
         return frozenset(sharing)
 
+    def breaks_beyond_repair(self, parts: Sequence[BlockPart]) -> bool:
+        """Whether an operator of a range reads what another one makes in a block that is not adjacent (a skip over many
+        layers, an encoder's output in a decoder): no parameter, so that no blocks can share it."""
+        first, last = parts[0].first, parts[-1].last
+        return any(first <= low and high <= last for low, high in self._long_edges)
+
+    @cached_property
+    def _long_edges(self) -> tuple[tuple[int, int], ...]:
+        """The two fragments, in order, of every operator and reader of its output in blocks that are not adjacent."""
+        graph, fragment_of = self.layered.graph, self.fragments.layer_of
+        edges = set()
+        for reader in graph.operators:
+            for tensor in reader.inputs:
+                maker = graph.tensors[tensor].producer
+                if maker is None or maker in self.layered.tables or reader.index in self.layered.tables:
+                    continue
+                low, high = sorted((fragment_of[maker], fragment_of[reader.index]))
+                if low != UPDATE_LAYER and self.block_of[high] - self.block_of[low] >= 2:
+                    edges.add((low, high))
+        return tuple(edges)
+
     @cached_property
     def fragment_layers(self) -> tuple[int, ...]:
         """For each fragment its layer."""

@@ -14,7 +14,7 @@ contract, and ranges that are not chains for other reasons, are left out and sol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ import numpy as np
 from alpa_explore.cost.memory import peak_bytes_of_rows
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition import tuning
-from alpa_explore.intra_op.composition.block_order import BlockOrder
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockChoices, BlockTable, BlockTables
 from alpa_explore.intra_op.composition.chain import NO_BLOCK, BlockPart, Chain
@@ -37,7 +36,7 @@ from alpa_explore.intra_op.composition.min_plus_products import (
 )
 from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
-from alpa_explore.intra_op.stage.stage_totals import Figure, StageTotals, totals_of
+from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import legal_specs, local_share
 
@@ -209,7 +208,7 @@ class Composer:
         """The choices of ranges at the prices with these numbers, from the states of their blocks. Every distinct state
         of a block is completed once."""
         wanted = {r: prices for r, prices in wanted.items() if len(prices)}  # a range may have no solution at any price
-        orders = {r: BlockOrder(best[r].tables) for r in wanted}
+        orders = {r: _BlockOrder(best[r].tables) for r in wanted}
         codes: dict[BlockTable, list[Ints]] = {}
         for r, prices in wanted.items():
             of_range = orders[r].codes(prices, best[r].shared_states[prices], best[r].states[prices])
@@ -305,3 +304,51 @@ def whole_choice(chain: Chain, problem: StageProblem, block_choices: Iterable[Se
     for v in sorted(range(len(owner)), key=lambda v: (owner[v], v)):
         whole[v] = replicated_strategy(problem, v) if owner[v] == NO_BLOCK else next(remaining)
     return tuple(whole)
+
+
+class _BlockOrder:
+    """The blocks of a range in their order, of which many have the same table. Rows [prices, places] are those of the
+    choices of each table."""
+
+    def __init__(self, tables: Sequence[BlockTable]) -> None:
+        self.places: dict[BlockTable, list[int]] = {}
+        for place, table in enumerate(tables):
+            self.places.setdefault(table, []).append(place)
+        self._tables = tables
+
+    def codes(self, prices: Ints, shared: Ints, separators: Ints) -> Ints:
+        """[prices, blocks]: a number for each price and state of each block (`BlockTable.choices_at`)."""
+        shapes = np.array([table.shared_costs.shape[1:] for table in self._tables], dtype=np.int64)
+        of_shared = np.where(shapes[:, 0] > 1, shared[:, None], 0)
+        codes: Ints = (prices[:, None] * shapes[:, 0] + of_shared) * shapes[:, 1] + separators[:, :-1]
+        return codes * shapes[:, 2] + separators[:, 1:]
+
+    def totals(self, choices: Mapping[BlockTable, BlockChoices], rows: Mapping[BlockTable, Ints]) -> Floats:
+        """[prices, `FIGURES`], added from left to right."""
+        parts = np.empty((len(self._tables), len(next(iter(rows.values()))), FIGURES))
+        for table, places in self.places.items():
+            parts[places] = choices[table].totals[rows[table]].swapaxes(0, 1)
+        totals: Floats = parts.sum(axis=0)
+        return totals
+
+    def output_bytes(self, choices: Mapping[BlockTable, BlockChoices], rows: Mapping[BlockTable, Ints]) -> Floats:
+        """[prices, outputs], block after block."""
+        widths = np.array([choices[table].output_bytes.shape[1] for table in self._tables])
+        ends = np.cumsum(widths)
+        sizes = np.empty((len(next(iter(rows.values()))), int(ends[-1])))
+        for table, places in self.places.items():
+            width = choices[table].output_bytes.shape[1]
+            at = (ends[places] - width)[:, None] + np.arange(width)
+            sizes[:, at] = choices[table].output_bytes[rows[table]]
+        return sizes
+
+    def choices(
+        self, choices: Mapping[BlockTable, BlockChoices], rows: Mapping[BlockTable, Ints]
+    ) -> Iterator[tuple[tuple[int, ...], ...]]:
+        """For each price the choice of every block."""
+        parts: list[Iterable[tuple[int, ...]]] = [()] * len(self._tables)
+        for table, places in self.places.items():
+            of_table = choices[table].choices
+            for place, of_place in zip(places, rows[table].T.tolist(), strict=True):
+                parts[place] = [of_table[row] for row in of_place]
+        return zip(*parts, strict=True)

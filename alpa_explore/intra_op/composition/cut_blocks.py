@@ -93,6 +93,8 @@ class BlockCutter:
     def _with_shared_nodes(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
         """The blocks of a range in which parameters, and the accumulators of their gradients, are shared by distant
         blocks (`BlockSubproblem.shared`)."""
+        if self.chain.breaks_beyond_repair(parts):
+            return None
         sharing = self.chain.sharing_blocks(parts)
         # Between the outermost blocks that share nodes, those that share none are blocks like any other.
         low, high = min(sharing, default=0), max(sharing, default=0)

@@ -66,7 +66,7 @@ def end_block(end: BlockSubproblem, inner: BlockSubproblem) -> EndBlock | None:
             return None
         elif w in missing:
             figures[w] = of_end - of_inner
-    states = inner.states(missing)
+    states = inner.strategies(missing)
     of_states = np.sum([figures[w][:, of_node] for w, of_node in zip(missing, states, strict=True)], axis=0)
     allowed = np.flatnonzero(np.isfinite(of_states[0]))
     places = {w: of_node[allowed] for w, of_node in zip(missing, states, strict=True)}

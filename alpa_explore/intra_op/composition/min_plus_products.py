@@ -24,6 +24,7 @@ import numpy as np
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_tables import BlockTable
 from alpa_explore.intra_op.composition.contraction import kernels
+from alpa_explore.intra_op.reduction.factor_graph import min_plus_product
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
@@ -149,7 +150,7 @@ def _from_the_end(tables: Sequence[Floats]) -> list[Floats]:
     costs = [np.zeros((len(tables[0]), 1, 1))]
     for table in reversed(tables):
         product = np.empty((len(table), 1, table.shape[1]))
-        kernels.min_plus_product(costs[-1], turned[id(table)], product)
+        min_plus_product(costs[-1], turned[id(table)], product)
         costs.append(product)
     return [of_separator[:, 0] for of_separator in reversed(costs)]
 
@@ -197,5 +198,5 @@ def _times(prefix: Floats, costs: Floats) -> Floats:
         # A copy in any case: a kernel is compiled a second time for a read-only array, which a broadcast is.
         vectors = np.array(np.broadcast_to(prefix, (shared, states)), order="C")[:, None]
         product = np.empty((shared, 1, others))
-    kernels.min_plus_product(vectors, np.ascontiguousarray(costs), product)
+    min_plus_product(vectors, np.ascontiguousarray(costs), product)
     return product.reshape(-1, others)

@@ -22,7 +22,7 @@ import numpy as np
 
 from alpa_explore.intra_op.memory import tuning
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Eliminated, Scope, Table, back_substitute, sum_tables
+from alpa_explore.intra_op.reduction.factor_graph import Eliminated, Scope, Table, back_substitute
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.numerics.lower_envelope import search_between
 
@@ -126,6 +126,23 @@ class PriceRun:
     def pair(self) -> tuple[float, float]:
         """Seconds and bytes of the least choice at this price."""
         return self.seconds, self.bytes
+
+
+def sum_tables(tables: Sequence[Table], axes: Scope, sizes: Sequence[int] | None = None) -> Floats:
+    """The sum of `tables` as an array with the nodes `axes` in that order.
+
+    An axis that no table reads has length 1, or its length in `sizes` where that is given.
+    """
+    total: Floats = np.zeros(sizes if sizes is not None else (1,) * len(axes))
+    for scope, table in tables:
+        shape = [1] * len(axes)
+        places = [axes.index(u) for u in scope]
+        for place, size in zip(places, np.shape(table), strict=True):
+            shape[place] = size
+        # A scope is ascending, `axes` need not be: the node to be eliminated often comes first.
+        ordered = table if places == sorted(places) else np.transpose(table, np.argsort(places))
+        total = total + ordered.reshape(shape)
+    return total
 
 
 def _forward_pass(tables: Sequence[Table], order: Sequence[int]) -> list[Step]:

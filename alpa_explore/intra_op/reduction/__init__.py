@@ -1,12 +1,11 @@
 """Exact reductions: a smaller sharding problem with the same least cost, and the way back to the whole.
 
     arc_consistency   which strategies have a legal partner on every edge, and fit with the rest at its smallest
-    dominance         which strategies another one of the node makes superfluous (dead-end elimination)
-    factor_graph      FactorGraph: the mutable state of the reductions, and the trail for back substitution; cost tables
-                      over scopes of nodes, and their sums
+    dominance         which strategies another one of the node makes superfluous (dead-end elimination), in kernels that
+                      contractions run, too
+    factor_graph      FactorGraph: the mutable state of the reductions, and the trail for back substitution
     simplify          `simplify`: the three above and elimination of narrow nodes, repeated until none applies
     components        `decompose`: simplify, then split into connected components; `restore` completes choices
-    tuning            sizes at which an implementation is switched or a reduction is left out
 
 Everything here is exact. Imports `problem` and `numerics` only: no bounds, no solvers, no stages.
 """

@@ -1,4 +1,12 @@
-"""Dominance (dead-end elimination): drop strategies of a node that are never better than another one of the node."""
+"""Dominance (dead-end elimination): drop strategies of a node that are never better than another one of the node.
+
+Strategy k is dropped when it is impossible, or when for some k' that stays, at each price,
+
+    costs[k'] − costs[k] + Σ_tables max_j (table[k', j] − table[k, j]) ≤ 0
+
+Compiled by numba. The reductions apply the rule at one price (`undominated`); a contraction applies it at several, with
+its own search for the nodes that are due (`composition.contraction.dominance_kernels`).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alpa_explore.intra_op.reduction import tuning
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.numerics.compiled import compiled
 
 
 def undominated(costs: Floats, tables: Sequence[Floats]) -> Ints:
     """The strategies to keep, ascending; empty when none is possible.
 
-    `costs` is [strategies], each table [strategies, strategies of a neighbour], inf where forbidden. Strategy k is
-    dropped when it is impossible, or when for some remaining k'
-    costs[k'] − costs[k] + Σ_tables max_j (table[k', j] − table[k, j]) ≤ 0.
+    `costs` is [strategies], each table [strategies, strategies of a neighbour], inf where forbidden.
     """
     possible = costs < np.inf
     for table in tables:
@@ -23,39 +29,52 @@ def undominated(costs: Floats, tables: Sequence[Floats]) -> Ints:
     kept = np.flatnonzero(possible)
     if len(kept) <= 1:
         return kept
-    # excess[k', k]: by how much k' can cost more than k.
-    excess = costs[kept][:, None] - costs[kept][None, :]
+    excess = costs[kept][None, None, :] - costs[kept][None, :, None]
+    most = np.empty(excess.shape[1:])
     for table in tables:
-        excess += _largest_difference(table[kept])
-    np.fill_diagonal(excess, np.inf)
-    if excess.min() > 0:
-        return kept
-    alive = np.ones(len(kept), dtype=bool)
-    # One at a time: of two equal strategies one stays, and a dropped strategy is dominated by one that stays, because ≤
-    # is transitive.
-    for k in np.flatnonzero(excess.min(axis=0) <= 0)[::-1]:
-        alive[k] = not (excess[alive, k] <= 0).any()
-    return kept[alive]
+        largest_differences(np.ascontiguousarray(table[kept].T), most)
+        excess[0] += most
+    stay = np.ones(len(kept), dtype=np.bool_)
+    drop_dominated(excess, np.zeros(len(kept), dtype=np.bool_), stay)
+    return kept[stay]
 
 
-def _largest_difference(table: Floats) -> Floats:
-    """max_j (table[k', j] − table[k, j]) for all pairs, shape [strategies, strategies].
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def largest_differences(costs: Floats, most: Floats) -> None:
+    """most[k, t] = max over j of costs[j, t] − costs[j, k], where costs[j, k] is finite; −inf where none is."""
+    neighbours, strategies = costs.shape
+    for k in range(strategies):
+        row = most[k]
+        for t in range(strategies):
+            row[t] = -np.inf
+        for j in range(neighbours):
+            base = costs[j, k]
+            if base < np.inf:
+                for t in range(strategies):
+                    row[t] = max(row[t], costs[j, t] - base)
 
-    A column in which k is forbidden does not count (−inf); one in which only k' is forbidden gives +inf. Every row has
-    a finite entry, so the result is never −inf.
-    """
-    forbidden = np.isinf(table)
-    has_forbidden = bool(forbidden.any())
-    # inf is taken out of the first operand so that inf − inf cannot arise; those pairs are set below.
-    upper = np.where(forbidden, 0.0, table) if has_forbidden else table
-    strategies, others = table.shape
-    if strategies * strategies * others <= tuning.DOMINANCE_BROADCAST_ENTRIES:
-        result = np.asarray((upper[:, None, :] - table[None, :, :]).max(axis=2))
-    else:
-        result = np.full((strategies, strategies), -np.inf)
-        for high, low in zip(upper.T, table.T, strict=True):
-            np.maximum(result, high[:, None] - low[None, :], out=result)
-    if has_forbidden:
-        only_first = forbidden.astype(np.float32) @ (~forbidden).astype(np.float32).T > 0
-        result[only_first] = np.inf
-    return result
+
+@compiled()
+def drop_dominated(excess: Floats, impossible: Flags, stay: Flags) -> None:
+    """Clear stay[k] where another one that stays never costs more; one stays in any case. excess[p, k, t]: by how much
+    t can cost more than k at price p. An impossible k is dominated by any other."""
+    prices, strategies = len(excess), len(stay)
+    left = strategies
+    # The last first: of two that cost the same the first stays. A strategy that is dropped is dominated by one that
+    # stays, for the relation is transitive.
+    for k in range(strategies - 1, -1, -1):
+        dominated = False
+        for t in range(strategies):
+            if t == k or not stay[t]:
+                continue
+            dominated = True
+            if not impossible[k]:
+                for p in range(prices):
+                    if excess[p, k, t] > 0.0:
+                        dominated = False
+                        break
+            if dominated:
+                break
+        if dominated and left > 1:
+            stay[k] = False
+            left -= 1

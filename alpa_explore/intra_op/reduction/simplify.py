@@ -19,11 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
-from alpa_explore.intra_op.reduction import tuning
 from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
 from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Trail, back_substitute
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Ints
+
+MAX_NEW_TABLE_ENTRIES = 1 << 22
+"""A node of degree two stays where the edge that would replace it had more entries than this (32 MiB). Set by hand;
+halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +65,7 @@ def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozense
         touched &= present
     nodes = tuple(sorted(present))
     return Simplified(
-        core=graph.pairwise_problem(nodes, problem.name),
+        core=graph.problem(nodes, problem.name),
         nodes=nodes,
         constant=graph.constant,
         trail=tuple(graph.trail),
@@ -71,14 +74,14 @@ def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozense
 
 
 def _make_consistent(graph: FactorGraph) -> None:
-    """Restrict every node to its arc-consistent strategies. The tables of `graph` must all read two nodes."""
+    """Restrict every node to its arc-consistent strategies."""
     neighbours: list[list[Neighbour]] = [[] for _ in graph.costs]
     for v, tables in enumerate(graph.tables):
-        for (a, b), table in tables.items():
-            if v == a and table.size and table.max() == np.inf:
+        for u, table in tables.items():
+            if v < u and table.size and table.max() == np.inf:
                 legal = table < np.inf
-                neighbours[a].append((legal, b))
-                neighbours[b].append((legal.T, a))
+                neighbours[v].append((legal, u))
+                neighbours[u].append((legal.T, v))
     alive = [costs < np.inf for costs in graph.costs]
     propagate(alive, neighbours, [v for v, edges in enumerate(neighbours) if edges])
     for v, flags in enumerate(alive):
@@ -96,9 +99,9 @@ def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep:
         if v in keep or len(graph.tables[v]) > 2:
             return None
         entries = 1
-        for u in graph.neighbours(v):
+        for u in graph.tables[v]:
             entries *= len(graph.costs[u])
-        return entries if entries <= tuning.MAX_NEW_TABLE_ENTRIES else None
+        return entries if entries <= MAX_NEW_TABLE_ENTRIES else None
 
     heap = [(entries, v) for v in start & present if (entries := new_entries(v)) is not None]
     heapq.heapify(heap)
@@ -124,19 +127,14 @@ def _drop_dominated(graph: FactorGraph, nodes: set[int], keep: frozenset[int]) -
     while queue:
         v = queue.popleft()
         queued.discard(v)
-        kept: Ints = undominated(graph.costs[v], _tables_of(graph, v))
+        kept: Ints = undominated(graph.costs[v], list(graph.tables[v].values()))
         if len(kept) == len(graph.costs[v]):
             continue
         graph.restrict(v, kept)
         changed.add(v)
-        for u in sorted(graph.neighbours(v)):
+        for u in sorted(graph.tables[v]):
             changed.add(u)
             if u not in queued and u not in keep:
                 queued.add(u)
                 queue.append(u)
     return changed
-
-
-def _tables_of(graph: FactorGraph, v: int) -> list[Floats]:
-    """The tables between v and each neighbour, with the strategies of v as rows."""
-    return [table if scope[0] == v else table.T for scope, table in graph.tables[v].items()]

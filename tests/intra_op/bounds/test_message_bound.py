@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
-from alpa_explore.intra_op.bounds.messages import Messages, is_legal
+from alpa_explore.intra_op.bounds.messages import Messages, is_legal, prune_by_bound
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, restricted
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve

@@ -14,6 +14,7 @@ from torch import nn
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.composition import cut_blocks, tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import NO_BLOCK, Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
@@ -297,7 +298,7 @@ def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> No
     assert [r for r in combinations_with_replacement(range(4), 2) if not chain.is_chain(*r)] == [(0, 3)]
 
 
-def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
+def test_a_range_with_a_tied_weight_at_both_ends_is_composed(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = catalogue("gpt-tiny", 4)
     composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
     (solutions,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
@@ -307,11 +308,16 @@ def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
     assert sharing[0] == 0
     assert len(sharing) <= 3, "the blocks between do not share the weight"
     assert solutions[0, 3] is not None
+    monkeypatch.setattr(tuning, "SHARED_ENTRIES", 1)
+    (solutions,) = composer.solve([(0, 2), (0, 3)], [Price(0.25, 0.0, 1)])
+    assert list(solutions) == [(0, 2)], "tables of shared nodes that are too large are not made"
 
 
-def test_a_skip_over_a_layer_is_not_composed() -> None:
+def test_a_skip_over_a_layer_is_not_composed(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = skips(far=True)
-    assert Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(1, 3)], [Price(0.25, 0.0, 1)]) == ({},)
+    composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
+    monkeypatch.setattr(cut_blocks, "build_stage_problem", None)  # its problem need not even be built
+    assert composer.solve([(1, 3)], [Price(0.25, 0.0, 1)]) == ({},)
 
 
 def test_a_mask_from_outside_belongs_to_no_layer() -> None:

@@ -8,9 +8,8 @@ import pytest
 from alpa_explore.intra_op.bounds.messages import is_legal
 from alpa_explore.intra_op.memory import pareto
 from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
-from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds
+from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds, sum_tables
 from alpa_explore.intra_op.memory.pareto_kernels import minimal_sums
-from alpa_explore.intra_op.reduction.factor_graph import sum_tables
 from tests.intra_op.problems import drawn, whole_numbers
 from tests.intra_op.stages import chain, on_mesh, whole
 

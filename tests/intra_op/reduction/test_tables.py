@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
+from alpa_explore.intra_op.memory.pareto_bounds import sum_tables
 from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
-from alpa_explore.intra_op.reduction.factor_graph import sum_tables
 
 SIZES = {0: 2, 1: 3, 2: 4, 3: 5}
 

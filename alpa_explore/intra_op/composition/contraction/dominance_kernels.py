@@ -5,23 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from alpa_explore.intra_op.reduction.dominance import drop_dominated, largest_differences
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.numerics.compiled import compiled
-
-
-@compiled(fastmath={"nnan", "nsz", "contract"})
-def _largest_differences(costs: Floats, most: Floats) -> None:
-    """most[k, t] = max over j of costs[j, t] − costs[j, k], where costs[j, k] is finite; −inf where none is."""
-    neighbours, strategies = costs.shape
-    for k in range(strategies):
-        row = most[k]
-        for t in range(strategies):
-            row[t] = -np.inf
-        for j in range(neighbours):
-            base = costs[j, k]
-            if base < np.inf:
-                for t in range(strategies):
-                    row[t] = max(row[t], costs[j, t] - base)
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
@@ -90,7 +76,7 @@ def keep_undominated(
                         for k in range(strategies):
                             row, column = (mine[k], theirs[j]) if first else (theirs[j], mine[k])
                             costs[j, k] = at_price[edge_offsets[e] + row * width + column]
-                    _largest_differences(costs, most)
+                    largest_differences(costs, most)
                     for k in range(strategies):
                         if most[k, k] == -np.inf:
                             impossible[k] = True
@@ -98,25 +84,12 @@ def keep_undominated(
                         for q in range(p, p + 1 if edge_priced[e] else prices):
                             for t in range(strategies):
                                 excess[q, k, t] += most[k, t]
-            left = strategies
-            # The last first: of two that cost the same the first stays. A strategy that is dropped is dominated by one
-            # that stays, for the relation is transitive.
-            for k in range(strategies - 1, -1, -1):
-                dominated = False
-                for t in range(strategies):
-                    if t == k or not alive[v, mine[t]]:
-                        continue
-                    dominated = True
-                    if not impossible[k]:
-                        for p in range(prices):
-                            if excess[p, k, t] > 0.0:
-                                dominated = False
-                                break
-                    if dominated:
-                        break
-                if dominated and left > 1:
-                    alive[v, mine[k]] = False
-                    left -= 1
+            stay = np.ones(strategies, dtype=np.bool_)
+            drop_dominated(excess, impossible, stay)
+            left = 0
+            for k in range(strategies):
+                alive[v, mine[k]] = stay[k]
+                left += stay[k]
             if left < strategies:
                 changed = True
                 for e in edges:

@@ -335,15 +335,3 @@ def _exceed(table: Floats, pivot: int, excess: Floats) -> None:
             if table[i, j] < np.inf:
                 most = max(most, table[pivot, j] - table[i, j] + 1e-12 * abs(table[i, j]))
         excess[i] = most
-
-
-@compiled(fastmath={"nnan", "nsz", "contract"})
-def min_plus_product(a: Floats, b: Floats, product: Floats) -> None:
-    """product[p, i, j] = min over k of a[p, i, k] + b[p, k, j]."""
-    entries, table = b.shape[1] * b.shape[2], b.ravel()
-    for p in range(len(product)):
-        for i in range(a.shape[1]):
-            row = product[p, i]
-            for j in range(len(row)):
-                row[j] = np.inf
-            minimise_into(row, a[p, i], (table,), (p * entries,), (b.shape[2],))

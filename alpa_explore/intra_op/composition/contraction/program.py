@@ -2,8 +2,7 @@
 
 Blocks of one model have the same sizes on many meshes, and the order of elimination depends on nothing else: a program
 is compiled once and run on the costs of each of them, at one price after the other. The orders of elimination are those
-of `intra_op.elimination`. The elimination itself is not that of `FactorGraph`, which joins numpy tables as it goes and
-keeps all of them for back substitution: here it is planned without costs, and large tables are recomputed.
+of `intra_op.elimination`. Tables are not kept for backtracking where they are large: they are computed again.
 """
 
 from __future__ import annotations

@@ -43,8 +43,21 @@ def test_a_node_that_would_take_too_long_is_left_as_it_is(monkeypatch: pytest.Mo
     assert left(np.array([[1.0, 1.0, 1.0]])) == [0, 1, 2]
 
 
+def plainly_undominated(costs: Floats, tables: list[Floats]) -> list[int]:
+    """The rule in numpy: the last strategy is judged first, by those that are left."""
+    stay = [k for k in range(len(costs)) if costs[k] < np.inf and all(table[k].min() < np.inf for table in tables)]
+    for k in reversed(stay.copy()):
+        for other in stay:
+            legal = [np.isfinite(table[k]) for table in tables]
+            more = [(table[other, ok] - table[k, ok]).max() for table, ok in zip(tables, legal, strict=True)]
+            if other != k and costs[other] - costs[k] + sum(more) <= 0:
+                stay.remove(k)
+                break
+    return stay
+
+
 def by_reference(node_costs: list[Floats], edges: list[tuple[int, int]], edge_costs: list[Floats]) -> list[Ints]:
-    """The strategies of every node but the last that the solver's own rule leaves, at one price."""
+    """The strategies of every node but the last that the rule leaves, at one price."""
     left = [np.arange(len(costs)) for costs in node_costs]
     before: list[Ints] = []
     while list(map(len, before)) != list(map(len, left)):
@@ -55,7 +68,9 @@ def by_reference(node_costs: list[Floats], edges: list[tuple[int, int]], edge_co
                 for (a, b), table in zip(edges, edge_costs, strict=True)
                 if v in (a, b)
             ]
-            left[v] = left[v][undominated(costs[left[v]], tables)]
+            kept = plainly_undominated(costs[left[v]], tables)
+            assert undominated(costs[left[v]], tables).tolist() == kept
+            left[v] = left[v][kept]
     return left
 
 
