@@ -25,6 +25,9 @@ class Software:
     """Shown to users: 'Megatron-Core', 'eager PyTorch'."""
     source: str = ""
 
+    plain_loop: bool = False
+    """Whether it is a loop in plain PyTorch, which holds what autograd saves and what the model returns; attention and
+    routed experts run as PyTorch has them (`cost.plain_kernels`)."""
     fuses_pointwise: bool = False
     """Whether pointwise operators and reductions run as fused kernels: tensors inside a group are never stored."""
     traffic_factor: float = 1.0

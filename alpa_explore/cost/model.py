@@ -273,6 +273,8 @@ class CostModel:
             _read_only(size * [self._load(s) for s in strategies]) if t.kind is TensorKind.ROUTED else size
             for t, size in zip(outputs, sizes[len(inputs) :], strict=True)
         ]
+        if operator.kept_bytes:  # with the last output, which only the backward pass reads
+            held[-1] = _read_only(held[-1] + [operator.kept_bytes * s.work_share for s in strategies])
         heavy, shape = coverage.heavy, self.mesh.shape
         works = [
             (s.work_share, bytes_held, _sizes(operator, inputs, outputs, s, shape) if heavy else _NO_SIZES)

@@ -86,6 +86,9 @@ class Operator:
     """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
     stored: bool = True
     """False where no output is written to memory: all readers run in the same kernel."""
+    kept_bytes: int = 0
+    """Of the whole operator, what software keeps of it for the backward pass beside tensors of the graph; divided as
+    its work is."""
     joined: Joined | None = None
     """Where software computes it as part of a larger product; its price alone, never its result, depends on it."""
     low: LowPrecision | None = None
@@ -119,6 +122,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.bytes_accessed,
         operator.launches,
         operator.stored,
+        operator.kept_bytes,
         operator.low,
         operator.joined,
     )

@@ -13,7 +13,8 @@ from typing import TypeVar
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
 from alpa_explore.cost.joined_projections import join_projections
-from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph
+from alpa_explore.cost.plain_kernels import as_plain_pytorch
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
@@ -143,6 +144,8 @@ def assign_layers(
         else:
             layer_of.append(UPDATE_LAYER)
     move_sums(graph, layer_of)
+    if software is not None and software.plain_loop:
+        graph = as_plain_pytorch(graph)
     if software is not None and software.joins_projections:
         graph = join_projections(graph)
     if software is not None and software.low_precision:
@@ -153,7 +156,14 @@ def assign_layers(
     num_layers = max(layer_of_forward) + 1
     if recomputation is None:
         recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
-    kept = hold(graph, layer_of, storage, recomputation, whole=software is not None and software.recomputes_whole)
+    kept = hold(
+        graph,
+        layer_of,
+        storage,
+        recomputation,
+        whole=software is not None and software.recomputes_whole,
+        plain=software is not None and software.plain_loop,
+    )
     fuses = software is not None and software.fuses_pointwise
     in_kernel = (
         recomputed_in_kernel(graph, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
@@ -241,8 +251,9 @@ def is_view(operator: Operator) -> bool:
 def _storage(graph: TrainingGraph) -> tuple[int, ...]:
     storage = list(range(len(graph.tensors)))
     for operator in graph.operators:
-        if is_view(operator):
-            storage[operator.outputs[0]] = storage[operator.inputs[0]]
+        if counts.is_view(operator.kind) and operator.inputs:  # those of several outputs, too
+            for tensor in operator.outputs:
+                storage[tensor] = storage[operator.inputs[0]]
     return tuple(storage)
 
 

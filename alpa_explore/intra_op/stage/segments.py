@@ -24,9 +24,11 @@ from alpa_explore.layering.blocks import OUTSIDE, blocks_with_paths
 
 KEPT = -1
 """The segment of an operator that is in none."""
-_HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.ROUTED)
+_HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED, TensorKind.ROUTED)
 """Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
 _COPIES = frozenset({"aten.clone", "aten._to_copy"})
+_SAVED_FOR_SHAPE = frozenset({"aten.gather"})
+"""Of ATen's, in PyTorch 2.13 (`derivatives.yaml`)."""
 _DRAWS = frozenset({"aten.native_dropout", "aten.bernoulli", "aten.rand_like"})
 """Their mask takes less memory than what they read."""
 
@@ -62,9 +64,10 @@ def hold(
     recomputation: Recomputation,
     *,
     whole: bool = False,
+    plain: bool = False,
 ) -> Held:
-    """What a graph with these layers holds; with `whole` blocks and layers are computed again to their end. OptionError
-    where it has no part of the kind that is named."""
+    """What a graph with these layers holds; with `whole` blocks and layers are computed again to their end, with
+    `plain` it holds what a loop in plain PyTorch does. OptionError where it has no part of the kind that is named."""
     places = _places(graph, layer_of, storage, recomputation)
     if recomputation.parts:
         places = _worth_it(graph, storage, places)
@@ -73,6 +76,11 @@ def hold(
     if whole and not recomputation.parts:
         recomputed = frozenset(i for i, segment in enumerate(places.segment_of) if segment != KEPT)
     held = _held(graph, storage, places, recomputed)
+    if plain:
+        for tensor in _held_by_pytorch(graph):
+            base = graph.tensors[storage[tensor]]
+            if base.kind in _HELD_KINDS and base.producer is not None and base.producer not in recomputed:
+                held[layer_of[base.producer]].add(base.index)
     return Held(
         segment_of=tuple(s if i in recomputed else KEPT for i, s in enumerate(places.segment_of)),
         recomputed=recomputed,
@@ -293,6 +301,7 @@ def _held(graph: TrainingGraph, storage: Sequence[int], places: _Places, recompu
     """For each layer the storage tensors that backward and recomputed operators read and that is not
     computed again for them."""
     held: list[set[int]] = [set() for _ in range(max(places.layer_of) + 1)]
+    written = {one.value for one in graph.written}  # they are in the buffer
     for operator in graph.operators:
         backward = operator.phase is Phase.BACKWARD
         if not backward and operator.index not in recomputed:
@@ -301,11 +310,21 @@ def _held(graph: TrainingGraph, storage: Sequence[int], places: _Places, recompu
             kind, producer = graph.tensors[tensor].kind, graph.tensors[tensor].producer
             made_forward = producer is not None and graph.operators[producer].phase is Phase.FORWARD
             base = graph.tensors[storage[tensor]]
-            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in _HELD_KINDS:
+            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in _HELD_KINDS or tensor in written:
                 continue
             if producer not in recomputed or not _of_own(places, operator, producer, backward):
                 held[places.layer_of[operator.index]].add(base.index)
     return held
+
+
+def _held_by_pytorch(graph: TrainingGraph) -> Iterator[int]:
+    """What a loop in plain PyTorch holds beside what the backward pass reads: what the model returns, and inputs that
+    autograd saves for their shape alone."""
+    differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
+    for operator in graph.forward_operators:
+        yield from (t for t in operator.outputs if graph.tensors[t].kind is TensorKind.RETURNED)
+        if packet(operator.kind) in _SAVED_FOR_SHAPE and operator.index in differentiated:
+            yield operator.inputs[0]
 
 
 def _of_own(places: _Places, reader: Operator, producer: int | None, backward: bool) -> bool:
