@@ -145,7 +145,7 @@ def assign_layers(
             layer_of.append(UPDATE_LAYER)
     move_sums(graph, layer_of)
     if software is not None and software.plain_loop:
-        graph = as_plain_pytorch(graph)
+        graph = as_plain_pytorch(graph, fuses=software.fuses_pointwise)
     if software is not None and software.joins_projections:
         graph = join_projections(graph)
     if software is not None and software.low_precision:
