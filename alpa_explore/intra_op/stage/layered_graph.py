@@ -150,6 +150,7 @@ def assign_layers(
         graph = join_projections(graph)
     if software is not None and software.low_precision:
         graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
+    unfused = graph
     if software is not None and software.fuses_pointwise:
         graph = fuse(graph, layer_of)
     storage = _storage(graph)
@@ -166,7 +167,7 @@ def assign_layers(
     )
     fuses = software is not None and software.fuses_pointwise
     in_kernel = (
-        recomputed_in_kernel(graph, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
+        recomputed_in_kernel(unfused, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
     )
     operator_names = {o.name for o in graph.operators}
     constraints = _by_name({o.index: o.name for o in graph.operators}, spec_constraints)

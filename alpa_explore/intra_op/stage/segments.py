@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cost.fusion import is_fusible
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product, is_view, packet
 from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.stage.recomputation import CHECKPOINTS, HALF, LAYERS, NONE, Recomputation
@@ -26,6 +26,7 @@ KEPT = -1
 """The segment of an operator that is in none."""
 _HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED, TensorKind.ROUTED)
 """Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
+_THERE = (TensorKind.PARAMETER, *GIVEN_KINDS)
 _COPIES = frozenset({"aten.clone", "aten._to_copy"})
 _SAVED_FOR_SHAPE = frozenset({"aten.gather"})
 """Of ATen's, in PyTorch 2.13 (`derivatives.yaml`)."""
@@ -391,29 +392,33 @@ def recomputed_in_kernel(
     operators that run again, which are kernels of their own.
 
     Fused kernels of the backward pass compute such a tensor again from what is held, as in SwiGLU: its kernel reads the
-    gate and computes the activation again. It is pointwise in one tensor that is held, and only fused kernels of its
-    own layer read it in the backward pass. That costs no traffic: the bytes of the kernels are as they are without.
+    gate and computes the activation again. Only fused kernels of its own layer read it in the backward pass, and all
+    that it is computed from is there: weights, what is held, and what is computed again in this way. That is what
+    torch.compile's partitioner finds, which recomputes no tensor that a product reads, and no sum that is a quarter of
+    what it sums, or less. It costs no traffic: the bytes of the kernels are as they are without.
     """
     all_held = {t for of_layer in held for t in of_layer}
-    candidates = {}
-    for tensor in all_held:
-        producer = graph.tensors[tensor].producer
-        if producer is None or len(graph.operators[producer].inputs) != 1:
-            continue
-        if is_fusible(graph.operators[producer], graph) and storage[graph.operators[producer].inputs[0]] in all_held:
-            candidates[tensor] = producer
     readers: dict[int, set[int]] = defaultdict(set)
     for operator in graph.operators:
         if not is_view(operator.kind) and (operator.phase is Phase.BACKWARD or operator.index in recomputed):
-            for base in {storage[t] for t in operator.inputs} & candidates.keys():
+            for base in {storage[t] for t in operator.inputs}:
                 readers[base].add(operator.index)
-    return frozenset(
-        tensor
-        for tensor, producer in candidates.items()
-        if all(
+    again: set[int] = set()
+    """Tensors that fused kernels can compute from what is there."""
+    dropped: set[int] = set()
+    for operator in graph.forward_operators:
+        read = {storage[t] for t in operator.inputs}
+        there = all(t in again or t in all_held or graph.tensors[t].kind in _THERE for t in read)
+        large = 4 * graph.tensors[operator.outputs[0]].bytes >= sum(graph.tensors[t].bytes for t in operator.inputs)
+        if not (read and there and large and len(operator.outputs) == 1 and is_fusible(operator, graph)):
+            continue
+        tensor = storage[operator.outputs[0]]
+        again.add(tensor)
+        if tensor in all_held and all(
             graph.operators[r].phase is Phase.BACKWARD
             and is_fusible(graph.operators[r], graph)
-            and layer_of[r] == layer_of[producer]
+            and layer_of[r] == layer_of[operator.index]
             for r in readers[tensor]
-        )
-    )
+        ):
+            dropped.add(tensor)
+    return frozenset(dropped)
