@@ -4,9 +4,9 @@ The graph has one operator for what a fused kernel computes, with one pass over 
 a kernel. All of a graph's operators of a kind are treated alike; the figures are in `tuning`.
 
 - Attention without mask is flash attention. With a mask, with a window (of which PyTorch makes a mask of all scores in
-  every call, and as many heads of keys and values as of queries), or where heads of values have another size, it is the
-  memory-efficient kernel, which skips no blocks under a mask. Sinks are no argument of it: a model spells such attention
-  out, reads and writes all scores in each step, and keeps their shares.
+  every call, and as many heads of keys and values as of queries), or where heads of values have another size, it is
+  the memory-efficient kernel, which skips no blocks under a mask. Sinks are no argument of it: a model spells such
+  attention out, reads and writes all scores in each step, and keeps their shares.
 - A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
   copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
 - Norms and log-softmax read their tensor again once they know its statistics.
@@ -58,9 +58,7 @@ def _plain(operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool) -
     return operator if found is None else replace(operator, unfused=found, launches=launches)
 
 
-def _attention(
-    operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool
-) -> tuple[Unfused | None, int]:
+def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool) -> tuple[Unfused | None, int]:
     """(how attention runs, kernels beside its own)."""
     query, key, value = (graph.tensors[t] for t in forward.inputs[:3])
     samples, heads, rows, _ = query.shape
@@ -92,7 +90,7 @@ def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
     backward = packet(operator.kind) == _CONVOLUTION_BACKWARD
     transposed, groups = operator.arguments[6 + backward], operator.arguments[8 + backward]
     assert isinstance(groups, int)
-    first, second, *kernel = weight.shape
+    first, second = weight.shape[:2]
     made = second if transposed else first // groups
     if groups > 1 and second == 1:
         return Unfused(moved_bytes=round(operator.flops * tuning.DEPTHWISE_BYTES))

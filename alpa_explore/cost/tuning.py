@@ -36,8 +36,8 @@ PASSES_AGAIN = {
     "aten._log_softmax": 1.0,
     "aten._log_softmax_backward_data": 2 / 3,
 }
-"""Share of its bytes that a kernel of PyTorch reads again: forward its input, of a long softmax twice; backward input and
-gradient."""
+"""Share of its bytes that a kernel of PyTorch reads again: forward its input, of a long softmax twice; backward input
+and gradient."""
 EXPERT_LAUNCHES = 20
 """Kernels around the grouped products of routed experts, in a pass."""
 EXPERT_STEPS = {

@@ -282,9 +282,7 @@ class _FakeStep:
         with torch.enable_grad(), no_collection():
             return self._diagnosed(lambda: step_calls(self._run, self._tensors, self._mode))
 
-    def _run(
-        self, tensors: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], list[torch.Tensor]]:
+    def _run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[int, torch.Tensor], list[torch.Tensor]]:
         place, held = self._place, self.held
         place.modules.clear()
         call = self.example.rebuild(tensors[len(held) :])

@@ -165,9 +165,17 @@ def assign_layers(
         whole=software is not None and software.recomputes_whole,
         plain=software is not None and software.plain_loop,
     )
-    fuses = software is not None and software.fuses_pointwise
     in_kernel = (
-        recomputed_in_kernel(unfused, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
+        recomputed_in_kernel(
+            unfused if software.plain_loop else graph,
+            layer_of,
+            storage,
+            kept.held,
+            kept.recomputed,
+            chains=software.plain_loop,
+        )
+        if software is not None and software.fuses_pointwise
+        else frozenset[int]()
     )
     operator_names = {o.name for o in graph.operators}
     constraints = _by_name({o.index: o.name for o in graph.operators}, spec_constraints)

@@ -387,15 +387,18 @@ def recomputed_in_kernel(
     storage: Sequence[int],
     held: Sequence[Sequence[int]],
     recomputed: Collection[int],
+    *,
+    chains: bool = False,
 ) -> frozenset[int]:
     """Of the (storage) tensors that the layers hold, those that need not be held; `recomputed` are the forward
     operators that run again, which are kernels of their own.
 
     Fused kernels of the backward pass compute such a tensor again from what is held, as in SwiGLU: its kernel reads the
-    gate and computes the activation again. Only fused kernels of its own layer read it in the backward pass, and all
-    that it is computed from is there: weights, what is held, and what is computed again in this way. That is what
-    torch.compile's partitioner finds, which recomputes no tensor that a product reads, and no sum that is a quarter of
-    what it sums, or less. It costs no traffic: the bytes of the kernels are as they are without.
+    gate and computes the activation again. It is pointwise in one tensor that is held, and only fused kernels of its
+    own layer read it in the backward pass. With `chains` it may be computed from several tensors that are there:
+    weights, what is held, and what is computed again in this way. That is what torch.compile's partitioner finds, which
+    recomputes no tensor that a product reads, and no sum that is a quarter of what it sums, or less. It costs no
+    traffic: the bytes of the kernels are as they are without.
     """
     all_held = {t for of_layer in held for t in of_layer}
     readers: dict[int, set[int]] = defaultdict(set)
@@ -408,9 +411,16 @@ def recomputed_in_kernel(
     dropped: set[int] = set()
     for operator in graph.forward_operators:
         read = {storage[t] for t in operator.inputs}
-        there = all(t in again or t in all_held or graph.tensors[t].kind in _THERE for t in read)
-        large = 4 * graph.tensors[operator.outputs[0]].bytes >= sum(graph.tensors[t].bytes for t in operator.inputs)
-        if not (read and there and large and len(operator.outputs) == 1 and is_fusible(operator, graph)):
+        if not read or len(operator.outputs) > 1 or not is_fusible(operator, graph):
+            continue
+        if chains:
+            there = all(t in again or t in all_held or graph.tensors[t].kind in _THERE for t in read)
+            there &= 4 * graph.tensors[operator.outputs[0]].bytes >= sum(
+                graph.tensors[t].bytes for t in operator.inputs
+            )
+        else:
+            there = len(operator.inputs) == 1 and read <= all_held
+        if not there:
             continue
         tensor = storage[operator.outputs[0]]
         again.add(tensor)
