@@ -153,7 +153,8 @@ def assign_layers(
     unfused = graph
     if software is not None and software.fuses_pointwise:
         graph = fuse(graph, layer_of)
-    storage = _storage(graph)
+    plain = software is not None and software.plain_loop
+    storage = _storage(graph, parts=plain)
     num_layers = max(layer_of_forward) + 1
     if recomputation is None:
         recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
@@ -163,7 +164,7 @@ def assign_layers(
         storage,
         recomputation,
         whole=software is not None and software.recomputes_whole,
-        plain=software is not None and software.plain_loop,
+        plain=plain,
     )
     in_kernel = (
         recomputed_in_kernel(
@@ -257,10 +258,11 @@ def is_view(operator: Operator) -> bool:
     return operator.bytes_accessed == 0 and operator.flops == 0 and len(operator.outputs) == 1 and bool(operator.inputs)
 
 
-def _storage(graph: TrainingGraph) -> tuple[int, ...]:
+def _storage(graph: TrainingGraph, *, parts: bool) -> tuple[int, ...]:
+    """For each tensor the one whose memory it shares; `parts`: those of a split are views of it, as in PyTorch."""
     storage = list(range(len(graph.tensors)))
     for operator in graph.operators:
-        if counts.is_view(operator.kind) and operator.inputs:  # those of several outputs, too
+        if is_view(operator) or (parts and counts.is_view(operator.kind) and operator.inputs):
             for tensor in operator.outputs:
                 storage[tensor] = storage[operator.inputs[0]]
     return tuple(storage)
