@@ -14,7 +14,7 @@ from alpa_explore.course.registry import EXERCISES, exercise_of, exercises_of
 from alpa_explore.course.students import Student
 from alpa_explore.errors import UnknownNameError
 
-_NEAR = 0.1
+NEAR = 0.1
 """Relative distance up to which a guess was good."""
 
 
@@ -43,11 +43,11 @@ def student(name: object = students.EVERYBODY) -> Card:
     )
 
 
-def exercise(name: object, answer: object = ...) -> Card:
+def exercise(name: object, answer: object = ..., *more: object) -> Card:
     """Show an exercise, or grade an answer to it.
 
     `name` is lesson and number, such as "03.1". Without an answer, or with `...`, the question is shown with the
-    numbers of this student.
+    numbers of this student. `more` are further items of an answer that is a list.
     """
     try:
         asked = exercise_of(name)
@@ -56,7 +56,7 @@ def exercise(name: object, answer: object = ...) -> Card:
     who = students.current()
     if answer is ... or answer is None:
         return _question(asked, who)
-    verdict = grade(asked, who.name, answer)
+    verdict = grade(asked, who.name, (answer, *more) if more else answer)
     if verdict.state != "hint":
         attempts = who.of(asked.id)
         attempts.tries += not attempts.solved
@@ -135,7 +135,7 @@ def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> 
 
     `unit` is one of `kinds.Number`. With `...` for the guess, the truth is behind a fold.
     """
-    kind = Number(unit=unit, tolerance=_NEAR)
+    kind = Number(unit=unit, tolerance=NEAR)
     shown = f"{what} is {kind.show(truth)}."
     if guess is ... or guess is None:
         return Card(
@@ -143,6 +143,7 @@ def reveal(guess: object, truth: float, unit: str = "", *, what: str = "It") -> 
             title=f"{what}: guess first",
             text="A number is remembered that surprised you.",
             folds=[Fold(summary="Show it without a guess", text=shown)],
+            data={"truth": repr(float(truth)), "unit": unit, "shown": shown},
         )
     value = kind.read(guess)
     if isinstance(value, Refusal):

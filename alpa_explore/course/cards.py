@@ -1,15 +1,15 @@
 """What the functions of the course return: a card, drawn as HTML in a notebook and as text on a terminal.
 
-Texts are paragraphs, separated by blank lines, with `code`, **bold** words, lines that begin with '- ', and blocks of
-code between lines of ```. Everything is escaped: numbers and names of a student are no HTML.
+Texts are paragraphs, separated by blank lines, with `code`, **bold** and *stressed* words, lines that begin with
+'- ', and blocks of code between lines of ```. Everything is escaped: numbers and names of a student are no HTML.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Literal, TypeAlias
 
@@ -25,6 +25,9 @@ _COLOURS: dict[Look, str] = {
     "plain": "#888888",
 }
 _WIDTH = 100
+_CODE = re.compile(r"`([^`]+)`")
+_BOLD = re.compile(r"\*\*(\S[^*]*)\*\*")
+_STRESS = re.compile(r"\*(\w[^*]*)\*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class Card:
     title: str
     text: str
     folds: Sequence[Fold] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+    """For the script of the website: data attributes."""
 
     def _repr_html_(self) -> str:
         colour = _COLOURS[self.look]
@@ -51,8 +56,9 @@ class Card:
             f"{text_html(fold.text)}</details>"
             for fold in self.folds
         )
+        data = "".join(f' data-{name}="{escape(value)}"' for name, value in self.data.items())
         return (
-            f'<div class="alpa-card alpa-{self.look}" style="border:1px solid {colour};border-left-width:5px;'
+            f'<div class="alpa-card alpa-{self.look}"{data} style="border:1px solid {colour};border-left-width:5px;'
             'border-radius:4px;padding:.5em 1em;margin:.3em 0;max-width:52em;line-height:1.5">'
             f'<div style="font-weight:600"><span style="color:{colour}" aria-hidden="true">{_SIGNS[self.look]}</span> '
             f"{escape(self.title)}</div>{text_html(self.text)}{folds}</div>"
@@ -111,9 +117,14 @@ def _blocks(text: str) -> list[tuple[Literal["code", "list", "paragraph"], str]]
 
 def inline_html(text: str) -> str:
     """A line of such a text as HTML."""
-    html = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", html)
+    return "".join(
+        f"<code>{escape(part)}</code>"
+        if place % 2
+        else _STRESS.sub(r"<em>\1</em>", _BOLD.sub(r"<b>\1</b>", escape(part)))
+        for place, part in enumerate(_CODE.split(text))
+    )
 
 
 def _unmarked(text: str) -> str:
-    return re.sub(r"\*\*([^*]+)\*\*", r"\1", text).replace("`", "")
+    parts = enumerate(_CODE.split(text))
+    return "".join(part if place % 2 else _STRESS.sub(r"\1", _BOLD.sub(r"\1", part)) for place, part in parts)

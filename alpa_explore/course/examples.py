@@ -21,7 +21,9 @@ from alpa_explore.models.configs import MLPConfig, WideResNetConfig
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
 from alpa_explore.tracing.catalogue import catalogue_graph
 
-_REPLICATED, _ROWS, _COLUMNS, _PENDING = (REPLICATE,), (0,), (1,), (PARTIAL,)
+_REPLICATED: Spec = (REPLICATE,)
+_PENDING: Spec = (PARTIAL,)
+_ROWS, _COLUMNS = (0,), (1,)
 _STRATEGIES: dict[str, tuple[Spec, Spec]] = {
     "rows": (_ROWS, _ROWS),
     "columns": (_REPLICATED, _COLUMNS),
@@ -69,9 +71,9 @@ class MLP:
 
     @property
     def problem(self) -> ShardingProblem:
-        """Seconds of communication in the forward pass of a microbatch, and of gradients: their all-reduce, divided by
-        B. Both ends of the MLP are replicated, as in tensor parallelism. Computing takes equally long for each
-        strategy and is left out, as in the paper."""
+        """Seconds of communication in the forward and the backward pass of a microbatch, and of gradients of weights:
+        their all-reduce, divided by B. Both ends of the MLP are replicated, as in tensor parallelism. Computing takes
+        equally long for each strategy and is left out, as in the paper."""
         cluster = Cluster.parse(self.cluster)
         mesh = logical_mesh(cluster, Submesh(1, cluster.devices), (1, cluster.devices)).squeezed()
 
@@ -79,14 +81,25 @@ class MLP:
             table = reshard_table(shape, _BYTES * shape[0] * shape[1], mesh)
             return float(table.seconds[table.index[source], table.index[target]])
 
-        weight, inner = (self.hidden, self.ffn), (self.tokens, self.ffn)
+        weight, ends, inner = (self.hidden, self.ffn), (self.tokens, self.hidden), (self.tokens, self.ffn)
         sync = seconds(weight, _PENDING, _REPLICATED) / self.num_microbatches
-        up = [sync if name == "rows" else 0.0 for name in _STRATEGIES]
-        out = [seconds((self.tokens, self.hidden), writes, _REPLICATED) for _, writes in _STRATEGIES.values()]
-        down = [cost + own for cost, own in zip(out, up, strict=True)]
+        own = [sync if name == "rows" else 0.0 for name in _STRATEGIES]
+        reads, writes = zip(*_STRATEGIES.values(), strict=True)
+        up = [seconds(ends, _REPLICATED, r) + seconds(ends, _of_gradient(r), _REPLICATED) for r in reads]
+        down = [seconds(ends, w, _REPLICATED) + seconds(ends, _REPLICATED, _of_gradient(w)) for w in writes]
         edge = [
-            [seconds(inner, writes, reads) for reads, _ in _STRATEGIES.values()] for _, writes in _STRATEGIES.values()
+            [seconds(inner, w, r) + seconds(inner, _of_gradient(r), _of_gradient(w)) for r in reads] for w in writes
         ]
         return ShardingProblem(
-            name="an MLP", node_costs=(np.array(up), np.array(down)), edges=((0, 1),), edge_costs=(np.array(edge),)
+            name="an MLP",
+            node_costs=(np.add(up, own), np.add(down, own)),
+            edges=((0, 1),),
+            edge_costs=(np.array(edge),),
         )
+
+
+def _of_gradient(spec: Spec) -> Spec:
+    """Of the gradient of a tensor in this spec: a part has the gradient of its part; devices that read all of it have a
+    summand each, and a summand has the gradient of the sum."""
+    dual = {_REPLICATED: _PENDING, _PENDING: _REPLICATED}
+    return dual.get(spec, spec)

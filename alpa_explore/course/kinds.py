@@ -1,12 +1,12 @@
 """Kinds of answers: how an answer is read, compared with the truth, and shown.
 
-An answer that is not of its kind (a word for a number, milliseconds for seconds) is no wrong answer: `read` and `slip`
-say in a sentence what is asked for, and nothing is counted. Numbers are in SI units, as everywhere in the library.
+An answer may be a value or text, and is read by its form: "4 ms", "0,27", "0 1 2". One that is not of its kind (a word
+for a number, milliseconds for seconds) is no wrong answer: `read` and `slip` say in a sentence what is asked for, and
+nothing is counted. Numbers are in SI units, as everywhere in the library. `site/grading.js` reads text in the same way.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -35,12 +35,21 @@ SLIPS = {
     "share": ((100, "percent"),),
 }
 """Unit -> factors by which an answer in another unit differs, with the name of that unit."""
-_MEASURE = re.compile(r"\s*([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(\S*)\s*", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[-+]?(?:0,\d+|\d+,(?!\d{3}$)\d+)")
-"""0,27 as in many countries; 1,234 is a thousand and more. The website reads numbers in the same way."""
+READING = {
+    "measure": r"\s*([-+−]?(?:[0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([^\s0-9]\S*)?\s*",
+    "either": r"[-+]?[1-9][0-9]{0,2},[0-9]{3}",
+    "decimal_comma": r"[-+]?[0-9]+,[0-9]+(?:[eE][-+]?[0-9]+)?",
+    "thousands": r"[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?",
+    "around": r"^[\s\[({]+|[\s\])}]+$",
+    "between": r"\s*[,;]\s*|\s+",
+    "item": r"[-+]?[0-9]+(?:\.[0-9]*)?",
+}
+"""How text is read, as regular expressions that Python and JavaScript share: a number and its unit; 1,234, which can be
+either of the next two; 0,27, as in many countries; 1,234,567; what stands around a list, and between items; an item.
+"""
 SCALES = {
     "": {"": 1.0, "%": 0.01},
-    "s": {"": 1.0, "s": 1.0, "seconds": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "min": 60.0},
+    "s": {"": 1.0, "s": 1.0, "seconds": 1.0, "ms": 1e-3, "µs": 1e-6, "μs": 1e-6, "us": 1e-6, "min": 60.0},
     "B": {
         "": 1.0,
         "B": 1.0,
@@ -109,27 +118,46 @@ class Number:
         return ("a whole number" if not self.unit and not self.tolerance else _UNITS[self.unit][0]) + near
 
     def read(self, answer: object) -> float | Refusal:
-        """The number; a word or a list is refused with a hint."""
+        """The number, also from text with a unit; a word or a list is refused with a hint."""
         if isinstance(answer, str):
-            return Refusal(hint=f"The answer is text. This exercise asks for {self.asks}{self._instead(answer)}.")
+            return self._from_text(answer)
         item = getattr(answer, "item", None)
         if item is not None and getattr(answer, "size", 1) == 1:
             answer = item()  # of numpy, or a tensor
         if isinstance(answer, bool) or not isinstance(answer, Real):
-            return Refusal(hint=f"The answer is of type {type(answer).__name__}. This exercise asks for {self.asks}.")
+            comma = "; a decimal point in place of a comma" if isinstance(answer, tuple) else ""
+            kind = type(answer).__name__
+            return Refusal(hint=f"The answer is of type {kind}. This exercise asks for {self.asks}{comma}.")
         value = float(answer)
         if not math.isfinite(value):
             return Refusal(hint=f"The answer is {value}. This exercise asks for {self.asks}.")
         return value
 
-    def _instead(self, text: str) -> str:
-        """', without quotes and unit: 0.003 for "3 ms"'; '' where the text is no number with a unit that is known."""
-        measure = _MEASURE.fullmatch(text)
-        scale = SCALES[self.unit].get(measure[2]) if measure else None
-        if measure is None or scale is None:
-            return ""
-        digits = measure[1].replace(",", "." if _DECIMAL_COMMA.fullmatch(measure[1]) else "")
-        return f', without quotes and unit: {float(digits) * scale:.12g} for "{text.strip()}"'
+    def _from_text(self, text: str) -> float | Refusal:
+        measure = re.fullmatch(READING["measure"], text)
+        if measure is None:
+            return Refusal(hint=f"The answer is text. This exercise asks for {self.asks}.")
+        digits = measure[1].replace("−", "-")
+        if re.fullmatch(READING["either"], digits):
+            return Refusal(
+                hint=(
+                    f"{digits} can mean {digits.replace(',', '')} or {digits.replace(',', '.')}. Write it without a "
+                    "comma."
+                )
+            )
+        if "," in digits:
+            if re.fullmatch(READING["decimal_comma"], digits):
+                digits = digits.replace(",", ".")
+            elif re.fullmatch(READING["thousands"], digits):
+                digits = digits.replace(",", "")
+            else:
+                return Refusal(hint=f"Where are the commas of {digits}? This exercise asks for {self.asks}.")
+        scales = SCALES[self.unit]
+        if (scale := scales.get(measure[2] or "")) is None:
+            known = ", ".join(unit for unit in scales if unit)
+            return Refusal(hint=f"Unknown here: {measure[2]!r}. This exercise asks for {self.asks}; known are {known}.")
+        value = float(digits) * scale
+        return value if math.isfinite(value) else Refusal(hint=f"This exercise asks for {self.asks}.")
 
     def same(self, value: float, truth: float) -> bool:
         """Whether they agree to the tolerance."""
@@ -208,7 +236,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """Several numbers or names: a list, in an order that counts or not."""
+    """Several numbers: a list, in an order that counts or not."""
 
     of: str
     """'layers', 'ranks', 'sizes of the mesh': what is listed."""
@@ -219,14 +247,19 @@ class Items:
         """'a list of ranks'."""
         return f"a list of {self.of}" + (", in order" if self.ordered else ", in any order")
 
-    def read(self, answer: object) -> tuple[Any, ...] | Refusal:
-        """The items as a tuple, sorted where their order does not count."""
-        if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
+    def read(self, answer: object) -> tuple[float, ...] | Refusal:
+        """The numbers as a tuple, sorted where their order does not count; also from text, or a single one."""
+        if isinstance(answer, str):
+            inner = re.sub(READING["around"], "", answer)
+            parts = [part.strip("\"'") for part in re.split(READING["between"], inner) if part]
+            answer = [float(part) if re.fullmatch(READING["item"], part) else part for part in parts]
+        listed = [answer] if isinstance(answer, Real) else answer
+        if not isinstance(listed, Iterable):
             return Refusal(hint=f"This exercise asks for {self.asks}, such as [1, 2].")
-        items = [getattr(item, "item", lambda item=item: item)() for item in answer]
-        if not all(isinstance(item, int | float | str) for item in items):
-            return Refusal(hint=f"Items are numbers or names. This exercise asks for {self.asks}.")
-        return tuple(items) if self.ordered else tuple(sorted(set(items), key=lambda item: (str(type(item)), item)))
+        items = [getattr(item, "item", lambda item=item: item)() for item in listed]
+        if not items or not all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
+            return Refusal(hint=f"This exercise asks for {self.asks}, as numbers such as [1, 2].")
+        return tuple(map(float, items)) if self.ordered else tuple(sorted({float(item) for item in items}))
 
     def same(self, value: tuple[Any, ...], truth: Sequence[Any]) -> bool:
         """Whether the same are listed."""
@@ -249,46 +282,4 @@ class Items:
 
     def show(self, value: Sequence[Any]) -> str:
         """'[0, 1]'."""
-        return f"[{', '.join(map(repr, value))}]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """A name or a spec such as S0R; upper and lower case and spaces do not count."""
-
-    of: str
-    """'a sharding spec', 'the name of a schedule'."""
-    known: tuple[str, ...] = ()
-    """All that can be answered, so that a mistyped name is a hint and not wrong; () where anything can."""
-
-    @property
-    def asks(self) -> str:
-        """'a sharding spec, in quotes'."""
-        return f"{self.of}, in quotes"
-
-    def read(self, answer: object) -> str | Refusal:
-        """The name."""
-        if not isinstance(answer, str) or not answer.strip():
-            return Refusal(hint=f"This exercise asks for {self.asks}.")
-        text = "".join(answer.split()).casefold()
-        names = {"".join(name.split()).casefold(): name for name in self.known}
-        if not names or text in names:
-            return names.get(text, text)
-        close = difflib.get_close_matches(text, names, n=3, cutoff=0.3) or sorted(names)[:6]
-        return Refusal(hint=f"Unknown here: {answer!r}. Did you mean {' or '.join(repr(names[c]) for c in close)}?")
-
-    def same(self, value: str, truth: str) -> bool:
-        """Whether they are the same name."""
-        return "".join(value.split()).casefold() == "".join(truth.split()).casefold()
-
-    def slip(self, _value: str, _truth: str) -> str:
-        """Nothing."""
-        return ""
-
-    def side(self, _value: str, _truth: str) -> str:
-        """Nothing."""
-        return ""
-
-    def show(self, value: str) -> str:
-        """In quotes."""
-        return repr(value)
+        return f"[{', '.join(f'{item:g}' for item in value)}]"

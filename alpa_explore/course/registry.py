@@ -18,7 +18,18 @@ from alpa_explore.course.exercises.planning import (
     sharding,
     tour,
 )
-from alpa_explore.course.exercises.training import accuracy, attention, experts, memory, running, schedules, your_own
+from alpa_explore.course.exercises.training import (
+    accuracy,
+    attention,
+    block,
+    experts,
+    hidden,
+    memory,
+    running,
+    schedules,
+    which_layout,
+    your_own,
+)
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
@@ -37,6 +48,9 @@ _LESSONS: Mapping[str, Sequence[Exercise[Any]]] = {
     "12": running.EXERCISES,
     "13": accuracy.EXERCISES,
     "14": your_own.EXERCISES,
+    "15": block.EXERCISES,
+    "16": hidden.EXERCISES,
+    "17": which_layout.EXERCISES,
 }
 _NUMBER = re.compile(r"(\d{1,2})\.(\d{1,2})")
 

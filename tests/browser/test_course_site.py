@@ -1,14 +1,20 @@
 """The website of the course, opened from a file: figures move, quizzes are graded, slides turn; no request leaves."""
 
+import json
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
 
-from alpa_explore.course.grading import mistakes_of, truth_of
+from alpa_explore.course.definition import Exercise
+from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of
+from alpa_explore.course.kinds import Choice, Number
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site.build import build_site
+from alpa_explore.course.site.quiz import quiz_data
 from alpa_explore.course.students import EVERYBODY
 from alpa_explore.figures import tuning
 from tests.browser.conftest import guarded
@@ -16,6 +22,8 @@ from tests.browser.harness.page import GuardedPage
 from tests.course.example_lesson import CELLS, write
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+GRADING = (files("alpa_explore.course.site") / "grading.js").read_text(encoding="utf-8")
 
 EXPLORER = """\
 from alpa_explore_widgets import explore
@@ -90,7 +98,7 @@ def test_a_quiz_is_graded_in_the_page(page: GuardedPage) -> None:
     assert mistake.reason[:40] in wrong
     assert "too large" in answer("1e9")
     assert "milliseconds" in answer(f"{1e3 * truth:.6g}")
-    assert 'for "4 ms"' in answer("4 ms")
+    assert "Right" in answer(f"{1e3 * truth:.6g} ms")
     assert "Not marked" in answer("fast")
     assert "Not marked" in answer("")
 
@@ -101,6 +109,75 @@ def test_a_quiz_is_graded_in_the_page(page: GuardedPage) -> None:
         button.click()
         assert hints.count() == shown
     assert button.is_disabled()
+
+
+ANSWERS = ("", "fast", "0 1 2", "0,1,2", "[0, 1, 2]", "1,234", "1,234,567", "1,23,4", "0,27", "30 %", "4 ms", "2 GiB")
+ANSWERS += ("4 parsecs", "−3", "1e999", ".5", "16 384", "2;0", "3", "nan", "Infinity", "0x10", "1e-3", "٣")
+
+
+def test_a_guess_is_revealed_and_kept_with_answers_and_theme(page: GuardedPage) -> None:
+    tab = page.page
+    field, card = tab.get_by_label("Your guess"), tab.locator(".alpa-card[data-truth]")
+    field.fill("soon")
+    field.press("Enter")
+    assert "a number of seconds" in tab.locator("form.guess .verdict").inner_text()
+    assert "guess first" in card.inner_text()
+    field.fill("8 ms")
+    field.press("Enter")
+    assert "The all-reduce is 0.004" in card.inner_text()
+    assert "too large, by a factor of about 2" in card.inner_text()
+    truth = truth_of(EXERCISES["03.1"], EVERYBODY)
+    tab.locator("form.quiz").get_by_role("textbox").fill(f"{truth:.6g}")
+    tab.locator("form.quiz").get_by_role("textbox").press("Enter")
+    tab.get_by_role("button", name="Theme").click()
+    dark = tab.evaluate("document.documentElement.dataset.theme")
+
+    tab.reload()
+    tab.locator("html[data-ready]").wait_for()
+    assert tab.evaluate("document.documentElement.dataset.theme") == dark
+    assert field.input_value() == "8 ms"
+    assert "too large" in card.inner_text()
+    assert "Right" in tab.locator("form.quiz").get_by_role("status").inner_text()
+
+
+def test_a_page_works_where_storage_is_blocked(browser: Browser, site: Path) -> None:
+    with guarded(browser) as (opened, guard):
+        opened.add_init_script(
+            "Object.defineProperty(window, 'localStorage', { get() { throw new Error('blocked'); } })"
+        )
+        opened.goto((site / "03_example.html").as_uri())
+        opened.locator("html[data-ready]").wait_for()
+        opened.get_by_label("Your guess").fill("4 ms")
+        opened.get_by_label("Your guess").press("Enter")
+        assert "You guessed well" in opened.locator(".alpa-card[data-truth]").inner_text()
+        assert opened.locator("script[src='plotly.min.js']").count() == 1
+        opened.goto((site / "index.html").as_uri())
+        opened.locator("html[data-ready]").wait_for()
+        assert opened.locator("script[src='plotly.min.js']").count() == 0, "no figure, no plotly"
+        guard.check()
+
+
+def typed_answers(exercise: Exercise[Any]) -> list[str]:
+    """What people may type: the truth and mistakes in several forms, and what is no answer."""
+    kind, truth = exercise.kind(numbers_of(exercise, EVERYBODY)), truth_of(exercise, EVERYBODY)
+    if isinstance(kind, Choice):
+        return list(kind.options)
+    if isinstance(kind, Number):
+        values = [truth * factor for factor in (1, 1.001, 1.0301, 1.5, -1, 2**-30, 1e-9, 1e-3, 1e3, 60, 100, 8)]
+        values += [mistake.answer for mistake in mistakes_of(exercise, EVERYBODY)]
+        return [*ANSWERS, *(f"{value:.12g}" for value in values)]
+    return [*ANSWERS, " ".join(map(str, truth)), str(list(truth)), str(list(truth)[::-1])]
+
+
+def test_the_page_grades_as_the_notebook_does(browser: Browser) -> None:
+    asked = [[json.loads(json.dumps(quiz_data(e))), typed_answers(e)] for e in EXERCISES.values()]
+    page = browser.new_page()
+    graded = "asked.map(([quiz, answers]) => answers.map((answer) => gradeAnswer(quiz, answer)[0]))"
+    states = page.evaluate(f"(asked) => {{ {GRADING}; return {graded}; }}", asked)
+    page.close()
+    for exercise, (_, answers), found in zip(EXERCISES.values(), asked, states, strict=True):
+        expected = {answer: grade(exercise, EVERYBODY, answer).state for answer in answers}
+        assert dict(zip(answers, found, strict=True)) == expected, exercise.id
 
 
 def test_slides_turn_by_arrow_keys(page: GuardedPage, site: Path) -> None:
@@ -118,6 +195,13 @@ def test_slides_turn_by_arrow_keys(page: GuardedPage, site: Path) -> None:
     assert heading.inner_text().startswith("03.1")
     page.page.keyboard.press("Escape")
     assert page.page.locator(".part:visible").count() == 8
+
+    page.page.goto(f"{(site / '05_table.html').as_uri()}?slides")
+    slider = page.page.locator("figure.interactive input[type=range]").first
+    before = slider.input_value(), page.page.locator("#counter").inner_text()
+    slider.press("ArrowRight" if before[0] == "0" else "ArrowLeft")
+    assert slider.input_value() != before[0], "it has the arrow keys while it has the focus"
+    assert page.page.locator("#counter").inner_text() == before[1]
 
 
 def test_an_explorer_is_its_plan_with_figures_behind_a_fold(page: GuardedPage) -> None:

@@ -46,7 +46,8 @@ def test_a_typical_mistake_is_explained() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ("4 ms", '0.004 for "4 ms"'),
+        ("4 parsecs", "known are s, seconds"),
+        ((0, 27), "a decimal point in place of a comma"),
         ("fast", "The answer is text"),
         ([1.0], "of type list"),
         (True, "of type bool"),
@@ -61,6 +62,12 @@ def test_an_answer_of_another_type_gets_a_hint_and_counts_as_no_attempt(answer: 
     assert card.look == "hint"
     assert expected in card.text
     assert students.current().of("03.1").tries == 0
+
+
+def test_an_answer_without_quotes_or_brackets_is_taken_as_it_is_meant() -> None:
+    assert exercise("00.2", *truth_of(EXERCISES["00.2"], students.EVERYBODY)).look == "right"
+    assert "a decimal point" in exercise("03.1", 0, 27).text
+    assert exercise("03.1", f"{1e3 * truth_of(RING, students.EVERYBODY):.6g} ms").look == "right"
 
 
 def test_an_answer_in_another_unit_gets_a_hint() -> None:
@@ -159,5 +166,6 @@ def test_a_guess_stands_beside_what_came_out() -> None:
     assert "The bubble is 0.25 (25 %)" in far.title
     assert "too large" in far.text
     assert reveal(..., 3.0).look == "plain"
+    assert 'data-truth="0.25" data-unit="share"' in reveal(..., 0.25, "share")._repr_html_()
     assert reveal("many", 3.0).look == "hint"
     assert "percent" in reveal(25, 0.25, "share").text

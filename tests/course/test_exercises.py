@@ -1,17 +1,23 @@
-"""Every exercise, for three students: its own solution is right, every mistake is wrong, and its premise holds."""
+"""Every exercise: its own solution is right, every mistake is wrong, its premise holds, its reason has its answer."""
+
+import re
 
 import pytest
 
+from alpa_explore.course.ask import solution_text
+from alpa_explore.course.cards import text_html
 from alpa_explore.course.grading import grade, mistakes_of, numbers_of, truth_of
-from alpa_explore.course.kinds import Choice, Refusal
+from alpa_explore.course.kinds import Choice, Number, Refusal
 from alpa_explore.course.registry import EXERCISES
 
 STUDENTS = ("everybody", "s1", "s2")
+CLASS = [f"student {number}" for number in range(40)]
 CASES = [
     pytest.param(exercise, student, id=f"{key}-{student}")
     for key, exercise in EXERCISES.items()
     for student in STUDENTS
 ]
+_CODE = re.compile(r"<(pre|code)\b.*?</\1>", re.DOTALL)
 
 
 @pytest.mark.parametrize(("exercise", "student"), CASES)
@@ -31,8 +37,45 @@ def test_an_exercise_is_answered_by_its_own_solution_and_by_no_mistake(exercise,
         assert (verdict.state, verdict.text) == ("wrong", mistake.reason), (mistake.answer, truth)
     kind = exercise.kind(numbers)
     assert not isinstance(kind.read(truth), Refusal)
+    assert grade(exercise, student, _typed(kind, truth)).state == "right", "as a person types it"
+    assert any(text in verdict_text(exercise, student) for text in _forms(kind, truth)), "the reason has the answer"
     if isinstance(kind, Choice):
         assert len(set(kind.options)) == len(kind.options) >= 2
+    texts = [exercise.question(numbers), solution_text(exercise, student), *exercise.hints(numbers)]
+    for text in (*texts, *(mistake.reason for mistake in mistakes)):
+        assert "*" not in _CODE.sub("", text_html(text)), text
+
+
+def verdict_text(exercise, student: str) -> str:
+    """The reason of the right answer."""
+    return str(exercise.why(numbers_of(exercise, student), truth_of(exercise, student)))
+
+
+def _typed(kind, truth) -> str:
+    """The truth as text, in one of the forms that are understood."""
+    if isinstance(kind, Number):
+        return f"{truth:.12g}"
+    return str(truth) if isinstance(kind, Choice) else " ".join(map(str, truth))
+
+
+def _forms(kind, truth) -> list[str]:
+    """How a reason may write the truth."""
+    if not isinstance(kind, Number):
+        return [str(truth), ", ".join(map(str, truth)), " and ".join(map(str, truth))]
+    shown = re.split(r"[()]", kind.show(truth))
+    return [*filter(None, map(str.strip, shown)), *(f"{truth:{form}}" for form in (",", ",.0f", ".3g", ".4g"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
+def test_no_student_of_a_class_has_a_reason_that_contradicts_its_answer(exercise) -> None:
+    for student in CLASS:
+        test_an_exercise_is_answered_by_its_own_solution_and_by_no_mistake(exercise, student)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)
+def test_a_class_has_many_different_draws(exercise) -> None:
+    assert len({repr(exercise.numbers(f"student {number}")) for number in range(200)}) >= 20
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=EXERCISES)

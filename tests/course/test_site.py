@@ -72,6 +72,9 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     assert 'href="04_other.html">04 · &lt;Other&gt; →' in page
     assert "<math" in page
     assert "points(" not in page
+    assert "my_guess = ..." not in page
+    assert page.count("lines of Python</summary>") == 1, "long code is behind a fold"
+    assert page.count('<form class="guess">') == 1
     assert 'exercise("03.1"' not in page.partition("<script type")[0].replace("&quot;", '"')
     assert not re.search(r"""(?:src|href)="(?:https?:)?//""", page)
 
@@ -79,7 +82,7 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
 def test_every_exercise_can_be_asked_by_a_page() -> None:
     for exercise in EXERCISES.values():
         data = json.loads(json.dumps(quiz_data(exercise), allow_nan=False))
-        assert data["kind"] in ("number", "choice", "items", "words")
+        assert data["kind"] in ("number", "choice", "items")
         assert data["truth"] not in ("", None, [])
         html = quiz_html(exercise)
         assert html.count("<li hidden>") >= 2
@@ -220,6 +223,7 @@ class TestBuild:
         assert {p.name for p in site.iterdir()} == {
             "03_example.html",
             "index.html",
+            "grading.js",
             "site.css",
             "site.js",
             "plotly.min.js",

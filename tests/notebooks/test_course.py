@@ -60,7 +60,7 @@ def test_a_notebook_runs_from_top_to_bottom(lesson: Lesson, folder: Path) -> Non
 
 
 def test_lessons_are_chosen_by_what_was_changed_and_in_turn() -> None:
-    days = [date(2026, 11, 28 - n) for n in range(8)]
+    days = [date(2026, 11, 28 - n) for n in range(10)]
     assert {lesson.name for day in days for lesson in chosen(LESSONS, (), day, RUN)} == {x.name for x in LESSONS}
     ring = "alpa_explore/figures/course/planning/ring.py"
     assert [lesson.number for lesson in LESSONS if ring in named(lesson)] == ["03"]
@@ -89,6 +89,18 @@ def test_the_index_and_the_metadata_of_exercise_cells_are_up_to_date() -> None:
     assert list(out_of_date(course_folder())) == [], "alpa-explore course sync writes them"
     (index, *_) = PAGES
     assert lessons_table(LESSONS) in "\n".join(cell.source for cell in read_lesson(index).cells)
+
+
+def test_the_roads_of_the_index_skip_no_lesson_and_add_up() -> None:
+    words = "\n".join(cell.source for cell in read_lesson(PAGES[0]).cells)
+    roads = re.findall(r"^\* \*\*.+\*\*, (\d+) minutes: ([\d, ]+)\.", words, re.MULTILINE)
+    assert len(roads) >= 5
+    known = {lesson.number: lesson for lesson in LESSONS}
+    for minutes, names in roads:
+        road = names.split(", ")
+        assert sum(known[number].minutes for number in road) == int(minutes), names
+        for place, number in enumerate(road):
+            assert set(known[number].prerequisites) <= set(road[:place]), f"{number} on the road {names}"
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, *PAGES], ids=lambda path: path.stem)

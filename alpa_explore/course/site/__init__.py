@@ -10,6 +10,6 @@ markdown    text cells as HTML
 formulas    formulas as MathML, which browsers draw without a library
 tuning      limits
 
-`site.css` and `site.js` are the style and the script of every page; the script draws figures, grades quizzes and shows
-slides. plotly.js lies beside the pages once.
+`site.css` and `site.js` are the style and the script of every page; the script draws figures and shows slides, and
+`grading.js` grades quizzes. plotly.js lies beside the pages once, and is loaded by those that have a figure.
 """

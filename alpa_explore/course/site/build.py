@@ -43,7 +43,8 @@ def build_site(notebooks: Path, output: Path, numbers: Sequence[str] = (), *, re
             _write(made / f"{lesson.name}.html", page_html(run, lesson, lessons, pages))
         for page in pages:
             _write(made / f"{page.name}.html", page_html(_as_read(page, lessons), page, lessons, pages))
-        _write(made / "site.js", _asset("site.js"))
+        for script in ("grading.js", "site.js"):
+            _write(made / script, _asset(script))
         _write(made / "site.css", f"{_asset('site.css')}\n{code_styles()}\n")
         _write(made / "plotly.min.js", get_plotlyjs())
         _write(made / MARK, "Made by `alpa-explore course build`.\n")

@@ -10,10 +10,11 @@ from typing import Any
 
 from alpa_explore.course.lessons.notebook import Lesson
 from alpa_explore.course.registry import EXERCISES
+from alpa_explore.course.site import tuning
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
-from alpa_explore.course.site.quiz import quiz_data, quiz_html
+from alpa_explore.course.site.quiz import guess_html, guess_kinds, quiz_data, quiz_html
 from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
@@ -25,9 +26,11 @@ _POLICY = (
 """Nothing is loaded but what lies beside the page."""
 _STUDENT = re.compile(r"^student\(", re.MULTILINE)
 """In a cell that says who answers: the progress that it shows is nobody's here."""
+_GUESS = "my_guess = ..."
+"""A cell in whose place the page has a field."""
 _HIDDEN = "hide-input"
 """Tag of a cell whose code the page does not show."""
-SCRIPTS = ("plotly.min.js", "site.js")
+_SCRIPTS = ("grading.js", "site.js")
 
 
 def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson]) -> str:
@@ -43,7 +46,8 @@ def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson],
         f'<section class="part" id="part-{number}">{"".join(part)}</section>'
         for number, part in enumerate(part for part in parts if part)
     )
-    return _document(lesson, lessons, pages, body, {"figures": figures.data, "quizzes": quizzes, **themes()})
+    data = {"figures": figures.data, "quizzes": quizzes, "guesses": guess_kinds(), **themes()}
+    return _document(lesson, lessons, pages, body, data)
 
 
 def _pieces(html: str, *, new_part: bool) -> list[tuple[str, bool]]:
@@ -71,7 +75,11 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
         return quiz_html(exercise)
     if cell.points:
         return ""
+    if cell.source.strip() == _GUESS:
+        return guess_html()
     code = "" if _HIDDEN in cell.metadata.get("tags", ()) else code_html(cell.source)
+    if code and (count := cell.source.count("\n") + 1) > tuning.OPEN_LINES:
+        code = f"<details><summary>{count} lines of Python</summary>{code}</details>"
     outputs = [] if _STUDENT.search(cell.source) else run.outputs
     if run.plan is not None:
         # The widget and the table that stands for it where there is no kernel.
@@ -87,7 +95,8 @@ def _document(
     place = lessons.index(lesson) if lesson in lessons else -1
     before = lessons[place - 1] if place > 0 else None
     after = lessons[place + 1] if lesson in lessons[:-1] else lessons[0] if place < 0 and lessons else None
-    scripts = "".join(f'<script defer src="{name}"></script>\n' for name in SCRIPTS)
+    names = ("plotly.min.js", *_SCRIPTS) if data["figures"] else _SCRIPTS
+    scripts = "".join(f'<script defer src="{name}"></script>\n' for name in names)
     return f"""<!doctype html>
 <html lang="en" data-theme="light">
 <head>

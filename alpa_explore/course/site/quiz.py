@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from alpa_explore.course.ask import solution_text
+from alpa_explore.course.ask import NEAR, solution_text
 from alpa_explore.course.cards import inline_html, text_html
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.grading import mistakes_of, numbers_of, truth_of
-from alpa_explore.course.kinds import SCALES, SLIPS, Choice, Items, Kind, Number, Words
+from alpa_explore.course.kinds import READING, SCALES, SLIPS, Choice, Items, Kind, Number
 from alpa_explore.course.students import EVERYBODY
 
 
@@ -48,6 +48,19 @@ def quiz_data(exercise: Exercise[Any]) -> dict[str, Any]:
     }
 
 
+def guess_html() -> str:
+    """A field for the guess of a lesson; the script compares it with the card that reveals what came out."""
+    return (
+        '<form class="guess"><label>Your guess <input name="answer" type="text" autocomplete="off" spellcheck="false">'
+        '</label> <button type="submit">Keep</button><div class="verdict" role="status"></div></form>'
+    )
+
+
+def guess_kinds() -> dict[str, Any]:
+    """Unit -> what the script reads a guess with."""
+    return {unit: {**_kind_data(kind := Number(unit=unit, tolerance=NEAR)), "asks": kind.asks} for unit in SCALES}
+
+
 def _field(kind: Kind, key: str) -> str:
     if isinstance(kind, Choice):
         options = "".join(
@@ -64,14 +77,12 @@ def _field(kind: Kind, key: str) -> str:
 def _kind_data(kind: Kind) -> Mapping[str, Any]:
     if isinstance(kind, Number):
         slips = [{"factor": factor, "name": name} for factor, name in SLIPS.get(kind.unit, ())]
-        scales = SCALES[kind.unit]
-        return {"kind": "number", "tolerance": kind.tolerance or 1e-9, "slips": slips, "scales": scales}
-    if isinstance(kind, Choice):
-        return {"kind": "choice"}
+        more = {"slips": slips, "scales": SCALES[kind.unit], "unit": kind.unit, "reading": READING}
+        return {"kind": "number", "tolerance": kind.tolerance or 1e-9, **more}
     if isinstance(kind, Items):
-        return {"kind": "items", "ordered": kind.ordered}
-    assert isinstance(kind, Words)
-    return {"kind": "words", "known": list(kind.known)}
+        return {"kind": "items", "ordered": kind.ordered, "reading": READING}
+    assert isinstance(kind, Choice)
+    return {"kind": "choice"}
 
 
 def _plain(kind: Kind, value: Any) -> Any:

@@ -1,14 +1,31 @@
 // The script of every page of the course: draws figures in the reader's theme, grades quizzes, shows slides.
 (() => {
   "use strict";
-  const { figures, quizzes, config, templates, ground, ink, pairs } = JSON.parse(
+  const { figures, guesses, quizzes, config, templates, ground, ink, pairs } = JSON.parse(
     document.getElementById("data").textContent,
   );
   const root = document.documentElement;
 
-  // --- Theme: the reader's, or the one that was chosen in this tab.
+  // --- What the browser keeps: theme, guesses, answers. Where storage is blocked, they last as long as the page.
+  const page = window.location.pathname.split("/").at(-1);
+  const kept = (key) => {
+    try {
+      return window.localStorage.getItem(`alpa-course/${key}`);
+    } catch {
+      return null;
+    }
+  };
+  const keep = (key, value) => {
+    try {
+      window.localStorage.setItem(`alpa-course/${key}`, value);
+    } catch {
+      // Nothing to do: the page works without.
+    }
+  };
+
+  // --- Theme: the reader's, or the one that was chosen.
   const media = window.matchMedia("(prefers-color-scheme: dark)");
-  let chosen = null;
+  let chosen = ["light", "dark"].find((name) => name === kept("theme")) ?? null;
   const theme = () => chosen ?? (media.matches ? "dark" : "light");
 
   const PLAY_MS = 1000; // between two steps: time to read the sentence above the figure
@@ -154,86 +171,17 @@
   media.addEventListener("change", applyTheme);
   document.getElementById("theme").addEventListener("click", () => {
     chosen = theme() === "dark" ? "light" : "dark";
+    keep("theme", chosen);
     applyTheme();
   });
 
-  // --- Quizzes: the comparisons of alpa_explore/course/kinds.py.
-  const close = (value, truth, tolerance) =>
-    Math.abs(value - truth) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(truth)), 1e-12);
-  const squeezed = (text) => text.replace(/\s+/g, "").toLowerCase();
-  const side = (value, truth) => {
-    const word = value > truth ? "large" : "small";
-    if (value * truth <= 0) return `It is too ${word}.`;
-    const ratio = Math.max(value / truth, truth / value);
-    if (ratio < 1.1) return `It is a little too ${word}.`;
-    return `It is too ${word}, by a factor of about ${Number(ratio.toPrecision(2)).toLocaleString("en")}.`;
-  };
-  const items = (text) =>
-    text
-      .replace(/^[\s[({]+|[\s\])}]+$/g, "")
-      .split(",")
-      .map((part) => part.trim().replace(/^["']|["']$/g, ""))
-      .filter((part) => part !== "")
-      .map((part) => (Number.isNaN(Number(part)) ? part : Number(part)));
-  const sameItems = (value, truth, ordered) => {
-    const key = (list) => (ordered ? list : [...new Set(list)].sort()).join("\u0000");
-    return key(value) === key(truth);
-  };
-  const kinds = {
-    number(quiz, text) {
-      const measure = /^\s*([-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?|[-+]?\.\d+)\s*(\S*)\s*$/i.exec(text);
-      if (!measure) return { refused: `This exercise asks for ${quiz.asks}.` };
-      const decimalComma = /^[-+]?(?:0,\d+|\d+,(?!\d{3}$)\d+)$/.test(measure[1]);
-      const value = Number(measure[1].replaceAll(",", decimalComma ? "." : ""));
-      const scale = quiz.scales[measure[2]];
-      if (measure[2] !== "") {
-        const instead = scale === undefined ? "" : `: ${Number((value * scale).toPrecision(12))} for "${text.trim()}"`;
-        return { refused: `This exercise asks for ${quiz.asks}, without a unit${instead}.` };
-      }
-      return {
-        value,
-        same: (other) => close(value, other, quiz.tolerance),
-        slip: () => {
-          const slip = quiz.slips.find(({ factor }) => close(value, quiz.truth * factor, quiz.tolerance));
-          return slip ? `An answer in ${slip.name}? This exercise asks for ${quiz.asks}.` : "";
-        },
-        side: () => side(value, quiz.truth),
-      };
-    },
-    choice(quiz, text) {
-      if (!text) return { refused: "Choose one first." };
-      return { same: (other) => text === other };
-    },
-    items(quiz, text) {
-      const value = items(text);
-      if (!value.length) return { refused: `This exercise asks for ${quiz.asks}, such as 1, 2.` };
-      return { same: (other) => sameItems(value, other, quiz.ordered) };
-    },
-    words(quiz, text) {
-      const value = squeezed(text.replace(/^["']|["']$/g, ""));
-      if (!value) return { refused: `This exercise asks for ${quiz.asks}.` };
-      if (quiz.known.length && !quiz.known.some((name) => squeezed(name) === value)) {
-        return { refused: `Unknown here. It is one of ${quiz.known.join(", ")}.` };
-      }
-      return { same: (other) => squeezed(other) === value };
-    },
-  };
-  const grade = (quiz, text) => {
-    const answer = kinds[quiz.kind](quiz, text);
-    if (answer.refused) return ["hint", "→ Not marked.", answer.refused];
-    if (answer.same(quiz.truth)) return ["right", "✓ Right.", quiz.why, true];
-    const mistake = quiz.mistakes.find((known) => answer.same(known.answer));
-    if (mistake) return ["wrong", "✗ Not yet.", mistake.reason, true];
-    const slip = answer.slip?.();
-    if (slip) return ["hint", "→ Not marked.", slip];
-    return ["wrong", "✗ Not yet.", answer.side?.() || "Look at the hints."];
-  };
+  // --- Quizzes, by grading.js.
   for (const form of document.querySelectorAll("form.quiz")) {
     const quiz = quizzes[form.dataset.quiz];
     const verdict = form.querySelector(".verdict");
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      const [state, word, text, isHtml] = grade(quiz, new FormData(form).get("answer") ?? "");
+    const grade = () => {
+      const answer = new FormData(form).get("answer") ?? "";
+      const [state, word, text, isHtml] = gradeAnswer(quiz, answer);
       verdict.dataset.state = state;
       const head = document.createElement("b");
       head.textContent = word;
@@ -241,12 +189,53 @@
       if (isHtml) body.innerHTML = text;
       else body.textContent = text;
       verdict.replaceChildren(head, body);
+      keep(form.dataset.quiz, answer);
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      grade();
     });
+    const before = kept(form.dataset.quiz);
+    if (before) {
+      const option = [...form.querySelectorAll("input[type=radio]")].find((radio) => radio.value === before);
+      if (option) option.checked = true;
+      else if (form.elements.answer.type === "text") form.elements.answer.value = before;
+      grade();
+    }
     form.querySelector("button.hint").addEventListener("click", (event) => {
       form.querySelector(".hints li[hidden]")?.removeAttribute("hidden");
       event.target.disabled = !form.querySelector(".hints li[hidden]");
     });
   }
+
+  // --- Guesses: a field, and the next card that reveals what came out.
+  const reveals = [...document.querySelectorAll(".alpa-card[data-truth]")];
+  document.querySelectorAll("form.guess").forEach((form, place) => {
+    const card = reveals.find((one) => form.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING);
+    const status = form.querySelector(".verdict");
+    if (!card) return;
+    const { truth, unit, shown } = card.dataset;
+    const quiz = { ...guesses[unit], truth: Number(truth), mistakes: [], why: "" };
+    const guess = () => {
+      const text = form.elements.answer.value;
+      const [state, , words] = gradeAnswer(quiz, text);
+      status.dataset.state = state === "hint" ? "hint" : "";
+      status.textContent = state === "hint" ? words : "Kept. What came out stands below the figure.";
+      if (state === "hint") return;
+      const title = document.createElement("b");
+      title.textContent = state === "right" ? `You guessed well. ${shown}` : shown;
+      const line = document.createElement("p");
+      line.textContent = `Your guess: ${text}. ${state === "right" ? "" : words}`;
+      card.replaceChildren(title, line);
+      keep(`${page}/guess-${place}`, text);
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      guess();
+    });
+    form.elements.answer.value = kept(`${page}/guess-${place}`) ?? "";
+    if (form.elements.answer.value) guess();
+  });
 
   // --- Slides: a part at a time. ?slides opens them, arrow keys turn, Escape leaves.
   const parts = [...document.querySelectorAll("main .part")];
@@ -274,7 +263,7 @@
   };
   const turns = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 };
   document.addEventListener("keydown", (event) => {
-    if (event.target.closest?.("input[type='text'], textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
     const on = document.body.classList.contains("slides");
     if (event.key === "s" || event.key === "S") slides(!on);
     else if (on && event.key === "Escape") slides(false);

@@ -7,7 +7,7 @@ lesson uses as well.
 states           a figure whose slider or menu moves through precomputed states
 interactive      a figure with several controls: its states are drawn when they are asked for, or all for a page
 planning/        lessons 00 to 07: how a plan is made
-training/        lessons 08 to 14: schedules, memory, attention, experts, resharding, coverage
+training/        lessons 08 to 17: schedules, memory, attention, experts, resharding, coverage, blocks, layouts
 
 Imports keys, marks, style and tuning of the package above; not the other rooms.
 """

@@ -1,11 +1,16 @@
-"""Figures of lessons 08 to 14, held against what they show."""
+"""Figures of lessons 08 to 17, held against what they show."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cluster.group import device_group
+from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.resharding import reshard_table
 from alpa_explore.errors import OptionError, ScheduleError
+from alpa_explore.figures.course.training.activations import RECOMPUTED, kept_bytes, kept_figure
 from alpa_explore.figures.course.training.attention import (
     ORDERS,
     causal_balance_figure,
@@ -13,14 +18,26 @@ from alpa_explore.figures.course.training.attention import (
     ring_figure,
     ring_times,
 )
+from alpa_explore.figures.course.training.block import DEGREES, SUMS, block_figure, block_times
 from alpa_explore.figures.course.training.coverage import coverage_figure
 from alpa_explore.figures.course.training.experts import busiest_over_mean, routed_tokens, routing_figure
+from alpa_explore.figures.course.training.hidden import (
+    MODES,
+    PLACES,
+    BlockSeconds,
+    block_seconds,
+    overlap,
+    overlap_figure,
+)
+from alpa_explore.figures.course.training.layout_cloud import STEPS, kept, layout_cloud, layout_cloud_figure
 from alpa_explore.figures.course.training.memory import MODELS, stacked_bytes_figure, zero_bytes, zero_figure
 from alpa_explore.figures.course.training.resharding import resharding_figure
 from alpa_explore.figures.course.training.schedules import RATIOS, schedule_facts, schedule_figure
 from alpa_explore.models.catalog import entry
 from alpa_explore.schedules.catalog import SCHEDULES
 from alpa_explore.sharding.coverage import KindCoverage
+from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.uniform_layouts.layouts import layouts
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -129,3 +146,94 @@ def test_the_coverage_figure_names_what_is_discovered() -> None:
     assert [trace.name for trace in figure.data] == ["rule", "discovered"]
     assert figure.data[1].y == ("aten.sort.stable",)
     assert "2 have a discovered rule, none is replicated" in figure.layout.title.text
+
+
+@pytest.mark.parametrize("sums", SUMS)
+@pytest.mark.parametrize("degree", DEGREES)
+def test_the_slices_of_a_block_are_its_weights_and_its_bars_its_time(degree: int, sums: str) -> None:
+    figure, times = block_figure(degree, sums, 8192), block_times(degree, sums, 8192)
+    slices = [trace for trace in figure.data if trace.yaxis != "y2"]
+    assert len(slices) == degree
+    areas = np.sum([np.array(trace.width) * np.array(trace.y) for trace in slices], axis=0)
+    assert areas == pytest.approx([0.8] * 5), "together whole, none twice"
+    bars = [trace for trace in figure.data if trace.yaxis == "y2"]
+    place = DEGREES.index(degree)
+    assert bars[-1].base[place] + bars[-1].y[place] == pytest.approx(1e3 * times.seconds)
+    assert [trace.marker.line.width[place] for trace in bars] == [3, 3, 3]
+    assert len(figure.layout.annotations) == (2 if degree > 1 else 0)
+
+
+def test_products_of_a_block_shrink_with_its_devices_and_sums_do_not() -> None:
+    alone, node, two_nodes = (block_times(degree, SUMS[0], 8192) for degree in (1, 8, 16))
+    assert alone.sums_seconds == 0
+    assert node.products_seconds == pytest.approx(alone.products_seconds / 8, rel=0.05)
+    assert node.attention_seconds == pytest.approx(alone.attention_seconds / 8, rel=0.05)
+    group = device_group(Cluster.parse("2x8:h100"), 8, 1)
+    assert node.sums_seconds == pytest.approx(4 * group_seconds(StepKind.ALL_REDUCE, 2 * 8192 * 4096, group))
+    assert two_nodes.sums_seconds > node.sums_seconds
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_device_sends_and_computes_all_blocks_each_when_its_inputs_are_there(mode: str, place: str) -> None:
+    each = block_seconds(mode, place, 1024)
+    found = overlap(8, each)
+    ends = {(task.kind, task.block): task.end for task in found.tasks}
+    for block in range(8):
+        times = [task for task in found.tasks if task.block == block]
+        assert sum(task.end - task.start for task in times if task.kind == "forward") == pytest.approx(each.forward)
+        backward = next(task for task in times if task.kind == "backward")
+        assert backward.start >= max(task.end for task in times if task.kind == "gather")
+        assert ends["sum", block] >= ends["scatter", block] >= backward.end
+    for kinds in (("forward", "backward"), ("gather", "scatter"), ("sum",)):
+        stream = sorted((task.start, task.end) for task in found.tasks if task.kind in kinds)
+        assert all(end <= start + 1e-12 for (_, end), (start, _) in pairwise(stream)), "one thing at a time"
+    figure = overlap_figure(mode, place, 1024, blocks=8)
+    busy = sum(sum(bar.x) for bar in figure.data if bar.name in ("forward", "backward"))
+    assert busy == pytest.approx(8e3 * each.computing)
+    assert found.exposed_seconds == pytest.approx(found.seconds - 1e-3 * busy)
+
+
+def test_what_is_shorter_than_computing_is_hidden_but_for_the_ends() -> None:
+    each = BlockSeconds(forward=2, backward=4, gather=1, scatter=1)
+    assert overlap(8, each).exposed_seconds == pytest.approx(2), "the first gather and the last scatter"
+    slow = BlockSeconds(forward=2, backward=4, gather=3)
+    assert overlap(8, slow).exposed_seconds == pytest.approx(3 + 7)
+    assert overlap(8, BlockSeconds(forward=2, backward=4, sum=5)).exposed_seconds == pytest.approx(8 * 5 - 7 * 4)
+    one, many = (block_seconds("FSDP", place, 4096) for place in PLACES)
+    assert one.gather < many.gather
+    assert one.forward == many.forward
+    assert block_seconds("HSDP", "64 on 8 nodes", 4096).gather == one.gather
+
+
+def test_a_block_keeps_what_the_formula_says_and_less_under_recomputation_and_division() -> None:
+    tokens, hidden, keys, ffn = 8192, 4096, 1024, 14336  # of Llama-3-8B
+    kept = {kind: sum(kept_bytes("llama-3-8b", tokens, kind).values()) for kind in RECOMPUTED}
+    assert kept["none"] == tokens * (12 * hidden + 4 * keys + 6 * ffn)
+    assert kept["none"] - kept["norms"] == tokens * (4 * hidden + 2 * ffn)
+    assert kept["norms"] - kept["norms+attention"] == tokens * 2 * hidden
+    assert kept["full"] == tokens * 2 * hidden
+    eighth = {sums: sum(kept_bytes("llama-3-8b", tokens, "none", 8, sums).values()) for sums in SUMS}
+    assert eighth[SUMS[1]] == kept["none"] / 8
+    assert eighth[SUMS[0]] == kept["none"] / 8 + tokens * 8 * hidden * 7 / 8
+    figure = kept_figure("llama-3-8b", tokens, 1, SUMS[0])
+    tops = [base + size for base, size in zip(figure.data[-2].base, figure.data[-2].y, strict=True)]
+    assert tops == pytest.approx([size / 2**20 for size in kept.values()])
+
+
+@pytest.mark.slow
+def test_every_layout_is_a_mark_and_each_step_leaves_fewer_with_the_best() -> None:
+    asked = layouts("llama-tiny", Cluster.parse("1x4:h100"), global_batch=4)
+    left = [kept(asked, step) for step in STEPS]
+    assert left[0] == asked.ranked
+    assert left[1] == asked.fitting
+    assert all(set(after) <= set(before) for before, after in pairwise(left))
+    assert all(priced.layout.recompute == "none" for priced in left[2])
+    assert all(priced.seconds <= 1.1 * asked.best.seconds for priced in left[3])
+    assert asked.best in left[3]
+    for step, found in zip(STEPS, left, strict=True):
+        figure = layout_cloud_figure(asked, step, "pipeline stages")
+        marks = [trace for trace in figure.data if trace.mode == "markers"]
+        assert sum(len(trace.x) for trace in marks[1:]) == len(found)
+        assert sum(len(trace.x) for trace in marks) == len(asked.ranked)
+    assert len(dict(layout_cloud(asked).states())) == len(STEPS) * 4

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 from textwrap import dedent
+from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.course.definition import Exercise, Mistake
@@ -20,13 +22,28 @@ _BATCH = 64
 _MODELS = ("llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b", "llama-3.2-1b", "llama-3.2-3b")
 
 
+class Attention(NamedTuple):
+    """A model, and how many times the FLOPs of its products attention should have."""
+
+    model: str
+    times: float
+
+
 def _graph(samples: int) -> TrainingGraph:
     return graph_of("mlp-tiny", _BATCH // samples)
 
 
 def _products(samples: int, phase: Phase) -> int:
-    """FLOPs of the products of a phase, as they were captured."""
+    """FLOPs of the products of a phase: as many times those that were captured for one sample."""
+    return samples * _captured(1, phase)
+
+
+def _captured(samples: int, phase: Phase) -> int:
     return sum(o.flops for o in _graph(samples).operators if o.phase is phase and "mm" in o.kind)
+
+
+def _samples(random: Random) -> int:
+    return random.randint(4, 64)
 
 
 def _config(model: str) -> LlamaConfig | DecoderConfig:
@@ -45,7 +62,7 @@ EXERCISES = (
     Exercise(
         id="01.1",
         title="A forward pass by hand",
-        draw=lambda random: random.choice((4, 8, 16, 32)),
+        draw=_samples,
         question=lambda samples: (
             f"An MLP has four linear layers, {' → '.join(map(str, _WIDTHS))}. How many FLOPs do the products of its "
             f"forward pass have for {samples} samples?"
@@ -73,12 +90,12 @@ EXERCISES = (
             answer = 2 * {samples} * sum(k * n for k, n in zip(widths, widths[1:]))
             """),
         premise="the captured products have these shapes",
-        holds=lambda samples: _graph(samples).samples == samples,
+        holds=lambda _: _captured(8, Phase.FORWARD) == _products(8, Phase.FORWARD),
     ),
     Exercise(
         id="01.2",
         title="And its backward pass",
-        draw=lambda random: random.choice((4, 8, 16, 32)),
+        draw=_samples,
         question=lambda samples: (
             f"The same MLP, {' → '.join(map(str, _WIDTHS))}, with {samples} samples. How many FLOPs do the products of "
             "its backward pass have? The inputs need no gradient."
@@ -114,20 +131,20 @@ EXERCISES = (
     ),
     Exercise(
         id="01.3",
-        title="When attention takes half",
-        draw=lambda random: random.choice(_MODELS),
-        question=lambda model: (
-            f"A block of {model} has {_block_parameters(model):,} parameters and width h = {_config(model).hidden:,}. "
-            "Causal attention has 2·s²·h FLOPs. For how many tokens s do the products of a block and its attention "
-            "have equally many FLOPs in the forward pass?"
+        title="When attention takes over",
+        draw=lambda random: Attention(random.choice(_MODELS), random.choice((0.25, 0.5, 1, 2))),
+        question=lambda a: (
+            f"A block of {a.model} has {_block_parameters(a.model):,} parameters and width h = "
+            f"{_config(a.model).hidden:,}. Causal attention has 2·s²·h FLOPs. For how many tokens s does the attention "
+            f"of a block have {a.times:g} × the FLOPs of its products in the forward pass?"
         ),
         kind=lambda _: Number(tolerance=0.005),
-        truth=lambda model: _block_parameters(model) / _config(model).hidden,
-        why=lambda model, truth: (
-            f"2·P·s = 2·s²·h at s = P / h = {units.number(truth, 6)} tokens. Beyond, most of the forward pass "
-            "is attention."
+        truth=lambda a: a.times * _block_parameters(a.model) / _config(a.model).hidden,
+        why=lambda a, truth: (
+            f"2·s²·h = {a.times:g} · 2·P·s at s = {a.times:g} · P / h = {units.number(truth, 6)} tokens. Attention "
+            "grows with the square of s, products with s: beyond P / h most of the forward pass is attention."
         ),
-        mistakes=lambda _model, truth: [
+        mistakes=lambda _, truth: [
             Mistake(answer=2 * truth, reason="Both sides have the factor 2: it cancels."),
             Mistake(
                 answer=truth / 2, reason="The mask is in the formula already: 2·s²·h, where all pairs would be 4·s²·h."
@@ -135,15 +152,15 @@ EXERCISES = (
         ],
         hints=lambda _: (
             "The products of a block have 2·P·s FLOPs, P being its parameters.",
-            "Set this equal to 2·s²·h.",
-            "s = P / h.",
+            "Set 2·s²·h equal to so many times this.",
+            "For equally many FLOPs s = P / h.",
         ),
-        code=lambda model: dedent(f"""\
-            parameters, width = {_block_parameters(model)}, {_config(model).hidden}
-            answer = parameters / width
+        code=lambda a: dedent(f"""\
+            parameters, width = {_block_parameters(a.model)}, {_config(a.model).hidden}
+            answer = {a.times} * parameters / width
             """),
         premise="the sample of the catalogue is shorter: products still have more FLOPs",
-        holds=lambda model: _config(model).sequence < _block_parameters(model) / _config(model).hidden,
+        holds=lambda a: _config(a.model).sequence < _block_parameters(a.model) / _config(a.model).hidden,
     ),
 )
 """In the order of their ids."""

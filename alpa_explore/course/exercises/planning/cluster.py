@@ -55,7 +55,7 @@ def _shape(random: Random) -> Shape:
 
 
 def _clusters(random: Random) -> Cluster:
-    return Cluster.parse(f"{random.randint(3, 6)}x{random.choice((2, 4, 8))}:v100")
+    return Cluster.parse(f"{random.randint(3, 10)}x{random.choice((2, 4, 8))}:v100")
 
 
 def _sizes(cluster: Cluster) -> list[int]:
@@ -159,7 +159,7 @@ EXERCISES = (
         hints=lambda shape: (
             "Which bandwidth has a group? See exercise 02.1.",
             f"There are 2 · ({shape.rows} − 1) steps, each with {shape.mebibytes} MiB / {shape.rows}.",
-            "MiB are 2**20 bytes, GB/s 10**9 bytes per second.",
+            "A MiB has 2²⁰ bytes, a GB 10⁹.",
         ),
         code=lambda shape: dedent(f"""\
             p = {shape.rows}

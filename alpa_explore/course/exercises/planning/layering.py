@@ -61,19 +61,29 @@ def _chain(random: Random) -> Chain:
         chain = Chain(flops=flops, bytes=tuple(sizes), layers=3, delta=0.25)
         cuts = chain.legal_cuts()
         costs = sorted(max(chain.bytes[c - 1] for c in places) for places in cuts)
-        if len(cuts) >= 3 and costs[0] > chain.cheapest_anywhere() and costs.count(costs[0]) == 1:
+        unequal = smallest_delta(list(flops), chain.layers) > 0
+        if unequal and len(cuts) >= 3 and costs[0] > chain.cheapest_anywhere() and costs.count(costs[0]) == 1:
             return chain
 
 
 def _largest_without_balance(chain: Chain) -> list[Mistake]:
+    least = chain.clustered().objective_bytes
+    dearer = sorted({max(chain.bytes[c - 1] for c in cuts) for cuts in chain.legal_cuts()} - {least})
+    added = sum(chain.bytes[c - 1] for c in chain.clustered().cuts)
     return [
+        *(Mistake(answer=cost, reason="Legal cuts cost this much, but another pair is cheaper.") for cost in dearer),
         Mistake(
             answer=chain.cheapest_anywhere(),
             reason="Those are the cheapest cuts of all, but a layer between them has more FLOPs than the limit.",
         ),
-        Mistake(
-            answer=sum(chain.bytes[c - 1] for c in chain.clustered().cuts),
-            reason="That is the sum over the cuts. Eq. 6 takes the largest: the costliest layer.",
+        *(
+            [
+                Mistake(
+                    answer=added, reason="That is the sum over the cuts. Eq. 6 takes the largest: the costliest layer."
+                )
+            ]
+            if added not in dearer
+            else []
         ),
     ]
 
@@ -181,7 +191,7 @@ EXERCISES = (
         why=lambda chain, truth: (
             f"The fairest cuts leave a largest layer of {round((1 + truth) * sum(chain.flops) / chain.layers)} FLOPs. "
             f"The mean is {sum(chain.flops)} / {chain.layers} = {sum(chain.flops) / chain.layers:.4g}, and δ is their "
-            "ratio minus 1."
+            f"ratio minus 1: {truth:.4g}."
         ),
         mistakes=lambda chain, truth: [
             Mistake(answer=1 + truth, reason="That is 1 + δ: the largest layer over the mean."),

@@ -103,9 +103,13 @@ def _stages(random: Random) -> Stages:
 
 
 def _two(random: Random) -> Two:
-    together = random.randint(50, 80)
-    slow = together - random.randint(2, 6)
-    return Two(together=together, apart=(slow, slow - random.randint(1, 5)))
+    """Two pipelines that are equally fast with no whole B."""
+    while True:
+        together = random.randint(50, 80)
+        slow = together - random.randint(2, 6)
+        two = Two(together=together, apart=(slow, slow - random.randint(1, 5)))
+        if (sum(two.apart) - together) % (together - slow):
+            return two
 
 
 def _small(random: Random) -> Small:
@@ -177,7 +181,7 @@ EXERCISES = (
         draw=_small,
         question=lambda small: (
             "Three layers on four devices. Milliseconds of each run of layers on one device or on two: "
-            f"{small.words()}. All four devices are used.\n\nWhat is T* for B = {small.microbatches}?"
+            f"{small.words()}. All four devices are used.\n\nWhat is the least T for B = {small.microbatches}?"
         ),
         kind=lambda _: Number(unit="s", tolerance=0.001),
         truth=lambda small: small.result.total_seconds,

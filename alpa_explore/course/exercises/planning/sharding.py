@@ -232,7 +232,7 @@ EXERCISES = (
     Exercise(
         id="05.4",
         title="When data parallelism wins",
-        draw=lambda random: Block(devices=random.choice((4, 8)), tokens=random.choice((2048, 4096, 8192, 16384))),
+        draw=lambda random: Block(devices=random.choice((2, 4, 8)), tokens=1024 * random.randint(2, 12)),
         question=lambda block: (
             f"The MLP of the lesson with {block.tokens:,} tokens on {block.devices} A100 of one node. Which is the "
             "smallest B with which *rows, rows* is optimal?\n\n`MLP(cluster=…, tokens=…, num_microbatches=…).problem` "
@@ -241,10 +241,10 @@ EXERCISES = (
         kind=lambda _: Number(tolerance=0.0),
         truth=_least_data_parallel,
         why=lambda block, truth: (
-            f"With B = {truth} rows, rows takes {units.seconds(_rows_seconds(block, truth))} a microbatch, with "
-            f"B = {truth - 1} {units.seconds(_rows_seconds(block, truth - 1))}; columns, inner takes "
-            f"{units.seconds(block.at(truth).problem.evaluate((1, 2)))} whatever B is. The gradients are summed once "
-            "an iteration: their share of a microbatch is 1 / B."
+            f"With B = {truth} rows, rows takes {units.seconds(_rows_seconds(block, truth))} a microbatch, with B = "
+            f"{truth - 1} {units.seconds(_rows_seconds(block, truth - 1))}; columns, inner, the best of the others, "
+            f"takes {units.seconds(block.at(truth).problem.evaluate((1, 2)))} whatever B is. The gradients are summed "
+            "once an iteration: their share of a microbatch is 1 / B."
         ),
         mistakes=lambda _block, truth: [
             Mistake(answer=truth - 1, reason="With this B the gradients still cost more than they save."),
@@ -266,10 +266,10 @@ EXERCISES = (
 
             answer = next(b for b in range(1, {_MOST_MICROBATCHES}) if choices(b) == (0, 0))
             """),
-        premise="with B = 1 tensor parallelism is optimal, and with no smaller B data parallelism",
+        premise="with one microbatch less tensor parallelism is optimal, as with B = 1",
         holds=lambda block: (
             solve(block.at(1).problem).choices == (1, 2)
-            and all(solve(block.at(b).problem).choices != (0, 0) for b in range(1, _least_data_parallel(block)))
+            and solve(block.at(_least_data_parallel(block) - 1).problem).choices == (1, 2)
             and solve(block.at(2 * _least_data_parallel(block)).problem).choices == (0, 0)
         ),
     ),

@@ -32,15 +32,27 @@ class Degrees(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A device in one of the ways of the figure."""
+    """A device in one of the ways of the figure, and what is asked of it."""
 
     way: int
     device: int
+    asked: str
+    """'samples' or 'layers'."""
 
     @property
     def of(self) -> Way:
         """The way."""
         return WAYS[self.way]
+
+    @property
+    def found(self) -> list[int]:
+        """The samples or the layers of the device."""
+        return self.of.samples(self.device) if self.asked == "samples" else self.of.layers(self.device)
+
+    @property
+    def degree(self) -> int:
+        """By how much what is asked is divided."""
+        return self.of.dp if self.asked == "samples" else self.of.pp
 
 
 def _degrees(random: Random) -> Degrees:
@@ -50,9 +62,9 @@ def _degrees(random: Random) -> Degrees:
 
 
 def _place(random: Random) -> Place:
-    """A device in a combination of two ways, one of which is a pipeline."""
-    ways = [number for number, way in enumerate(WAYS) if way.pp == 2]
-    return Place(way=random.choice(ways), device=random.randrange(4))
+    """A device in a combination of two ways."""
+    ways = [number for number, way in enumerate(WAYS) if 2 in (way.dp, way.tp, way.pp)]
+    return Place(way=random.choice(ways), device=random.randrange(4), asked=random.choice(("samples", "layers")))
 
 
 EXERCISES = (
@@ -63,8 +75,8 @@ EXERCISES = (
         question=lambda degrees: (
             f"{degrees.model} has {entry(degrees.model).parameter_count:,} parameters. It is trained on "
             f"{degrees.dp * degrees.tp * degrees.pp} devices with dp = {degrees.dp}, tp = {degrees.tp}, pp = "
-            f"{degrees.pp}, all layers being equal, and {STATE_BYTES} bytes a parameter. How many bytes for weights, "
-            "gradients and the optimizer are on each device?"
+            f"{degrees.pp}, all layers being equal, and {STATE_BYTES} bytes a parameter, without ZeRO. How many bytes "
+            "for weights, gradients and the optimizer are on each device?"
         ),
         kind=lambda _: Number(unit="B"),
         truth=lambda degrees: degrees.held,
@@ -75,7 +87,11 @@ EXERCISES = (
         mistakes=lambda degrees, truth: [
             Mistake(
                 answer=truth / degrees.dp,
-                reason="Data parallelism does not divide the weights: each replica has all of them. (ZeRO would.)",
+                reason="Data parallelism does not divide the weights: each replica has all of them. (ZeRO-3 would.)",
+            ),
+            Mistake(
+                answer=truth * (6 + 12 / degrees.dp) / STATE_BYTES,
+                reason="That is ZeRO-1, which divides the 12 bytes of the optimizer over the replicas. Here it is off.",
             ),
             Mistake(answer=truth * degrees.pp, reason="Stages of a pipeline hold different layers."),
         ],
@@ -97,35 +113,38 @@ EXERCISES = (
         title="Find the device",
         draw=_place,
         question=lambda place: (
-            f"Press *{place.of.name}* in the figure. Which samples does device {place.device} compute? Samples are "
-            "numbered 0 to 3 from the left."
+            f"Press *{place.of.name}* in the figure. Which {place.asked} does device {place.device} "
+            + ("compute? Samples" if place.asked == "samples" else "hold, in whole or in part? Layers")
+            + f" are numbered 0 to 3 from the {'left' if place.asked == 'samples' else 'top'}."
         ),
-        kind=lambda _: Items(of="samples"),
-        truth=lambda place: place.of.samples(place.device),
+        kind=lambda place: Items(of=place.asked),
+        truth=lambda place: place.found,
         why=lambda place, truth: (
-            f"dp = {place.of.dp}: "
+            f"{'dp' if place.asked == 'samples' else 'pp'} = {place.degree}: "
             + (
-                f"the samples are shared by {place.of.dp} groups, and this device computes {truth}."
-                if place.of.dp > 1
-                else "nobody shares the samples, so every device works on all of them, with its part of the weights."
+                f"the {place.asked} are divided among {place.degree} groups of devices, and this one has {truth}."
+                if place.degree > 1
+                else f"the {place.asked} are not divided, so every device has {truth}."
             )
         ),
         mistakes=lambda place, truth: [
             Mistake(
-                answer=[0, 1, 2, 3] if place.of.dp > 1 else [place.device],
-                reason="Look at dp: only devices of data parallelism share the samples.",
+                answer=[0, 1, 2, 3] if place.degree > 1 else [place.device],
+                reason="Data parallelism divides the samples, and nothing else does."
+                if place.asked == "samples"
+                else "A pipeline divides the layers, and nothing else does: tensor parallelism cuts each matrix.",
             )
         ],
         hints=lambda _: (
-            "Samples are circles.",
-            "Which devices have the same weights? They share the samples.",
-            "Rest the mouse on a circle.",
+            "Samples are circles; a layer is a row of squares, which are slices of its matrix.",
+            "Which degree divides what is asked for?",
+            "Rest the mouse on a mark.",
         ),
         code=lambda place: dedent(f"""\
             from alpa_explore.figures.course.planning.ways import WAYS
 
             way = next(way for way in WAYS if way.name == {place.of.name!r})
-            answer = way.samples({place.device})
+            answer = way.{place.asked}({place.device})
             """),
         premise="two of the three ways are combined",
         holds=lambda place: sorted((place.of.dp, place.of.tp, place.of.pp)) == [1, 2, 2],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isclose
 from random import Random
 from textwrap import dedent
 from typing import NamedTuple
@@ -30,6 +31,11 @@ class Errors(NamedTuple):
     def mean_error(self) -> float:
         """Mean of the absolute errors."""
         return sum(map(abs, self.each)) / len(self.runs)
+
+    @property
+    def seconds(self) -> float:
+        """Mean of the absolute differences in seconds."""
+        return sum(abs(predicted - measured) for predicted, measured in self.runs) / len(self.runs)
 
     @property
     def bias(self) -> float:
@@ -72,11 +78,6 @@ def _errors(random: Random) -> Errors:
             return errors
 
 
-def _layout(run: MeasuredRun) -> str:
-    parts = (("TP", run.tensor), ("PP", run.pipeline), ("DP", run.data), ("microbatch", run.micro_batch))
-    return " · ".join(f"{name} {size}" for name, size in parts if size is not None)
-
-
 def _groups() -> list[MeasuredChoice]:
     """Groups of layouts that ran once each, of the same batch."""
     return [
@@ -84,7 +85,7 @@ def _groups() -> list[MeasuredChoice]:
         for choice in choices(stored_record().runs)
         if len(choice.runs) == choice.layouts >= 4
         and len({run.global_batch for run in choice.runs}) == 1
-        and len({_layout(run) for run in choice.runs}) == len(choice.runs)
+        and len({run.layout for run in choice.runs}) == len(choice.runs)
     ]
 
 
@@ -94,7 +95,7 @@ def _layouts(random: Random) -> Layouts:
     runs = random.sample(group.runs, 4)
     seconds = tuple((round(r.predicted_seconds or 0.0, 3), round(r.measured_seconds or 0.0, 3)) for r in runs)
     model = f"{group.best.model} on {group.best.gpus} {group.best.device}"
-    return Layouts(tuple(map(_layout, runs)), seconds, model)
+    return Layouts(tuple(run.layout for run in runs), seconds, model)
 
 
 def _lines(rows: tuple[tuple[float, float], ...], names: tuple[str, ...] = ()) -> str:
@@ -103,6 +104,13 @@ def _lines(rows: tuple[tuple[float, float], ...], names: tuple[str, ...] = ()) -
         f"- {label}: predicted {predicted:g} s, measured {measured:g} s"
         for label, (predicted, measured) in zip(labels, rows, strict=True)
     )
+
+
+class Fit(NamedTuple):
+    """The mean error of fitted runs, and the halves in the order of the options."""
+
+    error: float
+    offered: tuple[str, ...]
 
 
 _FITTED = ("the fitted runs", "the runs that were held out", "all runs together")
@@ -123,13 +131,14 @@ EXERCISES = (
             f"{units.percent(truth)}; with their signs it is {100 * e.bias:+.1f} %, the *bias*. A bias can be "
             "corrected by one factor, the rest cannot."
         ),
-        mistakes=lambda e, _: [
+        mistakes=lambda e, truth: [
             Mistake(
                 answer=abs(e.bias), reason="That is the bias: errors of both signs cancel in it. Take sizes first."
             ),
-            Mistake(
-                answer=sum(abs(p - m) for p, m in e.runs) / len(e.runs),
-                reason="Those are seconds. Divide each difference by its measured time.",
+            *(
+                [Mistake(answer=e.seconds, reason="Those are seconds. Divide each difference by its measured time.")]
+                if not isclose(e.seconds, truth, rel_tol=0.05)
+                else []
             ),
         ],
         hints=lambda _: ("The error of a run is predicted / measured − 1.", "Take the mean of the absolute values."),
@@ -155,7 +164,7 @@ EXERCISES = (
             f"It takes {n.names[min(range(4), key=lambda i: n.seconds[i][0])]}, which was measured at "
             f"{min(n.seconds)[1]:g} s; the fastest took {min(m for _, m in n.seconds):g} s. The *regret* is "
             + (
-                "zero: the order at the top is right, whatever the errors of the times are."
+                "0 %: the order at the top is right, whatever the errors of the times are."
                 if truth == 0
                 else f"{units.percent(truth)}."
             )
@@ -183,16 +192,18 @@ EXERCISES = (
     Exercise(
         id="13.3",
         title="Which error to believe",
-        draw=lambda random: random.choice((0.02, 0.03, 0.04)),
-        question=lambda e: (
+        draw=lambda random: Fit(random.choice((0.02, 0.03, 0.04, 0.05)), tuple(random.sample(_FITTED, len(_FITTED)))),
+        question=lambda f: (
             "Figures of a cost model were fitted to half of 1,000 runs. On these its mean error is "
-            f"{units.percent(e)}; on the other half it is {units.percent(2 * e)}, on all together "
-            f"{units.percent(1.5 * e)}.\n\nWhich one says how wrong the prediction of a new run of this kind will be?"
+            f"{units.percent(f.error)}; on the other half it is {units.percent(2 * f.error)}, on all together "
+            f"{units.percent(1.5 * f.error)}.\n\nWhich one says how wrong the prediction of a new run of this kind "
+            "will be?"
         ),
-        kind=lambda _: Choice(options=_FITTED),
+        kind=lambda f: Choice(options=f.offered),
         truth=lambda _: _FITTED[1],
-        why=lambda *_: (
-            "A fit bends its figures towards the runs that it sees, their noise included. Only runs that it did not "
+        why=lambda _, truth: (
+            f"It is the error of {truth}: a fit bends its figures towards the runs that it sees, their noise "
+            "included. Only runs that it did not "
             "see are like a new one. The error bands of this planner are those of held-out runs."
         ),
         mistakes=lambda *_: [

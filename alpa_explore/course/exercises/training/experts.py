@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isclose
 from random import Random
 from textwrap import dedent
 from typing import NamedTuple
@@ -47,6 +48,13 @@ class Mixture(NamedTuple):
         return self.topk / self.experts
 
 
+class Pass(NamedTuple):
+    """Tokens that meet the experts of a mixture."""
+
+    mixture: Mixture
+    tokens: int
+
+
 class Load(NamedTuple):
     """Rows that each device computes."""
 
@@ -61,7 +69,7 @@ _MIXTURES = (
 
 
 def _load(random: Random) -> Load:
-    devices, skew = random.choice((4, 8)), random.choice((0.25, 0.5, 1.0))
+    devices, skew = random.choice((4, 8)), random.choice((0.25, 0.5, 0.75, 1.0))
     counts = routed_tokens(devices, 16, random.choice((1, 2, 4)), skew)
     return Load(tuple(int(r) for r in counts.sum(axis=0).reshape(devices, -1).sum(axis=1)))
 
@@ -69,6 +77,15 @@ def _load(random: Random) -> Load:
 def _exchange_seconds(stride: int, dispatch: Dispatch) -> float:
     group = device_group(Cluster.parse("8x8:h100"), dispatch.devices, stride)
     return group_seconds(StepKind.ALL_TO_ALL, 2.0 * dispatch.tokens * dispatch.topk * dispatch.hidden, group)
+
+
+_REACHED = Cluster.parse("8x8:h100").software.network_share
+"""Share of the network that collectives reach under the default software, Megatron-Core."""
+
+
+def _link(*, inside: bool) -> str:
+    cluster = Cluster.parse("8x8:h100")
+    return units.bytes_per_second((cluster.inside_node if inside else cluster.between_nodes).bandwidth)
 
 
 EXERCISES = (
@@ -138,53 +155,65 @@ EXERCISES = (
     Exercise(
         id="11.3",
         title="Parameters that work",
-        draw=lambda random: random.choice(_MIXTURES),
-        question=lambda m: (
-            f"A block of {m.name} has {m.experts} experts, each three matrices of {m.hidden:,} × {m.ffn:,}, and a "
-            f"token goes to {m.topk} of them.\n\nHow many FLOPs do the experts spend on a token in the forward pass?"
+        draw=lambda random: Pass(random.choice(_MIXTURES), 512 * random.randint(1, 16)),
+        question=lambda p: (
+            f"A block of {p.mixture.name} has {p.mixture.experts} experts, each three matrices of {p.mixture.hidden:,} "
+            f"× {p.mixture.ffn:,}, and a token goes to {p.mixture.topk} of them.\n\nHow many FLOPs do the experts "
+            f"spend on {p.tokens:,} tokens in the forward pass?"
         ),
         kind=lambda _: Number(unit="FLOP"),
-        truth=lambda m: 2.0 * 3 * m.hidden * m.ffn * m.topk,
-        why=lambda m, truth: (
-            f"2 FLOPs for each element of {m.topk} · 3 matrices: {units.flops(truth)}. All experts hold "
-            f"{units.count(3 * m.hidden * m.ffn * m.experts)} parameters, of which {units.percent(m.active)} work for "
-            "a token: a mixture has the memory of a large model and the time of a small one."
+        truth=lambda p: 2.0 * 3 * p.mixture.hidden * p.mixture.ffn * p.mixture.topk * p.tokens,
+        why=lambda p, truth: (
+            f"2 FLOPs for each token and element of {p.mixture.topk} · 3 matrices: {units.flops(truth)}. All experts "
+            f"hold {units.count(3 * p.mixture.hidden * p.mixture.ffn * p.mixture.experts)} parameters, of which "
+            f"{units.percent(p.mixture.active)} work for a token: a mixture has the memory of a large model and the "
+            "time of a small one."
         ),
-        mistakes=lambda m, truth: [
-            Mistake(answer=truth / m.active, reason="That lets every token pass through all experts."),
+        mistakes=lambda p, truth: [
+            Mistake(answer=truth / p.mixture.active, reason="That lets every token pass through all experts."),
             Mistake(answer=truth / 2, reason="A multiply-add is two FLOPs."),
         ],
         hints=lambda _: (
             "A token meets k experts; the others do nothing for it.",
-            "2 FLOPs for each element of a matrix, three matrices an expert, k experts.",
+            "2 FLOPs for each token and element of a matrix, three matrices an expert, k experts.",
         ),
-        code=lambda m: f"answer = 2 * 3 * {m.hidden} * {m.ffn} * {m.topk}",
+        code=lambda p: f"answer = 2 * 3 * {p.mixture.hidden} * {p.mixture.ffn} * {p.mixture.topk} * {p.tokens}",
         premise="most experts do nothing for a token",
-        holds=lambda m: m.active <= 0.25,
+        holds=lambda p: p.mixture.active <= 0.25,
     ),
     Exercise(
         id="11.4",
         title="Where to put the experts",
-        draw=lambda random: Dispatch(random.choice((4096, 8192)), random.choice((2, 8)), 4096, 8),
+        draw=lambda random: Dispatch(
+            random.choice((4096, 8192, 16384)), random.choice((2, 4, 8)), random.choice((2048, 4096, 7168)), 8
+        ),
         question=lambda d: (
-            f"Eight devices share the experts of a block: each has {d.tokens:,} tokens for the {d.topk} best experts. "
-            "Either the eight are one node of an `8x8:h100`, or one device of each of its nodes.\n\nHow many times as "
-            "long as in the first case does an all-to-all take in the second?"
+            f"Eight devices share the experts of a block: each has {d.tokens:,} tokens of {d.hidden:,} numbers for the "
+            f"{d.topk} best experts. Either the eight are one node of an `8x8:h100`, or one device of each of its "
+            f"nodes. Inside a node a device sends {_link(inside=True)}; the network of a node moves "
+            f"{_link(inside=False)}, of which collectives reach {units.percent(_REACHED)}, and its eight devices share "
+            "it.\n\nHow many times as long as in the first case does an all-to-all take in the second?"
         ),
         kind=lambda _: Number(tolerance=0.05),
         truth=lambda d: _exchange_seconds(8, d) / _exchange_seconds(1, d),
         why=lambda d, truth: (
             f"Inside a node it takes {units.seconds(_exchange_seconds(1, d))}, between nodes "
-            f"{units.seconds(_exchange_seconds(8, d))}: {truth:.3g} times as long, nearly the ratio of the two "
-            "bandwidths of a device. So expert parallelism stays inside the node where it can."
+            f"{units.seconds(_exchange_seconds(8, d))}: {truth:.3g} times as long, nearly the ratio of what a device "
+            f"has, {_link(inside=True)} over {units.percent(_REACHED)} of an eighth of {_link(inside=False)}; the rest "
+            "is waiting. So expert parallelism stays inside the node where it can."
         ),
         mistakes=lambda d, truth: [
             Mistake(answer=1.0, reason="The bytes are the same, but a device's share of the network is narrower."),
+            Mistake(answer=truth / 8, reason="The eight devices of a node all send at once: each has an eighth."),
+            Mistake(
+                answer=truth * _REACHED, reason="That is with the whole line rate, which collectives do not reach."
+            ),
             Mistake(answer=1 / truth, reason="That is the first case over the second."),
         ],
         hints=lambda _: (
-            "`device_group(cluster, 8, 1)` are eight neighbours, `device_group(cluster, 8, 8)` one of each node.",
-            "`group_seconds(StepKind.ALL_TO_ALL, bytes, group)` of both; bytes are those of all rows of a device.",
+            "Both send the same bytes; the times are nearly in the ratio of what each device can send in a second.",
+            "Exactly: `group_seconds(StepKind.ALL_TO_ALL, bytes, group)` with `device_group(cluster, 8, 1)` for eight "
+            "neighbours and `device_group(cluster, 8, 8)` for one of each node.",
         ),
         code=lambda d: dedent(f"""\
             from alpa_explore.cluster import Cluster
@@ -197,8 +226,13 @@ EXERCISES = (
             )
             answer = between / inside
             """),
-        premise="the network of a device is slower than its links inside the node",
-        holds=lambda d: _exchange_seconds(8, d) > 2 * _exchange_seconds(1, d),
+        premise="the ratio of the bandwidths that the question names is an answer within the tolerance",
+        holds=lambda d: isclose(
+            Cluster.parse("8x8:h100").inside_node.bandwidth
+            / (_REACHED * Cluster.parse("8x8:h100").between_nodes.bandwidth / 8),
+            _exchange_seconds(8, d) / _exchange_seconds(1, d),
+            rel_tol=0.05,
+        ),
     ),
 )
 """In the order of their ids."""

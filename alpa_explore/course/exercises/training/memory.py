@@ -9,7 +9,7 @@ from typing import NamedTuple
 from alpa_explore import units
 from alpa_explore.course.definition import Exercise, Mistake
 from alpa_explore.course.kinds import Choice, Number
-from alpa_explore.figures.course.training.memory import ZERO_STAGES, zero_bytes
+from alpa_explore.figures.course.training.memory import zero_bytes
 from alpa_explore.figures.course.training.schedules import schedule_facts
 from alpa_explore.models.catalog import entry
 
@@ -51,6 +51,45 @@ class Held(NamedTuple):
     gibibytes: float
 
 
+class Full(NamedTuple):
+    """A model that does not fit by little."""
+
+    model: str
+    replicas: int
+    stage: int
+    gibibytes: float
+    """Of activations."""
+
+    @property
+    def parameters(self) -> int:
+        """Of the model."""
+        return entry(self.model).parameter_count
+
+    @property
+    def activations(self) -> float:
+        """Bytes."""
+        return self.gibibytes * 2**30
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What belongs to parameters, in bytes on a device."""
+        return zero_bytes(self.parameters, self.replicas, self.stage)
+
+    def bytes(self, change: str = "") -> float:
+        """All together after one of the changes, or before."""
+        replicas = self.replicas * (2 if change == "twice as many replicas" else 1)
+        stage = self.stage + (change == "the next stage of ZeRO")
+        gradient_bytes = 2 if change == "gradients in bf16" else 4
+        kept = 0.25 if change == "full recomputation" else 1.0
+        parts = zero_bytes(self.parameters, replicas, stage, gradient_bytes=gradient_bytes)
+        return sum(parts.values()) + kept * self.activations
+
+    @property
+    def remedies(self) -> list[str]:
+        """The changes with which it fits."""
+        return [change for change in _CHANGES if self.bytes(change) <= _ROOM_GIB * 2**30]
+
+
 def _least_replicas(budget: Budget) -> int:
     replicas = 1
     while not budget.enough(replicas):
@@ -61,11 +100,34 @@ def _least_replicas(budget: Budget) -> int:
 def _replicas(random: Random) -> Replicas:
     return Replicas(
         random.choice(("llama-3.2-1b", "llama-3.2-3b", "llama-3-8b")),
-        random.choice((4, 8, 16)),
+        random.choice((4, 8, 16, 32)),
         random.choice((1, 2, 3)),
     )
 
 
+def _full(random: Random) -> Full:
+    while True:
+        full = Full(
+            random.choice(("llama-3-8b", "qwen3-14b", "llama-2-7b", "llama-2-13b")),
+            random.choice((4, 8, 16)),
+            random.choice((1, 2)),
+            random.choice((5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0)),
+        )
+        if full.bytes() > _ROOM_GIB * 2**30 and len(full.remedies) == 1:
+            return full
+
+
+_ROOM_GIB = 70
+"""Of exercise 09.4."""
+_CHANGES = ("twice as many replicas", "the next stage of ZeRO", "full recomputation", "gradients in bf16")
+_EFFECTS = {
+    _CHANGES[
+        0
+    ]: "More replicas divide only what this stage of ZeRO divides; each still has the activations of its sample.",
+    _CHANGES[1]: "The next stage divides gradients or weights, and no activations.",
+    _CHANGES[2]: "Recomputation leaves weights, gradients and optimizer state as they are.",
+    _CHANGES[3]: "That halves the gradients and nothing else.",
+}
 _DIVIDED = ("nothing", "optimizer state", "optimizer state and gradients", "optimizer state, gradients and weights")
 
 EXERCISES = (
@@ -116,7 +178,7 @@ EXERCISES = (
         id="09.2",
         title="How many replicas?",
         draw=lambda random: Budget(
-            random.choice(("llama-3-8b", "llama-3-70b", "qwen3-14b")), random.choice((20, 30, 40))
+            random.choice(("llama-3-8b", "llama-3-70b", "qwen3-14b", "qwen3-32b")), 5 * random.randint(4, 10)
         ),
         question=lambda b: (
             f"Of every device {b.gibibytes} GiB (2³⁰ bytes) are free for the weights, gradients (fp32) and optimizer "
@@ -149,7 +211,9 @@ EXERCISES = (
     Exercise(
         id="09.3",
         title="Activations of the first stage",
-        draw=lambda random: Held(random.choice((4, 8)), random.choice((2, 16, 64)), random.choice((0.5, 1.5, 3.0))),
+        draw=lambda random: Held(
+            random.choice((4, 6, 8)), random.choice((2, 3, 16, 64)), random.choice((0.5, 1.5, 2.5, 3.0))
+        ),
         question=lambda h: (
             f"{h.devices} equal stages train with 1F1B and B = {h.microbatches}. The activations of one microbatch "
             f"take {h.gibibytes:g} GiB (2³⁰ bytes) on a stage.\n\nHow many bytes of activations does the **first** "
@@ -182,48 +246,45 @@ EXERCISES = (
     ),
     Exercise(
         id="09.4",
-        title="What ZeRO does not divide",
-        draw=lambda random: random.choice(ZERO_STAGES[1:3]),
-        question=lambda name: (
-            f"A model does not fit with {name}: the activations of one microbatch are most of what a device holds, and "
-            "each replica has one sample already.\n\nWhich change reduces them?"
+        title="One change that makes it fit",
+        draw=_full,
+        question=lambda f: (
+            f"{f.model} trains on {f.replicas} replicas with ZeRO-{f.stage} and one sample on each. A device holds "
+            + ", ".join(f"{units.bytes_(value)} of {part}" for part, value in f.parts.items())
+            + f" and {units.bytes_(f.activations)} of activations: {units.bytes_(f.bytes())}, and {_ROOM_GIB} GiB are "
+            "free for them. Full recomputation would leave a quarter of the activations.\n\nWhich one change makes it "
+            "fit?"
         ),
-        kind=lambda _: Choice(
-            options=(
-                "more data-parallel replicas with the same microbatch",
-                "the next stage of ZeRO",
-                "recomputation of attention and MLP",
-                "gradients in half precision",
-            )
+        kind=lambda _: Choice(options=tuple(_CHANGES)),
+        truth=lambda f: f.remedies[0],
+        why=lambda f, truth: (
+            "ZeRO divides what belongs to parameters, recomputation what belongs to samples:\n\n"
+            + "\n".join(f"- {change}: {units.bytes_(f.bytes(change))}" for change in _CHANGES)
+            + f"\n\nOnly with {truth} the sum is {_ROOM_GIB} GiB or less."
         ),
-        truth=lambda _: "recomputation of attention and MLP",
-        why=lambda *_: (
-            "ZeRO divides what belongs to parameters. Activations belong to samples: they shrink with smaller "
-            "microbatches, with tensor, sequence or context parallelism, or when they are computed again in the "
-            "backward pass."
-        ),
-        mistakes=lambda *_: [
-            Mistake(
-                answer="the next stage of ZeRO", reason="It divides gradients or weights, of which little is left here."
-            ),
-            Mistake(
-                answer="more data-parallel replicas with the same microbatch",
-                reason="Each replica still holds the activations of its own microbatch.",
-            ),
-            Mistake(
-                answer="gradients in half precision",
-                reason="Gradients of weights belong to parameters; activations are what the forward pass kept.",
-            ),
+        mistakes=lambda f, truth: [
+            Mistake(answer=change, reason=f"{_EFFECTS[change]} {units.bytes_(f.bytes(change))} are still too many.")
+            for change in _CHANGES
+            if change != truth
         ],
         hints=lambda _: (
-            "Which bars of the figure belong to parameters, and which to samples?",
-            "What is not held must be computed again.",
+            "Which of the bars of the figure belong to parameters, and which to samples?",
+            "Work out for each change which terms of the sum it divides, and add them again.",
         ),
-        code=lambda _: 'answer = "recomputation of attention and MLP"',
-        premise="there is a next stage of ZeRO, and it changes nothing but the bytes of parameters",
-        holds=lambda name: (
-            name != ZERO_STAGES[-1] and set(zero_bytes(1.0, 2, 3)) == {"weights", "gradients", "optimizer state"}
-        ),
+        code=lambda f: dedent(f"""\
+            from alpa_explore.figures.course.training.memory import zero_bytes
+
+            n, d, stage, activations = {f.parameters}, {f.replicas}, {f.stage}, {f.activations}
+            sums = {{
+                "twice as many replicas": sum(zero_bytes(n, 2 * d, stage).values()) + activations,
+                "the next stage of ZeRO": sum(zero_bytes(n, d, stage + 1).values()) + activations,
+                "full recomputation": sum(zero_bytes(n, d, stage).values()) + activations / 4,
+                "gradients in bf16": sum(zero_bytes(n, d, stage, gradient_bytes=2).values()) + activations,
+            }}
+            (answer,) = [change for change in sums if sums[change] <= {_ROOM_GIB} * 2**30]
+            """),
+        premise="it does not fit, and one change alone makes it fit",
+        holds=lambda f: f.bytes() > _ROOM_GIB * 2**30 and len(f.remedies) == 1,
     ),
 )
 """In the order of their ids."""

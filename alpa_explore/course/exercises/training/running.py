@@ -46,6 +46,8 @@ class Scaled(NamedTuple):
     """A fault: every gradient is so many times as large as it should be."""
 
     factor: int
+    offered: tuple[str, ...]
+    """The comparisons, in the order of the options."""
 
 
 _COLLECTIVES: dict[str, tuple[Spec, Spec]] = {
@@ -60,7 +62,7 @@ _COLLECTIVES: dict[str, tuple[Spec, Spec]] = {
 
 def _change(random: Random) -> Change:
     source, target = _COLLECTIVES[random.choice(tuple(_COLLECTIVES))]
-    return Change(random.choice((1024, 2048, 4096)), source, target)
+    return Change(random.choice((512, 1024, 2048, 4096, 8192)), source, target)
 
 
 def _collective(change: Change) -> str:
@@ -151,7 +153,9 @@ EXERCISES = (
     Exercise(
         id="12.2",
         title="Boxes between stages",
-        draw=lambda random: Boxes(random.choice((512, 1024)), random.choice((2, 4)), random.choice((2, 4, 8))),
+        draw=lambda random: Boxes(
+            random.choice((256, 512, 1024, 2048)), random.choice((2, 4)), random.choice((2, 4, 8))
+        ),
         question=lambda b: (
             f"A stage on {b.senders} devices has made a matrix of {b.size} × {b.size} in `S0R` (rows divided). The "
             f"next, on {b.receivers} devices, reads it in `RS0` (columns divided).\n\nHow many elements does one "
@@ -169,8 +173,10 @@ EXERCISES = (
                 answer=b.size * b.size // b.senders,
                 reason="That is all that the sender has; the receiver needs only its columns of it.",
             ),
-            Mistake(
-                answer=b.size * b.size // b.receivers, reason="That is all that the receiver gets, from all senders."
+            *(
+                [Mistake(answer=b.size * b.size // b.receivers, reason="That is all that the receiver gets.")]
+                if b.receivers != b.senders
+                else []
             ),
         ],
         hints=lambda _: (
@@ -184,18 +190,18 @@ EXERCISES = (
     Exercise(
         id="12.3",
         title="What proves a plan?",
-        draw=lambda random: Scaled(random.choice((2, 4, 8))),
+        draw=lambda random: Scaled(random.choice((2, 4, 8)), tuple(random.sample(_PROOFS, len(_PROOFS)))),
         question=lambda s: (
             f"A plan forgets to divide by the number of replicas: every gradient is {s.factor} times as large as it "
             "should be. The model trains with Adam.\n\nWhich comparison with a single process shows the fault?"
         ),
-        kind=lambda _: Choice(options=_PROOFS),
+        kind=lambda s: Choice(options=s.offered),
         truth=lambda _: _PROOFS[2],
-        why=lambda s, _: (
-            "The loss of the first step is computed before any gradient is. Adam divides the first moment by the "
-            "root of "
-            f"the second, so a factor of {s.factor} cancels: the weights differ by {weights_after_adam(s.factor):.0e} "
-            "after the step. The gradients themselves differ at once. So `verify` compares every gradient."
+        why=lambda s, truth: (
+            f"It is {truth}. The loss of the first step is computed before any gradient is. Adam divides the first "
+            f"moment by the root of the second, so a factor of {s.factor} cancels: the weights differ by "
+            f"{weights_after_adam(s.factor):.0e} after the step. The gradients themselves differ at once. So `verify` "
+            "compares every gradient."
         ),
         mistakes=lambda *_: [
             Mistake(answer=_PROOFS[0], reason="It is computed in the forward pass, before there is a gradient."),

@@ -80,15 +80,21 @@ def _times_within(room: Room) -> list[float]:
 
 
 def _room(random: Random) -> Room:
-    devices, microbatches = random.choice(((4, 8), (4, 16), (8, 16)))
-    return Room(devices, microbatches, random.choice((devices, 0.75 * devices)))
+    """Room for some schedules and not for all, of which one is the fastest."""
+    while True:
+        devices = random.choice((4, 6, 8))
+        held = random.choice((devices, 0.9 * devices, 0.75 * devices, 0.7 * devices))
+        room = Room(devices, random.choice((8, 12, 16, 24)), round(held, 1))
+        times = _times_within(room)
+        if room.microbatches > devices and 2 <= len(times) < len(_OFFERED) and times[1] - times[0] > 1e-9:
+            return room
 
 
 EXERCISES = (
     Exercise(
         id="08.1",
         title="The bubble of 1F1B",
-        draw=lambda random: Pipeline(random.choice((2, 4, 8, 16)), random.choice((4, 8, 16, 32))),
+        draw=lambda random: Pipeline(random.choice((2, 3, 4, 6, 8, 16)), random.choice((4, 8, 12, 16, 24, 32))),
         question=lambda p: (
             f"{p.devices} devices hold equal stages. They train with 1F1B and B = {p.microbatches} microbatches; sends "
             "take no time.\n\nFor which share of the time is a device idle?"
@@ -127,7 +133,7 @@ EXERCISES = (
     Exercise(
         id="08.2",
         title="How many microbatches?",
-        draw=lambda random: Target(random.choice((4, 8, 16)), random.choice((5, 10, 15))),
+        draw=lambda random: Target(random.choice((4, 6, 8, 12, 16)), random.choice((5, 8, 10, 15, 20))),
         question=lambda t: (
             f"{t.devices} equal stages, 1F1B. A device may be idle for {t.percent} % of the time at most.\n\nWhich is "
             "the least number of microbatches?"
@@ -161,9 +167,9 @@ EXERCISES = (
         title="The fastest schedule that fits",
         draw=_room,
         question=lambda r: (
-            f"{r.devices} devices, B = {r.microbatches}, and the passes forward, to the input and to the weights take "
-            f"equally long. A device has memory for the activations of {r.held:g} microbatches (of all layers that it "
-            "holds).\n\nWhich schedule is the fastest of those that fit?"
+            f"{r.devices} devices hold equal stages, B = {r.microbatches}, and the passes forward, to the input and to "
+            f"the weights take equally long. Each device has memory for the activations of {r.held:g} microbatches (of "
+            "all layers that it holds).\n\nWhich schedule is the fastest of those that fit?"
         ),
         kind=lambda _: Choice(options=_OFFERED),
         truth=_fastest_within,
@@ -174,7 +180,8 @@ EXERCISES = (
                 for name in _OFFERED
                 for fact in (schedule_facts(name, r.devices, r.microbatches),)
             )
-            + f"\n\n{truth} has the least idle time of those with at most {r.held:g}."
+            + f"\n\n{truth} has the least idle time of those with at most {r.held:g}. (A real last stage holds the "
+            "output layer as well, and counts more: see the plan of the lesson.)"
         ),
         mistakes=lambda r, truth: [
             Mistake(answer=name, reason=_why_not(name, r)) for name in _OFFERED if name != truth
@@ -194,7 +201,7 @@ EXERCISES = (
     Exercise(
         id="08.4",
         title="What splitting the backward pass brings",
-        draw=lambda random: Pipeline(random.choice((4, 8)), random.choice((8, 16, 32))),
+        draw=lambda random: Pipeline(random.randint(3, 8), random.choice((8, 12, 16, 24, 32))),
         question=lambda p: (
             f"{p.devices} devices, B = {p.microbatches}; forward, backward to the input and backward to the weights of "
             "a stage take one second each.\n\nBy how many seconds is an iteration of ZB-H1 shorter than one of 1F1B?"

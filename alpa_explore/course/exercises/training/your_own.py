@@ -21,7 +21,12 @@ _OPERATORS = {
     "sort": "torch.sort(x, dim={dim}).values",
     "logcumsumexp": "torch.logcumsumexp(x, dim={dim})",
     "flip": "torch.flip(x, dims=[{dim}])",
+    "cumprod": "torch.cumprod(x, dim={dim})",
+    "log_softmax": "torch.log_softmax(x, dim={dim})",
+    "roll": "torch.roll(x, 1, dims={dim})",
 }
+
+_RULES = ("mk,kn->mn", "mk,nk->mn", "km,kn->mn", "bmk,bkn->bmn", "bmk,kn->bmn", "bnk,bmk->bmn", "bhsd,bhtd->bhst")
 
 
 class Unary(NamedTuple):
@@ -39,13 +44,8 @@ class Unary(NamedTuple):
         """Run it."""
         import torch
 
-        return {
-            "softmax": lambda: torch.softmax(x, dim=self.dim),
-            "cumsum": lambda: torch.cumsum(x, dim=self.dim),
-            "sort": lambda: torch.sort(x, dim=self.dim).values,
-            "logcumsumexp": lambda: torch.logcumsumexp(x, dim=self.dim),
-            "flip": lambda: torch.flip(x, dims=[self.dim]),
-        }[self.name]()
+        result: torch.Tensor = eval(self.code, {"torch": torch, "x": x})
+        return result
 
 
 class Product(NamedTuple):
@@ -106,9 +106,9 @@ EXERCISES = (
         kind=lambda _: Items(of="dims"),
         truth=divisible_dims,
         why=lambda u, truth: (
-            f"{u.name} works along dim {u.dim} and treats every other position alike: {truth} can be divided. Half "
-            "of dim "
-            f"{u.dim} is not enough to compute half of the result. The planner finds this by running it, as you can."
+            f"{u.name} works along dim {u.dim} and treats every other position alike: {truth} can be divided. Half of "
+            f"dim {u.dim} is not enough to compute half of the result. The planner finds this by running it, as you "
+            "can."
         ),
         mistakes=lambda u, truth: [
             Mistake(answer=[u.dim], reason="Along this dim the elements depend on each other; along the others not."),
@@ -131,7 +131,7 @@ EXERCISES = (
     Exercise(
         id="14.2",
         title="Strategies from factors",
-        draw=lambda random: Product(random.choice(("mk,kn->mn", "bmk,bkn->bmn")), 64, random.choice((1, 2, 3))),
+        draw=lambda random: Product(random.choice(_RULES), 64, random.choice((1, 2, 3))),
         question=lambda p: (
             f"A rule says `{p.rule}`: all sizes are {p.size}. On a mesh of {p.axes} "
             f"{'axis' if p.axes == 1 else 'axes'} of two devices each axis divides one factor, and a product is never "

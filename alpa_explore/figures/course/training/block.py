@@ -1,0 +1,164 @@
+"""A block of Llama-3-8B on p devices of H100: which slice of each weight a device has, and the time of a block.
+
+Columns, heads, inner, columns, inner: the first product of a pair is divided by its output columns, the second by its
+inner loop, so that a pair needs one sum in the forward pass and one in the backward pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alpa_explore import units
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.group_collectives import group_seconds
+from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.figures.course.interactive import Control, InteractiveFigure
+from alpa_explore.figures.marks import at, axis, bars, note
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ink, stage_color
+from alpa_explore.models.catalog import entry
+from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.sharding.reshard import StepKind
+
+DEGREES = (1, 2, 4, 8, 16)
+"""Degrees of tensor parallelism: sixteen devices are two nodes."""
+SUMS = ("all-reduce", "sequence parallelism")
+"""How the sum of a pair is made: at once, or as a reduce-scatter and, before the next pair, an all-gather."""
+_BYTES = 2
+"""Of an element in bfloat16."""
+_PRODUCTS = (
+    ("q, k, v", "columns"),
+    ("attention", "columns"),
+    ("output", "inner"),
+    ("gate, up", "columns"),
+    ("down", "inner"),
+)
+"""Name, and the loop that is divided; attention is divided by heads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockTimes:
+    """Seconds of a block, forward and backward, for one microbatch."""
+
+    products_seconds: float
+    attention_seconds: float
+    sums_seconds: float
+    """Four sums of activations, if nothing hides them."""
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.products_seconds + self.attention_seconds + self.sums_seconds
+
+
+def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
+    """By the kernels and collectives of the cost model, on `2x8:h100`."""
+    config, cluster = _config(), Cluster.parse("2x8:h100")
+    hidden, inner, head = config.hidden, config.ffn // degree, config.hidden // config.heads
+    heads, keys = config.heads // degree, max(config.key_heads // degree, 1)
+
+    def product(n: float, k: float) -> float:
+        flops, moved = 2.0 * tokens * n * k, float(_BYTES * (tokens * k + k * n + tokens * n))
+        sizes = (1, tokens, n, k)
+        return _kernel(cluster, KernelKind.PRODUCT, flops, moved, sizes)
+
+    def attention(kind: KernelKind, products: int) -> float:
+        pairs = heads * tokens * tokens / 2
+        moved = float(_BYTES * tokens * head * products * (heads + keys))
+        return _kernel(cluster, kind, 2.0 * products * pairs * head, moved, (heads, tokens, tokens, head))
+
+    forward = product((heads + 2 * keys) * head, hidden) + product(hidden, heads * head)
+    forward += product(2 * inner, hidden) + product(hidden, inner)
+    return BlockTimes(
+        products_seconds=3 * forward,
+        attention_seconds=attention(KernelKind.ATTENTION, 2) + attention(KernelKind.ATTENTION_BACKWARD, 5),
+        sums_seconds=4 * _sum_seconds(device_group(cluster, degree, 1), sums, float(_BYTES * tokens * hidden)),
+    )
+
+
+def block_figure(degree: int, sums: str, tokens: int, *, theme: str = "light") -> Figure:
+    """Above, the weights of a block in the slices of its devices; below, the time of a block for every degree."""
+    times = {p: block_times(p, sums, tokens) for p in DEGREES}
+    own, each = times[degree], 1 if sums == SUMS[0] else degree
+    between = units.bytes_(_BYTES * tokens * _config().hidden / each)
+    title = (
+        f"{degree} × H100, {tokens:,} tokens: a block takes {units.seconds(own.seconds)}, "
+        f"{units.percent(own.sums_seconds / own.seconds)} of it for sums; between pairs a device holds {between}"
+    )
+    names, widths = [f"{p} device{'s' * (p > 1)}" for p in DEGREES], [3.0 if p == degree else 0.0 for p in DEGREES]
+    parts = (
+        ("products", [1e3 * t.products_seconds for t in times.values()], OKABE_ITO[0], ""),
+        ("attention", [1e3 * t.attention_seconds for t in times.values()], OKABE_ITO[2], "."),
+        (f"sums: {sums}", [1e3 * t.sums_seconds for t in times.values()], OKABE_ITO[1], "/"),
+    )
+    stacked, bases = list[Trace](), [0.0] * len(DEGREES)
+    for name, milliseconds, color, hatch in parts:
+        hover = [f"{name}: {units.seconds(1e-3 * value)}" for value in milliseconds]
+        looks = {"base": bases, "hover": hover, "name": name, "edge": (ink, widths), **at(2)}
+        stacked.append(bars(names, milliseconds, color, hatch, **looks))
+        bases = [base + value for base, value in zip(bases, milliseconds, strict=True)]
+    joins = [("Σ", 2.5), ("Σ", 4.5)] if degree > 1 else []
+    return finished(
+        [*_slices(degree), *stacked],
+        title,
+        theme=theme,
+        height=560,
+        barmode="overlay",
+        bargap=0.3,
+        xaxis=axis(ticks={x: name for x, (name, _) in enumerate(_PRODUCTS)}, span=(-0.6, 5), side="top"),
+        yaxis=axis(span=(0, 1), domain=[0.6, 0.93], showticklabels=False),
+        xaxis2=axis(type="category", anchor="y2"),
+        yaxis2=axis("ms, forward and backward", domain=[0.0, 0.44], rangemode="tozero"),
+        annotations=[note(name, x, 0.5, size=20) for name, x in joins],
+    )
+
+
+def block_player() -> InteractiveFigure:
+    """The same with controls."""
+    return InteractiveFigure(
+        draw=block_figure,
+        label="The weights of a transformer block in slices, and the time of a block",
+        controls=(
+            Control(name="degree", label="Devices", values=DEGREES, start=8),
+            Control(name="sums", label="Sums by", values=SUMS, start=SUMS[0]),
+            Control(name="tokens", label="Tokens", values=(2048, 8192, 32768), start=8192),
+        ),
+    )
+
+
+def _config() -> LlamaConfig:
+    config = entry("llama-3-8b").config
+    assert isinstance(config, LlamaConfig)
+    return config
+
+
+def _kernel(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:
+    kernel = Kernel(kind=kind, flops=flops, bytes_accessed=moved, dtype="bfloat16", matrix=True, sizes=sizes)
+    return compute_seconds(cluster.device, kernel)
+
+
+def _sum_seconds(group: Group, sums: str, size: float) -> float:
+    halves = (StepKind.REDUCE_SCATTER, StepKind.ALL_GATHER) if sums == SUMS[1] else (StepKind.ALL_REDUCE,)
+    return sum(group_seconds(half, size, group) for half in halves)
+
+
+def _slices(degree: int) -> list[Trace]:
+    """A rectangle for each product, cut in columns or in rows."""
+    traces = []
+    for device in range(degree):
+        share, wide = 1 / degree, 0.8
+        columns = [loop == "columns" for _, loop in _PRODUCTS]
+        x = [place + (wide * ((device + 0.5) * share - 0.5) if c else 0.0) for place, c in enumerate(columns)]
+        hover = [
+            f"device {device}: {'heads' if name == 'attention' else loop} {device + 1} of {degree}"
+            for name, loop in _PRODUCTS
+        ]
+        looks = {
+            "base": [0.0 if c else 1 - (device + 1) * share for c in columns],
+            "width": [wide * share if c else wide for c in columns],
+            "listed": False,
+        }
+        heights = [1.0 if c else share for c in columns]
+        traces.append(bars(x, heights, stage_color(device), hover=hover, **looks))
+    return traces
