@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from alpa_explore.cluster import Software
-from alpa_explore.cost.fusion import fuse
-from alpa_explore.cost.joined_projections import join_projections
+from alpa_explore.cost.fusion import fuse, join_projections
 from alpa_explore.cost.plain_kernels import as_plain_pytorch
 from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
@@ -159,12 +158,7 @@ def assign_layers(
     if recomputation is None:
         recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
     kept = hold(
-        graph,
-        layer_of,
-        storage,
-        recomputation,
-        whole=software is not None and software.recomputes_whole,
-        plain=plain,
+        graph, layer_of, storage, recomputation, whole=software is not None and software.recomputes_whole, plain=plain
     )
     in_kernel = (
         recomputed_in_kernel(
