@@ -114,6 +114,7 @@ def eager(host_seconds: Mapping[str, float], source: str) -> Software:
     return replace(
         software,
         attention_factor=1.0,
+        attention_keys=0.0,
         source=f"{source}: launches; other figures: {software.source}",
         # Some operators of a model are modules, some are plain functions.
         forward_launch_seconds=(host_seconds["module"] + host_seconds["recorded_operator"]) / 2,

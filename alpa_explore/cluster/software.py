@@ -25,6 +25,9 @@ class Software:
     """Shown to users: 'Megatron-Core', 'eager PyTorch'."""
     source: str = ""
 
+    plain_loop: bool = False
+    """Whether it is a loop in plain PyTorch, which holds what autograd saves and what the model returns; attention and
+    routed experts run as PyTorch has them (`cost.plain_kernels`)."""
     fuses_pointwise: bool = False
     """Whether pointwise operators and reductions run as fused kernels: tensors inside a group are never stored."""
     traffic_factor: float = 1.0
@@ -33,6 +36,11 @@ class Software:
     """Rate of its grouped products (experts) over that of the device."""
     attention_factor: float = 1.0
     """Rate of its fused attention relative to that of the device's figures."""
+    attention_keys: float = 0.0
+    """Keys at which its fused attention reaches half of that rate, counted in whole blocks of queries and keys; 0: as
+    the device's figures have it."""
+    attention_head_exponent: float = 0.0
+    """Its rate falls like (head / 128)^exponent for smaller heads; for software with `attention_keys`."""
 
     pace_sharpness: float = 5.0
     """Exponent of the soft maximum of host and device time: how little they wait for each other."""

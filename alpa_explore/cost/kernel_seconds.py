@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.cluster import Device
+from alpa_explore.cluster import Device, Software
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cost import tuning
 from alpa_explore.cost.kernels import Kernel, KernelKind
@@ -91,7 +91,9 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
         chosen = table.kind == kinds.index(kind)
         if not chosen.any():
             continue
-        rate = attention_rate(figures, table.counts[chosen], table.m[chosen], table.n[chosen], table.k[chosen])
+        rate = attention_rate(
+            figures, device.software, table.counts[chosen], table.m[chosen], table.n[chosen], table.k[chosen]
+        )
         share = figures.attention_share * device.software.attention_factor * factor
         arithmetic[chosen] = table.flops[chosen] / (device.peak("bfloat16") * share) / rate
     traffic = np.where(table.kind == kinds.index(KernelKind.MEMORY), device.software.traffic_factor, 1.0)
@@ -150,11 +152,19 @@ def tile_fill(
     return np.minimum(best, 1.0)
 
 
-def attention_rate(figures: KernelFigures, count: Floats, queries: Floats, keys: Floats, head: Floats) -> Floats:
+def attention_rate(
+    figures: KernelFigures, software: Software, count: Floats, queries: Floats, keys: Floats, head: Floats
+) -> Floats:
     """Share of the rate of attention with heads of 128 and many keys."""
-    heads = np.minimum(1.0, head / 128) ** figures.attention_head_exponent
-    filled = keys / (keys + figures.attention_keys)
-    blocks = np.ceil(queries / tuning.ATTENTION_BLOCK) * count / figures.processors
+    rows, columns = (np.ceil(size / tuning.ATTENTION_BLOCK) for size in (queries, keys))
+    if software.attention_keys:
+        heads = np.minimum(1.0, head / 128) ** software.attention_head_exponent
+        whole = rows * columns * tuning.ATTENTION_BLOCK**2
+        filled = keys / (keys + software.attention_keys) * np.maximum(queries * keys, 1.0) / np.maximum(whole, 1.0)
+    else:
+        heads = np.minimum(1.0, head / 128) ** figures.attention_head_exponent
+        filled = keys / (keys + figures.attention_keys)
+    blocks = rows * count / figures.processors
     return np.asarray(np.where(head > 0, heads * filled * np.minimum(1.0, blocks), 1.0))
 
 

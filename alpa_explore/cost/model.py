@@ -273,6 +273,8 @@ class CostModel:
             _read_only(size * [self._load(s) for s in strategies]) if t.kind is TensorKind.ROUTED else size
             for t, size in zip(outputs, sizes[len(inputs) :], strict=True)
         ]
+        if operator.unfused is not None and held:  # with the last output, which only the backward pass reads
+            held[-1] = _read_only(held[-1] + [operator.unfused.kept_bytes * s.work_share for s in strategies])
         heavy, shape = coverage.heavy, self.mesh.shape
         works = [
             (s.work_share, bytes_held, _sizes(operator, inputs, outputs, s, shape) if heavy else _NO_SIZES)
@@ -305,10 +307,13 @@ class CostModel:
     def others(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> tuple[Kernel, ...]:
         """The kernels that an operator needs beside its own: its share of the casts of what it reads, where it computes
         in a lower precision; what moves rows to and from routed experts. As many for every strategy."""
-        low, routed = operator.low, packet(operator.kind) in ROUTED
-        if low is None and not routed:
+        low, routed, unfused = operator.low, packet(operator.kind) in ROUTED, operator.unfused
+        if low is None and not routed and unfused is None:
             return ()
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
+        if unfused is not None:
+            moved = unfused.moved_bytes * strategy.work_share
+            return (Kernel(flops=float(moved > 0), bytes_accessed=moved, dtype=outputs[0].dtype, matrix=False),)
         local = _local_shapes(inputs, outputs, strategy, self.mesh.shape)
         sizes, load, found = product_sizes(operator, *local), self._load(strategy) if routed else 1.0, []
         if low is not None:
@@ -474,8 +479,9 @@ def _kernel(
         steps = part
     if packet(operator.kind) in ROUTED:
         moved, _ = routed_bytes(operator, inputs, share, sizes)
+    slowdown = 1.0 if operator.unfused is None else operator.unfused.slowdown
     return Kernel(
-        flops=operator.flops * share,
+        flops=operator.flops * share * slowdown,
         bytes_accessed=moved + weight_again,
         dtype=kernel_dtype(operator, inputs, outputs),
         matrix=heavy,

@@ -14,3 +14,38 @@ MOST_SPECS_OF_ALL_PAIRS = 512
 """Specs of a tensor up to which all reshardings are priced at once: a tensor of 6 dims on 3 mesh axes has so many."""
 SOURCES_AT_ONCE = 16
 """Specs from which reshardings are searched together, where specs are more: a few MB."""
+EFFICIENT_ATTENTION = 0.6
+"""Rate of PyTorch's memory-efficient attention over that of flash attention, as xFormers measured both."""
+MASK_LAUNCHES = 4
+"""Kernels that make a mask of scores, and repeat heads of keys and values."""
+SPELLED_OUT = {False: (15, 10), True: (18, 14)}
+"""By whether it is the backward pass: (passes over all scores, kernels) of attention with sinks that is spelled out:
+products, scale, mask, sink joined, largest score, difference, softmax, and their gradients."""
+CONVOLUTION_SHARE, CONVOLUTION_WIDTH = 0.85, 690.0
+"""Rate of cuDNN's convolutions over that of a product: the share of a wide one, and at which output channels, or depth
+of the sum, half of it is reached. Fitted to a ResNet-50 on an H100 (data/gpu)."""
+DEPTHWISE_BYTES = 0.97
+"""Bytes for each FLOP of a depthwise convolution, at the bandwidth of the memory. Fitted to a ConvNeXt on an H100."""
+PASSES_AGAIN = {
+    "aten._native_batch_norm_legit_functional": 1 / 2,
+    "aten.native_batch_norm": 1 / 2,
+    "aten.native_batch_norm_backward": 2 / 3,
+    "aten.native_group_norm": 1 / 2,
+    "aten.native_group_norm_backward": 2 / 3,
+    "aten.native_layer_norm_backward": 2 / 3,
+    "aten._log_softmax": 1.0,
+    "aten._log_softmax_backward_data": 2 / 3,
+}
+"""Share of its bytes that a kernel of PyTorch reads again: forward its input, of a long softmax twice; backward input
+and gradient."""
+EXPERT_LAUNCHES = 20
+"""Kernels around the grouped products of routed experts, in a pass."""
+EXPERT_STEPS = {
+    False: {"rows": 7, "bias": 5, "plain": 2, "gated": 5, "limited": 16},
+    True: {"rows": 25, "bias": 10, "plain": 3, "gated": 13, "limited": 28},
+}
+"""By whether it is the backward pass: how often the kernels around grouped products read or write a number of a row of
+tokens, of a biased result, and of an inner row by the kind of gate. Sums by sorted indices count eight times."""
+KEPT_OF_GATE = {"plain": 1, "gated": 2, "limited": 5}
+"""Inner rows that autograd keeps: the inner values, the activation of the gate; with limits both sides of the gate and
+the factor of the activation too."""

@@ -22,7 +22,7 @@ TensorKind, TrainingGraph, Written.
 """
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph, Written
-from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, tensor_refs
+from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, Unfused, tensor_refs
 from alpa_explore.graph.tensor import GIVEN_KINDS, PRECISIONS, Tensor, TensorKind, full_precision
 from alpa_explore.graph.verify import verify
 
@@ -38,6 +38,7 @@ __all__ = [
     "Tensor",
     "TensorKind",
     "TrainingGraph",
+    "Unfused",
     "Written",
     "full_precision",
     "tensor_refs",

@@ -57,6 +57,19 @@ class Joined:
     """Of the whole product in its FLOPs and time, above 0 and below 1."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfused:
+    """How an operator of the graph runs where software has no fused kernel for it. Bytes are of the whole operator, and
+    divided as its work is."""
+
+    slowdown: float = 1.0
+    """Arithmetic time of its own kernel over that of the fused one."""
+    moved_bytes: int = 0
+    """Read and written by kernels beside its own."""
+    kept_bytes: int = 0
+    """Kept for the backward pass beside tensors of the graph."""
+
+
 Argument: TypeAlias = "bool | int | float | str | Ref | Symbol | tuple[Argument, ...] | None"
 
 
@@ -86,6 +99,8 @@ class Operator:
     """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
     stored: bool = True
     """False where no output is written to memory: all readers run in the same kernel."""
+    unfused: Unfused | None = None
+    """Where software has no such kernel; its price alone, never its result, depends on it."""
     joined: Joined | None = None
     """Where software computes it as part of a larger product; its price alone, never its result, depends on it."""
     low: LowPrecision | None = None
@@ -121,6 +136,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         operator.bytes_accessed,
         operator.launches,
         operator.stored,
+        operator.unfused,
         operator.low,
         operator.joined,
         operator.discovered,

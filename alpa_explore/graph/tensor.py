@@ -37,6 +37,9 @@ class TensorKind(enum.Enum):
     ROUTED = "routed rows"
     """A value that routed experts keep for their backward pass: every device has rows of its own, as many as were
     routed to it. The shape is that of an even load. It cannot be resharded."""
+    RETURNED = "returned value"
+    """A value that the model returns beside its loss, such as logits: a loop in plain PyTorch holds it until the
+    backward pass has run."""
     GRADIENT = "gradient"
     """The gradient of a parameter, before the update reads it."""
     UPDATED = "updated parameter"

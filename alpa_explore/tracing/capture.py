@@ -42,7 +42,7 @@ from alpa_explore.tracing.inputs.fake_model import (
     model_tensors,
     replacements,
 )
-from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
+from alpa_explore.tracing.inputs.losses import Loss, beside_loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
 from alpa_explore.tracing.joint_graph.checkpoints import Checkpoints
 from alpa_explore.tracing.joint_graph.diagnose import diagnose
@@ -282,7 +282,7 @@ class _FakeStep:
         with torch.enable_grad(), no_collection():
             return self._diagnosed(lambda: step_calls(self._run, self._tensors, self._mode))
 
-    def _run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+    def _run(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[int, torch.Tensor], list[torch.Tensor]]:
         place, held = self._place, self.held
         place.modules.clear()
         call = self.example.rebuild(tensors[len(held) :])
@@ -309,7 +309,8 @@ class _FakeStep:
             result = scalar_loss(output, call.targets, self._loss)
         place.function = "of the backward pass"
         # Two slots of one buffer that hold different tensors now are no longer one.
-        return result, {n: r[0] for n, r in replaced.items() if r[0] is not None and len(r) == len(held[n].slots) == 1}
+        new = {n: r[0] for n, r in replaced.items() if r[0] is not None and len(r) == len(held[n].slots) == 1}
+        return result, new, [] if self._loss is not None else beside_loss(output)
 
     def _diagnosed(self, work: Callable[[], T]) -> T:
         try:

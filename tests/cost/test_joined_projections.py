@@ -9,7 +9,7 @@ from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
 from alpa_explore.baselines.layout_price import kernel_seconds
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
-from alpa_explore.cost.joined_projections import join_projections
+from alpa_explore.cost.fusion import join_projections
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LlamaConfig
 from alpa_explore.validation.run_price import captured_graph

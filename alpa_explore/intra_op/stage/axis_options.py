@@ -143,7 +143,7 @@ def batch_options(problem: StageProblem) -> dict[int, frozenset[Option]]:
     dim_of = {
         t: 0
         for t in stage.sources
-        if graph.tensors[t].kind in (TensorKind.INPUT, TensorKind.VALUE)
+        if graph.tensors[t].kind in (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED)
         and graph.tensors[t].shape
         and graph.from_inputs(t)
     }

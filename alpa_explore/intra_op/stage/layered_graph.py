@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TypeVar
 
 from alpa_explore.cluster import Software
-from alpa_explore.cost.fusion import fuse
-from alpa_explore.cost.joined_projections import join_projections
-from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph
+from alpa_explore.cost.fusion import fuse, join_projections
+from alpa_explore.cost.plain_kernels import as_plain_pytorch
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TrainingGraph, counts
 from alpa_explore.graph.blocks import block_number, exchanged_elements, head_operators
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.low_precision import in_low_precision
@@ -145,20 +145,34 @@ def assign_layers(
         else:
             layer_of.append(UPDATE_LAYER)
     move_sums(graph, layer_of)
+    if software is not None and software.plain_loop:
+        graph = as_plain_pytorch(graph, fuses=software.fuses_pointwise)
     if software is not None and software.joins_projections:
         graph = join_projections(graph)
     if software is not None and software.low_precision:
         graph = in_low_precision(graph, software.low_precision, heads=software.lowers_head)
+    unfused = graph
     if software is not None and software.fuses_pointwise:
         graph = fuse(graph, layer_of)
-    storage = _storage(graph)
+    plain = software is not None and software.plain_loop
+    storage = _storage(graph, parts=plain)
     num_layers = max(layer_of_forward) + 1
     if recomputation is None:
         recomputation = Recomputation.of_layers(range(num_layers) if graph.rematerialization else ())
-    kept = hold(graph, layer_of, storage, recomputation, whole=software is not None and software.recomputes_whole)
-    fuses = software is not None and software.fuses_pointwise
+    kept = hold(
+        graph, layer_of, storage, recomputation, whole=software is not None and software.recomputes_whole, plain=plain
+    )
     in_kernel = (
-        recomputed_in_kernel(graph, layer_of, storage, kept.held, kept.recomputed) if fuses else frozenset[int]()
+        recomputed_in_kernel(
+            unfused if software.plain_loop else graph,
+            layer_of,
+            storage,
+            kept.held,
+            kept.recomputed,
+            chains=software.plain_loop,
+        )
+        if software is not None and software.fuses_pointwise
+        else frozenset[int]()
     )
     operator_names = {o.name for o in graph.operators}
     constraints = _by_name({o.index: o.name for o in graph.operators}, spec_constraints)
@@ -240,11 +254,13 @@ def is_view(operator: Operator) -> bool:
     return operator.bytes_accessed == 0 and operator.flops == 0 and len(operator.outputs) == 1 and bool(operator.inputs)
 
 
-def _storage(graph: TrainingGraph) -> tuple[int, ...]:
+def _storage(graph: TrainingGraph, *, parts: bool) -> tuple[int, ...]:
+    """For each tensor the one whose memory it shares; `parts`: those of a split are views of it, as in PyTorch."""
     storage = list(range(len(graph.tensors)))
     for operator in graph.operators:
-        if is_view(operator):
-            storage[operator.outputs[0]] = storage[operator.inputs[0]]
+        if is_view(operator) or (parts and counts.is_view(operator.kind) and operator.inputs):
+            for tensor in operator.outputs:
+                storage[tensor] = storage[operator.inputs[0]]
     return tuple(storage)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.cost.fusion import is_fusible
 from alpa_explore.errors import OptionError
-from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.graph import GIVEN_KINDS, Operator, Phase, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product, is_view, packet
 from alpa_explore.graph.spelled_out import spelled_out_attention
 from alpa_explore.intra_op.stage.recomputation import CHECKPOINTS, HALF, LAYERS, NONE, Recomputation
@@ -24,9 +24,12 @@ from alpa_explore.layering.blocks import OUTSIDE, blocks_with_paths
 
 KEPT = -1
 """The segment of an operator that is in none."""
-_HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.ROUTED)
+_HELD_KINDS = (TensorKind.INPUT, TensorKind.VALUE, TensorKind.RETURNED, TensorKind.ROUTED)
 """Kinds of storage that can be held for the backward pass; weights and buffers are there anyway."""
+_THERE = (TensorKind.PARAMETER, *GIVEN_KINDS)
 _COPIES = frozenset({"aten.clone", "aten._to_copy"})
+_SAVED_FOR_SHAPE = frozenset({"aten.gather"})
+"""Of ATen's, in PyTorch 2.13 (`derivatives.yaml`)."""
 _DRAWS = frozenset({"aten.native_dropout", "aten.bernoulli", "aten.rand_like"})
 """Their mask takes less memory than what they read."""
 
@@ -62,9 +65,10 @@ def hold(
     recomputation: Recomputation,
     *,
     whole: bool = False,
+    plain: bool = False,
 ) -> Held:
-    """What a graph with these layers holds; with `whole` blocks and layers are computed again to their end. OptionError
-    where it has no part of the kind that is named."""
+    """What a graph with these layers holds; with `whole` blocks and layers are computed again to their end, with
+    `plain` it holds what a loop in plain PyTorch does. OptionError where it has no part of the kind that is named."""
     places = _places(graph, layer_of, storage, recomputation)
     if recomputation.parts:
         places = _worth_it(graph, storage, places)
@@ -73,6 +77,11 @@ def hold(
     if whole and not recomputation.parts:
         recomputed = frozenset(i for i, segment in enumerate(places.segment_of) if segment != KEPT)
     held = _held(graph, storage, places, recomputed)
+    if plain:
+        for tensor in _held_by_pytorch(graph):
+            base = graph.tensors[storage[tensor]]
+            if base.kind in _HELD_KINDS and base.producer is not None and base.producer not in recomputed:
+                held[layer_of[base.producer]].add(base.index)
     return Held(
         segment_of=tuple(s if i in recomputed else KEPT for i, s in enumerate(places.segment_of)),
         recomputed=recomputed,
@@ -293,6 +302,7 @@ def _held(graph: TrainingGraph, storage: Sequence[int], places: _Places, recompu
     """For each layer the storage tensors that backward and recomputed operators read and that is not
     computed again for them."""
     held: list[set[int]] = [set() for _ in range(max(places.layer_of) + 1)]
+    written = {one.value for one in graph.written}  # they are in the buffer
     for operator in graph.operators:
         backward = operator.phase is Phase.BACKWARD
         if not backward and operator.index not in recomputed:
@@ -301,11 +311,21 @@ def _held(graph: TrainingGraph, storage: Sequence[int], places: _Places, recompu
             kind, producer = graph.tensors[tensor].kind, graph.tensors[tensor].producer
             made_forward = producer is not None and graph.operators[producer].phase is Phase.FORWARD
             base = graph.tensors[storage[tensor]]
-            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in _HELD_KINDS:
+            if not (kind is TensorKind.INPUT or made_forward) or base.kind not in _HELD_KINDS or tensor in written:
                 continue
             if producer not in recomputed or not _of_own(places, operator, producer, backward):
                 held[places.layer_of[operator.index]].add(base.index)
     return held
+
+
+def _held_by_pytorch(graph: TrainingGraph) -> Iterator[int]:
+    """What a loop in plain PyTorch holds beside what the backward pass reads: what the model returns, and inputs that
+    autograd saves for their shape alone."""
+    differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
+    for operator in graph.forward_operators:
+        yield from (t for t in operator.outputs if graph.tensors[t].kind is TensorKind.RETURNED)
+        if packet(operator.kind) in _SAVED_FOR_SHAPE and operator.index in differentiated:
+            yield operator.inputs[0]
 
 
 def _of_own(places: _Places, reader: Operator, producer: int | None, backward: bool) -> bool:
@@ -367,34 +387,48 @@ def recomputed_in_kernel(
     storage: Sequence[int],
     held: Sequence[Sequence[int]],
     recomputed: Collection[int],
+    *,
+    chains: bool = False,
 ) -> frozenset[int]:
     """Of the (storage) tensors that the layers hold, those that need not be held; `recomputed` are the forward
     operators that run again, which are kernels of their own.
 
     Fused kernels of the backward pass compute such a tensor again from what is held, as in SwiGLU: its kernel reads the
     gate and computes the activation again. It is pointwise in one tensor that is held, and only fused kernels of its
-    own layer read it in the backward pass. That costs no traffic: the bytes of the kernels are as they are without.
+    own layer read it in the backward pass. With `chains` it may be computed from several tensors that are there:
+    weights, what is held, and what is computed again in this way. That is what torch.compile's partitioner finds, which
+    recomputes no tensor that a product reads, and no sum that is a quarter of what it sums, or less. It costs no
+    traffic: the bytes of the kernels are as they are without.
     """
     all_held = {t for of_layer in held for t in of_layer}
-    candidates = {}
-    for tensor in all_held:
-        producer = graph.tensors[tensor].producer
-        if producer is None or len(graph.operators[producer].inputs) != 1:
-            continue
-        if is_fusible(graph.operators[producer], graph) and storage[graph.operators[producer].inputs[0]] in all_held:
-            candidates[tensor] = producer
     readers: dict[int, set[int]] = defaultdict(set)
     for operator in graph.operators:
         if not is_view(operator.kind) and (operator.phase is Phase.BACKWARD or operator.index in recomputed):
-            for base in {storage[t] for t in operator.inputs} & candidates.keys():
+            for base in {storage[t] for t in operator.inputs}:
                 readers[base].add(operator.index)
-    return frozenset(
-        tensor
-        for tensor, producer in candidates.items()
-        if all(
+    again: set[int] = set()
+    """Tensors that fused kernels can compute from what is there."""
+    dropped: set[int] = set()
+    for operator in graph.forward_operators:
+        read = {storage[t] for t in operator.inputs}
+        if not read or len(operator.outputs) > 1 or not is_fusible(operator, graph):
+            continue
+        if chains:
+            there = all(t in again or t in all_held or graph.tensors[t].kind in _THERE for t in read)
+            there &= 4 * graph.tensors[operator.outputs[0]].bytes >= sum(
+                graph.tensors[t].bytes for t in operator.inputs
+            )
+        else:
+            there = len(operator.inputs) == 1 and read <= all_held
+        if not there:
+            continue
+        tensor = storage[operator.outputs[0]]
+        again.add(tensor)
+        if tensor in all_held and all(
             graph.operators[r].phase is Phase.BACKWARD
             and is_fusible(graph.operators[r], graph)
-            and layer_of[r] == layer_of[producer]
+            and layer_of[r] == layer_of[operator.index]
             for r in readers[tensor]
-        )
-    )
+        ):
+            dropped.add(tensor)
+    return frozenset(dropped)

@@ -109,6 +109,12 @@ def _own_loss(output: Any) -> torch.Tensor:
     )
 
 
+def beside_loss(output: Any) -> list[torch.Tensor]:
+    """The tensors that a model which computes its own loss returns beside it."""
+    values = output if isinstance(output, tuple | list) else output.values() if isinstance(output, Mapping) else ()
+    return [value for value in values if isinstance(value, torch.Tensor) and value is not _own_loss(output)]
+
+
 def _prediction(output: Any) -> torch.Tensor:
     logits = getattr(output, "logits", None)
     if isinstance(logits, torch.Tensor):

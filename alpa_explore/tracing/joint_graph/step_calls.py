@@ -33,7 +33,7 @@ def step_calls(run: Run, tensors: Sequence[torch.Tensor], mode: FakeTensorMode) 
     def recorded() -> StepCalls:
         recorder = _Recorder(tensors)
         with as_traced(), mode, recorder:
-            loss, _ = run(tensors)
+            loss, *_ = run(tensors)
             forward = len(recorder.calls)
             wanted = [tensor for tensor in tensors if tensor.requires_grad]
             gradients = torch.autograd.grad(loss, wanted, allow_unused=True)

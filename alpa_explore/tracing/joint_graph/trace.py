@@ -96,8 +96,9 @@ def plain_flex_attention() -> Iterator[None]:
 
 
 T = TypeVar("T")
-Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor]]]
-"""The function that is traced: flat tensors -> scalar loss, and what the model puts in the place of some."""
+Run = Callable[[Sequence[torch.Tensor]], tuple[torch.Tensor, Mapping[int, torch.Tensor], Sequence[torch.Tensor]]]
+"""The function that is traced: flat tensors -> scalar loss, what the model puts in the place of some, and what it
+returns beside its loss."""
 
 aten = torch.ops.aten
 DECOMPOSED = (
@@ -128,6 +129,8 @@ class JointGraph:
     gradients: tuple[fx.Node | None, ...]
     written: Mapping[int, fx.Node]
     """Number of a traced tensor that the forward pass writes -> its new value."""
+    returned: frozenset[str]
+    """Names of the nodes whose values the model returns beside its loss."""
     accumulates: dict[fx.Node, int]
     """Node that adds gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
 
@@ -140,11 +143,14 @@ class _Step(nn.Module):
         self._run, self._accumulates = run, accumulates
         self.replaced: tuple[int, ...] = ()
         """Numbers of the tensors that the last run replaced; the outputs after the loss are their new values."""
+        self.returned: frozenset[str] = frozenset()
+        """Names of the nodes of what it returned beside the loss."""
 
     def forward(self, tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        loss, replaced = self._run(tensors)
+        loss, replaced, returned = self._run(tensors)
         if get_proxy_mode() is not None:
             _record_accumulations(loss, self._accumulates)
+            self.returned = frozenset(node.name for value in returned if (node := _node(value)) is not None)
         self.replaced = tuple(replaced)
         return (loss, *(tensor.detach().clone() for tensor in replaced.values()))
 
@@ -200,7 +206,7 @@ def _trace_once(run: Run, tensors: Sequence[torch.Tensor]) -> JointGraph:
             _disable_torch_fn_metadata_mode=True,
         )
         unmerge_batches(joint.graph_module)
-        return _read(joint.graph_module, len(tensors), accumulates, step.replaced)
+        return _read(joint.graph_module, len(tensors), accumulates, step)
 
 
 @contextmanager
@@ -227,7 +233,7 @@ def _plain_kernels() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], replaced: tuple[int, ...]) -> JointGraph:
+def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], step: _Step) -> JointGraph:
     """Identify inputs, loss and gradients by the descriptors that AOTAutograd puts on placeholders and outputs."""
     inputs: dict[int, fx.Node] = {}
     tangent = None
@@ -246,7 +252,7 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], r
         kind = type(described).__name__
         if kind == "PlainAOTOutput":
             if described.idx:
-                written[replaced[described.idx - 1]] = node.args[0]  # of the clone
+                written[step.replaced[described.idx - 1]] = node.args[0]  # of the clone
             else:
                 loss = node
         elif kind == "GradAOTOutput":
@@ -261,6 +267,7 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int], r
         loss=loss,
         gradients=tuple(gradients.get(i) for i in range(count)),
         written=written,
+        returned=step.returned,
         accumulates={n: s for n, s in accumulates.items() if n.meta.get("is_gradient_acc")},
     )
 
@@ -290,13 +297,18 @@ def _recorder(grad_fn: Any, accumulates: dict[fx.Node, int]) -> Callable[[tuple[
         except CancelledError:
             torch.autograd.set_detect_anomaly(False)  # or torch prints a warning for this node; AOT restores the mode
             raise
-        mode = get_proxy_mode()
-        if mode is None:
-            return
         for gradient in gradients:
-            if isinstance(gradient, FunctionalTensor):
-                slot = get_proxy_slot(gradient.from_functional(), mode.tracer, None)
-                if slot is not None:
-                    accumulates.setdefault(slot.proxy.node, grad_fn._sequence_nr())
+            node = _node(gradient)
+            if node is not None:
+                accumulates.setdefault(node, grad_fn._sequence_nr())
 
     return record
+
+
+def _node(value: object) -> fx.Node | None:
+    """The node of a traced tensor."""
+    mode = get_proxy_mode()
+    if mode is None or not isinstance(value, FunctionalTensor):
+        return None
+    slot = get_proxy_slot(value.from_functional(), mode.tracer, None)
+    return None if slot is None else slot.proxy.node

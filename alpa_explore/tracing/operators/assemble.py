@@ -55,7 +55,7 @@ def assemble(
             found=f"{sum(model_tensor.trainable for model_tensor in held)} trainable parameters, none with a gradient",
             remedy="Look for .detach(), torch.no_grad() or integer tensors between the parameters and the loss.",
         )
-    builder = _GraphBuilder(drafts, gradients={key for key in gradients if key is not None})
+    builder = _GraphBuilder(drafts, {key for key in gradients if key is not None}, _returned(joint, drafts, phases))
     inputs = tuple(
         builder.add_tensor(drafts.key(node), label, TensorKind.INPUT)
         for node, label in zip(joint.inputs[len(held) :], example.names, strict=True)
@@ -103,6 +103,20 @@ def assemble(
     )
 
 
+def _returned(joint: JointGraph, drafts: Drafts, phases: Phases) -> set[TracedTensor]:
+    """What the model returns beside its loss; of a view that nothing else reads what it is a view of."""
+    live = {draft.name for draft in phases.forward}
+    found = set()
+    for node in joint.module.graph.nodes:
+        key = drafts.values.get(node) if node.name in joint.returned else None
+        while isinstance(key, TracedTensor) and key in drafts.producer and key.node not in live:
+            producer = drafts.producer[key]
+            key = producer.inputs[0] if counts.is_view(producer.kind) and producer.inputs else None
+        if isinstance(key, TracedTensor):
+            found.add(key)
+    return found
+
+
 def _warnings(held: Sequence[ModelTensor], gradients: Sequence[TracedTensor | None], training: bool) -> tuple[str, ...]:
     unused = [
         model_tensor.name
@@ -125,8 +139,9 @@ _EXPERTS = "alpa_explore.experts.default"
 class _GraphBuilder:
     """Tensors and operators under construction, with the number of each traced tensor and draft."""
 
-    def __init__(self, drafts: Drafts, gradients: set[TracedTensor]) -> None:
-        self._drafts, self._gradients = drafts, gradients
+    def __init__(self, drafts: Drafts, gradients: set[TracedTensor], returned: set[TracedTensor]) -> None:
+        self._drafts = drafts
+        self._kinds = dict.fromkeys(returned, TensorKind.RETURNED) | dict.fromkeys(gradients, TensorKind.GRADIENT)
         self.tensors: list[Tensor] = []
         self.operators: list[Operator] = []
         self.number: dict[TracedTensor, int] = {}
@@ -153,7 +168,7 @@ class _GraphBuilder:
         inputs = tuple(self.number[key] for key in draft.inputs)
         arguments = tuple(self._argument(a) for a in draft.arguments)
         for key in draft.outputs:
-            kind = TensorKind.GRADIENT if key in self._gradients else TensorKind.VALUE
+            kind = self._kinds.get(key, TensorKind.VALUE)
             if draft.kind == _EXPERTS and key.output:
                 kind = TensorKind.ROUTED
             label = draft.name if len(draft.outputs) == 1 else f"{draft.name}.{key.output}"

@@ -27,7 +27,7 @@ FEW, MORE = 2, 4
 """Numbers of periods in the two captures."""
 _Part: TypeAlias = Tensor | Operator | Parameter | Written | TrainingGraph
 
-_NUMBERED = (TensorKind.VALUE, TensorKind.ROUTED, TensorKind.GRADIENT)
+_NUMBERED = (TensorKind.VALUE, TensorKind.RETURNED, TensorKind.ROUTED, TensorKind.GRADIENT)
 """Kinds of the tensors that are named after operators."""
 _INDICES = frozenset(
     {"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss", "value"}

@@ -8,6 +8,7 @@
 - `rms_norm` (`nn.RMSNorm`) is the operator of `tracing.fused.rms_norm`. torch decomposes it on fake tensors into a
   power, a mean, a reciprocal root and two products, whatever device the model is made for; a GPU runs one kernel that
   stores none of the tensors between them.
+- `dropout` without dropout is its input, as it is where nothing is traced.
 - `ctc_loss` is the operator of `tracing.fused.ctc`. Targets in one row have no shape before they are selected by a
   mask, as Hugging Face's models do; `attention.SelectedRows` keeps them as rows.
 """
@@ -24,7 +25,8 @@ from alpa_explore.tracing.fused import ctc
 from alpa_explore.tracing.fused import rms_norm as norm
 
 _BAG, CTC, _NORM, _BUILTIN_NORM = functional.embedding_bag, functional.ctc_loss, functional.rms_norm, torch.rms_norm
-"""torch's own functions; the third calls the last."""
+_DROPOUT = functional.dropout
+"""torch's own functions; the third calls the fourth."""
 
 
 def embedding_bag(
@@ -109,6 +111,11 @@ def rms_norm(
     return normal
 
 
+def dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    """What torch's function returns: of no dropout the input, which traces of torch copy."""
+    return _DROPOUT(input, p, training, inplace) if p and training else input
+
+
 CALLS: Mapping[Any, Callable[..., Any]] = {_BAG: embedding_bag, CTC: ctc_loss, _NORM: rms_norm, _BUILTIN_NORM: rms_norm}
 """torch's function -> what takes its place."""
 
@@ -117,5 +124,9 @@ CALLS: Mapping[Any, Callable[..., Any]] = {_BAG: embedding_bag, CTC: ctc_loss, _
 def in_torchs_modules() -> Iterator[None]:
     """Within torch's own modules too (`nn.EmbeddingBag`, `nn.RMSNorm`), which call the functions by their names in
     `torch.nn.functional`."""
-    with patch.object(functional, "embedding_bag", embedding_bag), patch.object(functional, "rms_norm", rms_norm):
+    with (
+        patch.object(functional, "embedding_bag", embedding_bag),
+        patch.object(functional, "rms_norm", rms_norm),
+        patch.object(functional, "dropout", dropout),
+    ):
         yield

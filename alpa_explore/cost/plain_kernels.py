@@ -1,0 +1,122 @@
+"""Operators as plain PyTorch runs them on a GPU: slower kernels, kernels beside them, and what autograd keeps of them.
+
+The graph has one operator for what a fused kernel computes, with one pass over each tensor. PyTorch has not always such
+a kernel. All of a graph's operators of a kind are treated alike; the figures are in `tuning`.
+
+- Attention without mask is flash attention. With a mask, with a window (of which PyTorch makes a mask of all scores in
+  every call, and as many heads of keys and values as of queries), or where heads of values have another size, it is
+  the memory-efficient kernel, which skips no blocks under a mask. Sinks are no argument of it: a model spells such
+  attention out, reads and writes all scores in each step, and keeps their shares.
+- A convolution of cuDNN reaches a share of the rate of a product that falls with few channels, and of NCHW tensors
+  copies are made in the other order of dims. A depthwise one reads its operands from the caches for every product.
+- Norms and log-softmax read their tensor again once they know its statistics.
+- Routed experts are two grouped products with kernels around them (transformers' `grouped_mm`): rows are gathered, the
+  gate computed, results weighted, put back and summed, and backward added by sorted indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from alpa_explore.cost import tuning
+from alpa_explore.graph import Operator, Phase, Ref, Tensor, TrainingGraph, Unfused
+from alpa_explore.graph.counts import ROUTED, attention_flops, attention_window, matrix_shapes, packet
+from alpa_explore.units import DTYPE_BYTES
+
+_ATTENTION, _ATTENTION_BACKWARD = "alpa_explore.attention", "alpa_explore.attention_backward"
+_CONVOLUTION, _CONVOLUTION_BACKWARD = "aten.convolution", "aten.convolution_backward"
+_MASK, _SINK = 3, 12
+"""Places of arguments of attention."""
+_INDEX_BYTES = 8
+_PERMUTATIONS = 3
+"""Kept for every row of experts: its place among the sorted rows, its token, and its place among the unsorted ones."""
+
+
+def as_plain_pytorch(graph: TrainingGraph, *, fuses: bool) -> TrainingGraph:
+    """`graph` with its operators as PyTorch runs them; with `fuses` a compiler fuses the pointwise kernels."""
+    differentiated = {o.forward for o in graph.operators if o.phase is Phase.BACKWARD}
+    return replace(graph, operators=tuple(_plain(o, graph, o.index in differentiated, fuses) for o in graph.operators))
+
+
+def _plain(operator: Operator, graph: TrainingGraph, keeps: bool, fuses: bool) -> Operator:
+    name, launches = packet(operator.kind), operator.launches
+    inputs = [graph.tensors[t] for t in operator.inputs]
+    found: Unfused | None = None
+    if name in (_ATTENTION, _ATTENTION_BACKWARD):
+        forward = operator if operator.forward is None else graph.operators[operator.forward]
+        if packet(forward.kind) == _ATTENTION:
+            found, more = _attention(operator, forward, graph, keeps)
+            launches += more
+    elif name in ROUTED:
+        found = _experts(operator, inputs, keeps, fuses)
+        launches += tuning.EXPERT_LAUNCHES
+    elif name in (_CONVOLUTION, _CONVOLUTION_BACKWARD):
+        found = _convolution(operator, inputs[name == _CONVOLUTION_BACKWARD :][1], fuses)
+    elif name in tuning.PASSES_AGAIN and not fuses:
+        found = Unfused(moved_bytes=round(operator.bytes_accessed * tuning.PASSES_AGAIN[name]))
+    return operator if found is None else replace(operator, unfused=found, launches=launches)
+
+
+def _attention(operator: Operator, forward: Operator, graph: TrainingGraph, keeps: bool) -> tuple[Unfused | None, int]:
+    """(how attention runs, kernels beside its own)."""
+    query, key, value = (graph.tensors[t] for t in forward.inputs[:3])
+    samples, heads, rows, _ = query.shape
+    shared, columns, width = key.shape[1], key.shape[2], key.shape[3] + value.shape[3]
+    element, arguments = DTYPE_BYTES[query.dtype], forward.arguments
+    repeated = samples * (heads - shared) * columns * width * element
+    mask, windowed = arguments[_MASK], attention_window(_ATTENTION, arguments) > 0
+    all_scores = attention_flops(query.shape, value.shape, causal=False) / max(forward.flops, 1)
+    backward = operator.phase is Phase.BACKWARD
+    if len(arguments) > _SINK and arguments[_SINK] is not None:
+        scores = samples * heads * rows * columns * element
+        # The shares of all scores and the sink, and where in each row the largest is.
+        kept = scores + samples * heads * rows * (element + _INDEX_BYTES) + repeated
+        passes, launched = tuning.SPELLED_OUT[backward]
+        return Unfused(slowdown=all_scores, moved_bytes=passes * scores, kept_bytes=kept * keeps), launched
+    if mask is None and not windowed:
+        unequal = key.shape[3] != value.shape[3]
+        return (Unfused(slowdown=1 / tuning.EFFICIENT_ATTENTION) if unequal else None), 0
+    if windowed:
+        kept = rows * columns * element + repeated
+    else:
+        boolean = isinstance(mask, Ref) and graph.tensors[mask.tensor].dtype == "bool"
+        kept = graph.tensors[mask.tensor].elements * element if isinstance(mask, Ref) and boolean else 0
+    slowdown = all_scores / tuning.EFFICIENT_ATTENTION
+    return Unfused(slowdown=slowdown, moved_bytes=2 * kept, kept_bytes=kept * keeps), tuning.MASK_LAUNCHES
+
+
+def _convolution(operator: Operator, weight: Tensor, fuses: bool) -> Unfused:
+    backward = packet(operator.kind) == _CONVOLUTION_BACKWARD
+    transposed, groups = operator.arguments[6 + backward], operator.arguments[8 + backward]
+    assert isinstance(groups, int)
+    first, second = weight.shape[:2]
+    made = second if transposed else first // groups
+    if groups > 1 and second == 1:
+        return Unfused(moved_bytes=round(operator.flops * tuning.DEPTHWISE_BYTES))
+    depth = weight.elements // first
+    width = min(made, depth)
+    share = tuning.CONVOLUTION_SHARE * width / (width + tuning.CONVOLUTION_WIDTH)
+    # A compiler lays tensors out as cuDNN wants them.
+    return Unfused(slowdown=1 / share, moved_bytes=0 if fuses else 2 * operator.bytes_accessed)
+
+
+def _experts(operator: Operator, inputs: Sequence[Tensor], keeps: bool, fuses: bool) -> Unfused:
+    name = packet(operator.kind)
+    backward = ROUTED[name].products > 1
+    *ups, down = matrix_shapes(name, [t.shape for t in inputs], operator.arguments)
+    tokens, width = inputs[0].shape
+    element, rows = DTYPE_BYTES[inputs[0].dtype], inputs[ROUTED[name].chosen].elements
+    inner = down[1] * down[2] // width
+    hidden = sum(up[1] * up[2] for up in ups) // width
+    place = ROUTED[name].matrices
+    limit, biased = operator.arguments[place + 5], bool(operator.arguments[place + 1])
+    gate = "limited" if limit else "gated" if hidden > inner else "plain"
+    steps = tuning.EXPERT_STEPS[backward]
+    of_inner = 0 if fuses else steps[gate]
+    each_row = of_inner * inner + steps["rows"] * width + biased * steps["bias"] * (hidden + width)
+    fused = (2 * hidden + inner if backward else hidden + inner) * fuses
+    moved = element * (rows * (each_row + fused) + (1 + backward) * tokens * width)
+    kept_inner = 0 if fuses else tuning.KEPT_OF_GATE[gate]
+    kept = rows * ((kept_inner * inner + width + 1) * element + _PERMUTATIONS * _INDEX_BYTES)
+    return Unfused(moved_bytes=moved, kept_bytes=kept * keeps)

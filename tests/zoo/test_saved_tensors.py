@@ -1,0 +1,146 @@
+"""A plan of plain PyTorch holds what autograd saves, byte for byte.
+
+Each day a tenth of the kinds of modules is tried; the sweep tries all.
+"""
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import alpa_explore as ax
+from alpa_explore.cluster import Cluster
+from alpa_explore.graph import TensorKind
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from tests.daily import today
+from tests.zoo.built import REFUSED, ZOO
+
+ON_GPUS_ALONE = ("rms norm", "lstm", "gru", "gru last of length", "cells in a loop", "slot attention", "mamba", "rwkv")
+"""One kernel on a GPU, several on a CPU."""
+TRACED_OTHERWISE = (
+    "bilinear upsampling",
+    "nearest upsampling",
+    "skips of a u-net",
+    "attention with learned biases",
+    "attention within a window",
+    "cross attention bool mask",
+    "encoder layer of torch",
+    "encoder with mask input",
+    "mha causal seq first",
+    "nn.Transformer",
+    "bag of tokens",
+    "embedding bags mean max padding",
+    "embedding bag weights",
+    "neural turing machine",
+    "falcon_mamba",
+    "stft istft",
+    "s4d",
+)
+"""Masks that a CPU's attention casts, the layout of its result, and operators that traces of torch decompose."""
+NOT_YET = (
+    "codebook of averages",
+    "supervised contrastive",
+    "orthogonal",
+    "graph scatter index_put",
+    "sparsemax cums",
+    "uncertainty weights",
+    "cholesky svd",
+    "real nvp slogdet",
+    "nt-xent by constant mask",
+)
+"""Off by the bytes of an index, a constant, or what a decomposition of a matrix saves."""
+NO_PLAIN_STEP = (
+    "checkpoint",
+    "dict list tuple None inputs",
+    "autocast nested off",
+    "unregistered module",
+    "pinn hessian",
+)
+"""The hooks see other tensors than the module's own steps, or cannot be used."""
+LEFT_OUT = {*ON_GPUS_ALONE, *TRACED_OTHERWISE, *NOT_YET, *NO_PLAIN_STEP, *REFUSED}
+EXACT = [name for name in ZOO if name not in LEFT_OUT]
+TURN = EXACT[today().toordinal() % 10 :: 10]
+EAGER = Cluster.parse("1x1:h100@eager").device.software
+
+
+def saved_bytes(model: torch.nn.Module, inputs: object) -> int:
+    """Bytes of all storages that autograd saves in a step, without weights, buffers and inputs."""
+    own = {
+        t.untyped_storage().data_ptr()
+        for t in (*model.parameters(), *model.buffers(), *tree_leaves(inputs))
+        if torch.is_tensor(t)
+    }
+    found: dict[int, torch.Tensor] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        found[tensor.untyped_storage().data_ptr()] = tensor.detach()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+    assert loss.grad_fn is not None
+    return sum(tensor.untyped_storage().nbytes() for place, tensor in found.items() if place not in own)
+
+
+def held_bytes(graph: ax.TrainingGraph) -> int:
+    """Bytes that a plan on one device holds for a microbatch, without its inputs."""
+    layered = assign_layers(graph, (0,) * len(graph.forward_operators), software=EAGER)
+    held = [graph.tensors[t] for t in layered.held[0]]
+    beside = sum(o.unfused.kept_bytes for o in layered.graph.operators if o.unfused is not None)
+    return beside + sum(t.bytes for t in held if t.kind is not TensorKind.INPUT)
+
+
+def check(name: str) -> None:
+    kind = ZOO[name]()
+    inputs = kind.inputs(0)
+    assert held_bytes(ax.capture(kind.model, inputs)) == saved_bytes(kind.model, inputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TURN)
+def test_modules_of_today_keep_what_autograd_saves(name: str) -> None:
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.sweep(kept=0)
+@pytest.mark.parametrize("name", EXACT)
+def test_modules_keep_what_autograd_saves(name: str) -> None:
+    check(name)
+
+
+class Mixture(torch.nn.Module):
+    """Experts of transformers, in the form that it takes by default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        moe = pytest.importorskip("transformers.models.mixtral.modeling_mixtral")
+        config = moe.MixtralConfig(hidden_size=16, intermediate_size=24, num_local_experts=4, num_experts_per_tok=2)
+        config._experts_implementation = "grouped_mm"
+        self.experts = moe.MixtralExperts(config)
+        self.weights = torch.nn.Parameter(torch.rand(64, 2))
+        for parameter in self.experts.parameters():
+            torch.nn.init.normal_(parameter)
+
+    def forward(self, tokens: torch.Tensor, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+        rows = self.experts(tokens * self.weights.sum(), chosen, self.weights)
+        return {"loss": rows.sum(), "rows": rows}
+
+
+def test_experts_and_what_a_model_returns_beside_its_loss_are_held() -> None:
+    model, tokens = Mixture(), torch.randn(64, 16)
+    chosen = torch.stack((torch.arange(64) % 4, (torch.arange(64) + 1) % 4), 1)
+    saved: dict[int, torch.Tensor] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor.detach()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = model(tokens, chosen)
+    given = {t.untyped_storage().data_ptr() for t in (*model.parameters(), tokens, chosen)}
+    expected = sum(t.untyped_storage().nbytes() for place, t in saved.items() if place not in given)
+    expected += out["rows"].untyped_storage().nbytes()
+    graph = ax.capture(model, (tokens, chosen))
+    assert sum(t.kind is TensorKind.RETURNED for t in graph.tensors) == 1
+    # The ends of groups are 4 bytes an expert, which the plan does not count; one scalar is a sum of weights.
+    assert abs(held_bytes(graph) - expected) <= 64
