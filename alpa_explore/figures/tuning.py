@@ -53,8 +53,6 @@ TIMELINE_MEMORY_CURVES = 4
 """Submeshes with a memory curve of their own, those with the highest peaks first."""
 MEMORY_SLOTS = 10
 """Microbatches in flight with an area of their own in the figure of a stage's memory; above this, several share one."""
-WHY_BARS = 8
-"""Limits, and changes, that the Why figure draws."""
 NOTICEABLE_SHARE = 5e-4
 """Gains and differences below this share (0.05 %) are shown as none."""
 COMPARE_SETTINGS = 4

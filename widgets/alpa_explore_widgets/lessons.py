@@ -331,13 +331,13 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
 def _why(plan: Plan, stage: PlanStage) -> Lesson:
     parts = time_parts(plan)[stage.index].parts
     return Lesson(
-        shows="Where the time of an iteration goes, T if each limit were removed, and the effect of single changes.",
+        shows="Where the time of an iteration goes, and what single changes of settings and of hardware bring.",
         formula="T = B · compute + B · collectives + B · sends + gradient sums and update + waiting, for each stage",
         numbers=f"stage {stage.index}: {' + '.join(f'{duration(s)} ({name})' for name, s in parts)} = "
         f"{duration(plan.predicted.iteration_seconds)}.",
         why="T decreases only if the slowest stage becomes faster, or all stages do. Removing any other limit gains "
         "nothing.",
-        experiment="Press Try neighbours: the planner runs for each change; no effect is estimated.",
+        experiment="Press Try at one change, or Answer all: the planner runs for each; no effect is estimated.",
         question="What limits this plan: computation, a link, memory, or unequal stages?",
     )
 

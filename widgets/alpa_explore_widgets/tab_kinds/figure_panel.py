@@ -63,7 +63,9 @@ class FigurePanel(Panel):
         figure, title = self.figure_and_title(state, theme)
         name, where = self.subject(state)
         self.figure.draw(figure, f"{self.title} of {name} on {where}. {unescape(title)}")
-        self.finding.value = f'<p class="alpa-finding">{title}</p>'  # after the figure, which the page draws meanwhile
+        self.finding.value = (
+            f'<p class="alpa-finding" tabindex="0">{title}</p>'  # after the figure, which the page draws meanwhile
+        )
 
     def figure_and_title(self, state: State, theme: str) -> tuple[go.Figure, str]:
         """The figure as it is shown, and what is said above it."""

@@ -20,18 +20,14 @@ class SearchPanel(TriedPanel):
     made_ahead = True
     question = "How fast are the plans so far, and how much memory do they need? A click on one shows it."
 
-    def __init__(self, try_neighbours: Callable[[], None], try_baselines: Callable[[], None]) -> None:
-        self._try_neighbours, self._try_baselines = try_neighbours, try_baselines
+    def __init__(self, try_settings: Callable[[], None], try_baselines: Callable[[], None]) -> None:
+        self._try_settings, self._try_baselines = try_settings, try_baselines
         super().__init__()
 
     def controls(self) -> list[W.Widget]:
         """The buttons."""
         return [
-            self.button(
-                "Try neighbours",
-                "Plan with another δ, other numbers of layers, and the other choice of recomputation",
-                self._try_neighbours,
-            ),
+            self.button("Try settings", "Plan each change of Why that needs no other hardware", self._try_settings),
             self.button(
                 "Try baselines", "Data parallel, ZeRO-3, Megatron, … on the same model and cluster", self._try_baselines
             ),

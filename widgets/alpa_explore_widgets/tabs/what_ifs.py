@@ -80,7 +80,7 @@ class WhatIfsPanel(Panel):
                 }
                 for place, row in enumerate(rows)
             ]
-        self.finding.value = f'<p class="alpa-finding">{_finding(state, rows)}</p>'
+        self.finding.value = f'<p class="alpa-finding" tabindex="0">{_finding(state, rows)}</p>'
 
     def rows(self, state: State) -> Sequence[Row]:
         """A row for each plan of the history."""

@@ -11,7 +11,6 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.baselines.layout import LABELS, Axis
-from alpa_explore.errors import AlpaExploreError
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
@@ -78,10 +77,6 @@ class LayoutsPanel(AskedPanel):
         if state.layouts is None:
             self._ask()
             return  # the change of the state shows this tab again
-        if not state.replanning:  # the plan for this batch is on screen
-            self._session.layouts.follow_batch()
-            if self._session.store.state is not state:
-                return
         answer = state.layouts
         self.cancel.disabled = not answer.running
         self.show_progress(self.progress, _progress_html(answer, state))
@@ -179,14 +174,8 @@ class LayoutsPanel(AskedPanel):
         if not self.layout.value.isdecimal() or int(self.layout.value) >= len(self._offered):
             return
         answer = self._session.store.state.layouts
-        try:
-            if answer is not None and answer.question != question_of(self._session.store.state.settings):
-                self.note.value = _note("The layouts are those of other settings: press Price layouts first.")
-                return
-            self._session.open_layout(self._offered[int(self.layout.value)])
-            self.note.value = ""
-        except AlpaExploreError as error:
-            self.note.value = _note(str(error))
+        if answer is not None and answer.layouts is not None:
+            self._session.open_layout(answer.layouts.rank(self._offered[int(self.layout.value)]))
 
     def _plan_larger(self) -> None:
         answer = self._session.store.state.layouts
