@@ -57,6 +57,8 @@ class PlanAsLayout:
     """Of a microbatch, on all replicas together: the plan keeps the number that it was given."""
     best: PricedLayout | None
     """The fastest uniform layout that fits."""
+    bytes: float = 0.0
+    """Of the fullest device."""
     incomparable: str = ""
     """Why its time says nothing beside those of the layouts; empty where it can be compared."""
     priced: PricedLayout | None = None
@@ -77,6 +79,7 @@ def plan_beside(layouts: Layouts, plan: Plan) -> PlanAsLayout:
         seconds=plan.predicted.iteration_seconds,
         samples=plan.model.samples,
         best=layouts.best,
+        bytes=plan.predicted.peak_bytes_per_device,
         incomparable=_incomparable(layouts, plan),
         priced=None if layout is None else layouts.find(layout),
     )

@@ -87,7 +87,7 @@ def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(looked_at: 
     note = f"() => (globalThis.early = JSON.stringify(({_MARKS})()))"
     lab.page.evaluate("globalThis.listening = new AbortController()")  # the page is shared
     lab.page.evaluate(f"addEventListener('alpa-drawn', {note}, {{ capture: true, signal: listening.signal }})")
-    for name in ("Why", "Layers"):
+    for name in ("Cluster", "Layers"):
         show_tab(explorer, name)
         explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
         lab.rest()

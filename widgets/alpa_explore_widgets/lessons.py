@@ -119,7 +119,7 @@ def _layouts(plan: Plan, _stage: PlanStage) -> Lesson:
         why="Frameworks offer these layouts: the same degrees in each stage. The planner may also make unequal stages "
         "and choose a strategy for each operator, which gains time; but it keeps the microbatch that it is given, "
         "whereas the fastest layout is chosen among all of them.",
-        experiment="Choose microbatch under Across: how much does its size matter, beside how the devices are used?",
+        experiment="Keep one microbatch by its chip: how much does its size matter, beside how the devices are used?",
         question="Which degrees does the fastest layout leave at 1, and what would they cost?",
     )
 

@@ -157,7 +157,7 @@ def tab_titles(explorer: Locator) -> list[str]:
 
 def figure_tabs(explorer: Locator) -> list[str]:
     """Those with a figure of plotly."""
-    return [title for title in tab_titles(explorer) if title not in ("Overview", "What-ifs")]
+    return [title for title in tab_titles(explorer) if title not in ("Overview", "What-ifs", "Why")]
 
 
 def is_chosen(explorer: Locator, title: str) -> bool:

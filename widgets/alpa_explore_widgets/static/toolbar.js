@@ -8,6 +8,7 @@ const ICONS = {
   teach: "M1 6l7-3 7 3-7 3zM4 7.5V11c2 1.7 6 1.7 8 0V7.5",
   open: "M2 13V3.5h4L7.5 5H14v8z",
   reset: "M13 8a5 5 0 1 1-1.6-3.7M12 1.5V5H8.5",
+  export: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11",
   copy: "M5.5 10.5H2.5v-8h8v3M5.5 5.5h8v8h-8z",
 };
 const icon = (path) => `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${path}"/></svg>`;
@@ -32,7 +33,8 @@ function picture(el, name) {
 function makeMenu(label, items) {
   const root = document.createElement("div");
   const list = document.createElement("div");
-  const button = makeButton(`${label} ▾`, "Save the plan, a figure or its table", () => (list.hidden ? open(0) : close(true)));
+  const button = makeButton("", `${label}: save the plan, a figure or its table`, () => (list.hidden ? open(0) : close(true)));
+  button.innerHTML = icon(ICONS.export);
   root.className = "alpa-menu";
   list.id = `alpa-${Math.random().toString(36).slice(2)}`;
   list.hidden = true;
