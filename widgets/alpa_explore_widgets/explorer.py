@@ -212,7 +212,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Python code that makes the plan for `settings`."""
         model = self.session.sources.user_model
         own = model is not None and model.name == settings.model
-        return plan_code(settings, user_model=own, scheduler=_scheduler_of(state, settings))
+        reference = self.session.sources.code_name(settings.model)
+        return plan_code(settings, reference=reference, user_model=own, scheduler=_scheduler_of(state, settings))
 
     def go_to_tab(self, title: str) -> None:
         """Select the tab with this title."""
@@ -352,7 +353,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         state = self.session.store.state
-        data = {**data, "text/html": plan_table(state.plan, state.plan_settings or state.settings)}
+        data = {**data, "text/html": self._table(state)}
         return (data, *rest) if rest else data
 
     def _ipython_display_(self, **_options: Any) -> None:
@@ -370,10 +371,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         if self._saved_table:
             update_display({"text/html": self._table(state)}, raw=True, display_id=self._saved_table)
 
-    @staticmethod
-    def _table(state: State) -> str:
+    def _table(self, state: State) -> str:
         """The plan on screen, with the settings that it was made with."""
-        return plan_table(state.plan, state.plan_settings or state.settings)
+        settings = state.plan_settings or state.settings
+        return plan_table(state.plan, settings, self.session.sources.code_name(settings.model))
 
 
 def _scheduler_of(state: State, settings: Settings) -> str:

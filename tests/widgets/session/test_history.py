@@ -1,4 +1,4 @@
-"""Undo, redo, pin, selection, and what is tried aside: all of it in the one state of the session."""
+"""Back, forward, pin, selection, and what is tried aside: all of it in the one state of the session."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,19 +30,30 @@ def test_a_plan_tried_aside_leaves_on_screen_what_was_even_where_the_oldest_has_
     assert History().add_without_showing(entries[0]).entries == (entries[0],)
 
 
-@given(st.lists(st.sampled_from(["add", "instead", "undo", "redo"]), max_size=90))
-def test_the_position_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
+@given(st.lists(st.sampled_from(["add", "aside", "instead", "view", "undo", "redo"]), max_size=90))
+def test_back_and_forward_are_those_of_a_browser_over_what_was_viewed(steps: list[str]) -> None:
     history = History()
     for number, step in enumerate(steps):
-        if step in ("add", "instead"):
-            settings = replace(SETTINGS, num_microbatches=number + 1)
-            history = history.add(Entry(settings=settings, plan=PLAN), replace_last=step == "instead")
-            assert history.entries[history.position].settings is settings
+        if step in ("add", "instead", "aside"):
+            entry = Entry(settings=replace(SETTINGS, num_microbatches=number + 1), plan=replace(PLAN))
+            if step == "aside":
+                history = history.add_without_showing(entry)
+            else:
+                history = history.add(entry, replace_last=step == "instead")
+                assert history.entries[history.position] is entry
+                assert not history.can_redo, "a new page"
+        elif step == "view" and history.entries:
+            viewed = history.at(number % len(history.entries))
+            if viewed.position != history.position:
+                assert viewed.back().position == history.position
+                assert not viewed.can_redo
+            history = viewed
         elif step == "undo" and history.can_undo:
-            assert history.at(history.position - 1).at(history.position).position == history.position
-            history = history.at(history.position - 1)
+            assert history.back().forward().position == history.position
+            history = history.back()
         elif step == "redo" and history.can_redo:
-            history = history.at(history.position + 1)
+            assert history.forward().back().position == history.position
+            history = history.forward()
         assert len(history.entries) <= HISTORY_ENTRIES
         assert -1 <= history.position < len(history.entries)
         assert (history.position == -1) == (not history.entries)

@@ -27,10 +27,10 @@ _COLUMNS = (
 )
 
 
-def plan_table(plan: Plan | None, settings: Settings) -> str:
+def plan_table(plan: Plan | None, settings: Settings, reference: str = "") -> str:
     """The plan and the code that shows it again, as HTML without a style sheet: front ends remove those from saved
     outputs."""
-    code = f"<pre>{escape(explore_code(settings))}</pre>"
+    code = f"<pre>{escape(explore_code(settings, reference))}</pre>"
     if plan is None:
         return f'<div class="alpa-saved"><p>No plan was ready when this was saved. The cell was:</p>{code}</div>'
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in _rows(plan))

@@ -100,7 +100,7 @@ def verdict_html(plan: Plan, pinned: Plan | None = None, prices: Mapping[str, fl
         dollars = plan.cluster.devices * price / 3600.0 / plan.tokens_per_second * 1e6
         hint = f"{plan.cluster.devices:,} devices at {price:g} $ an hour"
         facts.append(_fact(f"{units.number(dollars, 3)} $", "a million tokens", hint))
-    words = escape("; ".join(parallelism_lines(plan)) or text.sentence(plan))
+    words = escape("; ".join(["the microbatch is that of one replica", *parallelism_lines(plan)]))
     return (
         f'<div>{seconds}<p class="alpa-quiet" title="{escape(plan_bands_sentence(plan))}">{escape(_error(plan))}'
         f'</p></div><div><p class="alpa-words" title="{words}">{escape(text.plan_words(plan))}</p>'

@@ -27,6 +27,7 @@ from alpa_explore_widgets.session.state import Regrets, State, StateStore
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.fault import Offer
+    from alpa_explore_widgets.session.history import History
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""
@@ -235,29 +236,37 @@ class Session:
         """Show an entry of the history with its settings; nothing is planned."""
         with self.store.lock:
             history = self.store.state.history
-            if not 0 <= position < len(history.entries):
-                return
-            entry = history.entries[position]
-            self.planning.forget_replans()
-            self.store.change(
-                history=history.at(position),
-                plan=entry.plan,
-                plan_settings=entry.settings,
-                settings=entry.settings,
-                offers=None,
-                selection=valid_key(entry.plan, self.store.state.selection),
-                fault=None,
-                activity=f"Back to number {position + 1} of the {len(history.entries)} plans in the history.",
-            )
+            if 0 <= position < len(history.entries):
+                self._show_history(history.at(position))
+
+    def _show_history(self, history: History) -> None:
+        """Show the entry at the position of a history."""
+        entry = history.entries[history.position]
+        self.planning.forget_replans()
+        self.store.change(
+            history=history,
+            plan=entry.plan,
+            plan_settings=entry.settings,
+            settings=entry.settings,
+            offers=None,
+            selection=valid_key(entry.plan, self.store.state.selection),
+            fault=None,
+            activity=f"Back to number {history.position + 1} of the {len(history.entries)} plans in the history.",
+        )
 
     def undo(self) -> None:
-        """Take back the settings that wait for `plan`; where there are none, show the previous plan of the history."""
-        state = self.store.state
-        self.show_entry(state.history.position - (0 if state.out_of_date else 1))
+        """Take back the settings that wait for `plan`; where there are none, show the plan that was viewed before."""
+        with self.store.lock:
+            state = self.store.state
+            if state.history.entries:
+                self._show_history(state.history if state.out_of_date else state.history.back())
 
     def redo(self) -> None:
-        """Show the next plan of the history."""
-        self.show_entry(self.store.state.history.position + 1)
+        """Show the plan from which the user went back."""
+        with self.store.lock:
+            history = self.store.state.history
+            if history.can_redo:
+                self._show_history(history.forward())
 
     def keep(self, position: int, *, on: bool) -> None:
         """Pin an entry of the history, so that it stays whatever else is tried, or no longer."""

@@ -88,6 +88,9 @@ function makeButton(text, hint, press) {
   return button;
 }
 
+// A drawn symbol: not every font has one.
+const icon = (path) => `<svg class="alpa-icon" viewBox="0 0 16 16" aria-hidden="true"><path d="${path}"/></svg>`;
+
 // The frame of a field: its label, the controls in between, and the note below. `head` and `body` are HTML for a given id:
 // what stands beside the label, and what stands below it.
 // Returns show(), which brings the frame to the model; send(value), which sends a value that the user entered, together with

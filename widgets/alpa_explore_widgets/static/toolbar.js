@@ -11,7 +11,6 @@ const ICONS = {
   export: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11",
   copy: "M5.5 10.5H2.5v-8h8v3M5.5 5.5h8v8h-8z",
 };
-const icon = (path) => `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${path}"/></svg>`;
 
 async function save(content, buffers) {
   const url = URL.createObjectURL(new Blob([buffers[0]], { type: content.type }));

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _ANY = ""
 _FILTERS: tuple[Axis, ...] = get_args(Axis)
+_OF: dict[Axis, str] = {"microbatch": ": samples of one replica"}
 _ROWS = 200
 """Layouts that the table lists, the best under the filters; the CSV file has all."""
 _COLUMNS = {
@@ -75,7 +76,9 @@ class LayoutsPanel(AskedPanel):
         """The filters as chips, and the progress."""
         self.filters = {
             axis: ChoiceField(
-                label=LABELS[axis], hint=f"Only layouts with this {LABELS[axis]}", choices=[[_ANY, "any", ""]]
+                label=LABELS[axis],
+                hint=f"Only layouts with this {LABELS[axis]}{_OF.get(axis, '')}",
+                choices=[[_ANY, "any", ""]],
             )
             for axis in _FILTERS
         }
