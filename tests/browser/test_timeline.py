@@ -86,25 +86,3 @@ def test_shown_is_chosen_by_keyboard(timeline: LabPage) -> None:
     assert shown(timeline).input_value() == "whole"
     timeline.page.keyboard.press("ArrowUp")
     timeline.wait_until(lambda: "tickvals" in layout_of(timeline)["xaxis"], "the parts are shown")
-
-
-def test_the_wheel_zooms_with_ctrl_and_scrolls_the_notebook_without(timeline: LabPage) -> None:
-    graph, page = graph_of(timeline), timeline.page
-
-    def span() -> list[float]:
-        found: list[float] = graph.evaluate("(plot) => [...plot._fullLayout.xaxis.range]")
-        return found
-
-    whole = span()
-    place = graph.bounding_box()
-    assert place is not None
-    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + 120)
-    page.mouse.wheel(0, -240)
-    timeline.wait_drawn()
-    assert span() == whole
-    page.keyboard.down("Control")
-    page.mouse.wheel(0, -240)
-    page.keyboard.up("Control")
-    timeline.wait_until(lambda: span()[1] - span()[0] < 0.9 * (whole[1] - whole[0]), "a part is shown larger")
-    graph.locator('[data-title="Reset axes"]').click()
-    timeline.wait_until(lambda: span() == whole, "as before")

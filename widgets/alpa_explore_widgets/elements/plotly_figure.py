@@ -44,8 +44,8 @@ class PlotlyFigure(PageWidget):
     """The figure as plotly's JSON, gzipped; nothing is drawn while it is empty."""
     ahead = traitlets.Dict().tag(sync=True)
     """B -> the figure for it, packed: drawn when the slider is moved there, before Python answers."""
-    config = traitlets.Dict(CONFIG | {"scrollZoom": True}).tag(sync=True)
-    """plotly.js configuration. The wheel zooms with Ctrl alone: without, it scrolls the notebook."""
+    config = traitlets.Dict(CONFIG).tag(sync=True)
+    """plotly.js configuration."""
     label = traitlets.Unicode("").tag(sync=True)
     """Accessible name: what the figure shows, in words."""
     waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)

@@ -107,7 +107,6 @@ async function render({ model, el }) {
   // reports no click. Such a click is made up for: plotly is asked once more, and what it finds in this place was clicked.
   let reported = false; // plotly reported the click of the last press
   let unreported = null; // the click that it did not report
-  const scroll = (event) => event.ctrlKey || event.metaKey || event.stopPropagation(); // the wheel zooms with Ctrl alone
   const press = () => {
     reported = false;
     unreported = null;
@@ -188,7 +187,6 @@ async function render({ model, el }) {
     if (!listening) {
       graph.on("plotly_click", reportClick).on("plotly_hover", pointed).on("plotly_relayout", brushed);
       graph.addEventListener("mousedown", press, true);
-      graph.addEventListener("wheel", scroll, true);
       graph.addEventListener("click", release);
     }
     listening = true;
