@@ -162,7 +162,7 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(shown: Lab
     type_number(explorer, "Layers", "3", "Tab")
     explorer.get_by_text("Out of date").wait_for()
     assert "layers 2 → 3" in explorer.locator(".alpa-plan-button").inner_text()
-    assert explorer.locator(".alpa-stale").count() == 1
+    assert explorer.locator(".alpa-verdict.alpa-stale").count() == 1
     explorer.get_by_label("Precision", exact=True).select_option("float32")
     explorer.get_by_text("precision default → float32").wait_for()
 
