@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.planner.replan import replan
@@ -71,8 +70,6 @@ class Change:
     plan: Plan
     gain: float
     """Share of the time per sample that it saves; negative where it is slower."""
-    hardware: bool
-    """Whether it needs other hardware, not only another setting."""
 
 
 def time_parts(plan: PlanValue) -> tuple[StageTime, ...]:
@@ -188,23 +185,14 @@ def _resource(part: str) -> str:
 
 def changes(plan: Plan) -> tuple[Change, ...]:
     """Plans that differ in one setting and that `replan` can make, the best first."""
-    neighbours: dict[str, tuple[Plan, bool]] = {}
+    neighbours: dict[str, Plan] = {}
     for name, settings in _single_settings(plan):
         with suppress(AlpaExploreError):
-            neighbours.setdefault(name, (replan(plan, known_alone=True, **settings), False))
-    memory = 2 * max(plan.costs.memory_of_kinds, default=plan.costs.device_memory_bytes)
-    larger = _with_memory(plan, memory)
-    if larger is not None:
-        neighbours.setdefault(f"devices of {units.bytes_(memory)}", (larger, True))
+            neighbours[name] = replan(plan, known_alone=True, **settings)
     per_sample = plan.predicted.iteration_seconds / plan.global_batch
     found = [
-        Change(
-            name=name,
-            plan=other,
-            hardware=hardware,
-            gain=1.0 - other.predicted.iteration_seconds / other.global_batch / per_sample,
-        )
-        for name, (other, hardware) in neighbours.items()
+        Change(name=name, plan=other, gain=1.0 - other.predicted.iteration_seconds / other.global_batch / per_sample)
+        for name, other in neighbours.items()
     ]
     return tuple(sorted(found, key=lambda change: -change.gain))
 

@@ -27,7 +27,7 @@ SMALL = {
     "called by name, from a website": "course.site.saved_plan",
     "an element of the page, with its own script": "_widgets.elements.message_order",
     "not merged yet": "inter_op.compared intra_op.composition.block_order _widgets.overview.cards "
-    "_widgets.panels.lesson _widgets.panels.summary",
+    "_widgets.panels.lesson",
 }
 """Why modules of fewer lines with one importer stand alone: reason -> their names, without `alpa_explore.`."""
 IGNORE = re.compile(r"#\s*type:\s*ignore(?P<codes>\[[\w, -]+\])?(?P<rest>[^\n]*)")

@@ -106,7 +106,7 @@ def _shares(plan: Plan, times: Sequence[StageTime]) -> dict[str, float]:
 
 
 def _advice(found: Sequence[Change]) -> str:
-    better = [c for c in found if c.gain >= tuning.NOTICEABLE_SHARE and not c.hardware]
+    better = [c for c in found if c.gain >= tuning.NOTICEABLE_SHARE]
     if not better:
         return "No single change that was tried saves time."
     best = better[0]

@@ -121,20 +121,6 @@ class PlanPanel(FigurePanel):
         return figure_function(self.room, self.name, kind)
 
 
-class TriedPanel(PlanPanel):
-    """A PlanPanel whose figure and table also take `tried`, the plans of the history."""
-
-    room = "comparisons"
-
-    def depends_on(self, state: State) -> tuple[object, ...]:
-        """The plans of the history."""
-        return (state.history.entries,)
-
-    def arguments(self, state: State) -> dict[str, Any]:
-        """The plans of the history."""
-        return {"tried": state.history.plans}
-
-
 class AskedPanel(FigurePanel):
     """A tab about what is asked for in the background and needs no plan; answers that come are added."""
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
-from alpa_explore_widgets.tab_kinds.figure_panel import TriedPanel
+from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 
-class SearchPanel(TriedPanel):
+class SearchPanel(PlanPanel):
     """Which of the plans so far is fast, and which needs little memory?"""
 
-    title, name = "Search", "search"
+    title, name, room = "Search", "search", "comparisons"
     made_ahead = True
     question = "How fast are the plans so far, and how much memory do they need? A click on one shows it."
 
@@ -35,10 +35,10 @@ class SearchPanel(TriedPanel):
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The plans of the history, and what has no plan."""
-        return (*super().depends_on(state), state.no_plans)
+        return (state.history.entries, state.no_plans)
 
     def arguments(self, state: State) -> dict[str, Any]:
         """The plans of the history, and what has no plan for the model on screen."""
         model = self.plan_of(state).model.name
         failed = tuple(attempt for attempt in state.no_plans if attempt.model == model)
-        return super().arguments(state) | {"failed": failed}
+        return {"tried": state.history.plans, "failed": failed}

@@ -183,7 +183,7 @@ class LayoutsPanel(AskedPanel):
             opened = ""
             if priced.fits and not is_plan:
                 opened = (
-                    f'<button type="button" data-alpa-key="{key(layout=ranks[id(priced)])}" class="alpa-open-link" '
+                    f'<button type="button" data-alpa-key="{key(layout=ranks[id(priced)])}" '
                     'title="Plan this layout, and show it">Open</button>'
                 )
             cells = "".join(_cell(name, values[name]) for name in names)
