@@ -133,7 +133,7 @@ class ControlsPanel:
                 control.widget.value = control.to_widget(getattr(settings, name))
             self["model"].note = sources.describe(settings.model)
             count, samples = settings.num_microbatches, settings.microbatch
-            self["microbatch"].note = "of all replicas"
+            self["microbatch"].note = "all replicas"
             self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per iteration"
             self["expert_imbalance"].note = chosen_for(state)
             for name, value in sources.preset_figures(settings).items():

@@ -235,7 +235,7 @@ def _why_not(priced: PricedLayout, best: PricedLayout, run: MeasuredLayout | Non
     }
     longer["update and overhead"] = priced.seconds - best.seconds - sum(longer.values())
     name, seconds = max(longer.items(), key=lambda part: part[1])
-    more = f"{name} + {units.seconds(seconds)}" if seconds > 0 else "as fast"
+    more = f"+ {units.seconds(seconds)} {name}" if seconds > 0 else "as fast"
     return f"{measured}{'memory is tight; ' if priced.tight else ''}{more}"
 
 
