@@ -154,12 +154,8 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
     lab.run_all()
     explorer = lab.page.locator(".alpa-explorer").first
     explorer.wait_for()
-    if _grouped(explorer):
-        explorer.locator(".alpa-card:visible").first.wait_for(timeout=120_000)
-    else:
-        lab.figure(explorer)
+    explorer.locator(".alpa-card:visible").first.wait_for(timeout=120_000)
     figures = {"first figure, s": time.perf_counter() - start}
-    tabs = [tab for tab in tabs if tab not in ("Overview", *OF_LAYOUTS) or _grouped(explorer)]
     for tab in tabs:  # every tab has drawn its figure before a key is pressed
         start = time.perf_counter()
         _select(explorer, tab)
@@ -197,23 +193,8 @@ def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict
 
 
 def _select(explorer: Locator, title: str) -> None:
-    """Select a tab, also in an earlier version, whose tabs are in one row."""
-    _tab(explorer, title).click()
-
-
-def _tab(explorer: Locator, title: str) -> Locator:
-    return select_tab(explorer, title) if _grouped(explorer) else explorer.get_by_role("tab", name=title, exact=True)
-
-
-def _grouped(explorer: Locator) -> bool:
-    return explorer.locator(".alpa-tabs-groups").count() > 0
-
-
-def _one_click(explorer: Locator, title: str) -> Locator:
-    """What shows a tab that was chosen last in its group: itself if it is seen, else the group."""
-    if not _grouped(explorer):
-        return explorer.get_by_role("tab", name=title, exact=True)
-    return explorer.get_by_role("tab").and_(explorer.locator(f'[data-titles*="{title}"]')).last
+    """Select a tab."""
+    select_tab(explorer, title).click()
 
 
 def _switches(lab: LabPage, explorer: Locator, tabs: Sequence[str]) -> dict[str, float]:
@@ -221,11 +202,11 @@ def _switches(lab: LabPage, explorer: Locator, tabs: Sequence[str]) -> dict[str,
     times: dict[str, list[float]] = {tab: [] for tab in tabs}
     for _ in range(3):
         for tab in tabs:
-            _select(explorer, tab)  # the tab of its group that is shown by one click
+            _select(explorer, tab)
             lab.page.wait_for_timeout(400)
             _select(explorer, tabs[0] if tab != tabs[0] else tabs[-1])
             lab.page.wait_for_timeout(400)
-            times[tab].append(lab.page.evaluate(_SWITCH, [_one_click(explorer, tab).element_handle(), tab]))
+            times[tab].append(lab.page.evaluate(_SWITCH, [select_tab(explorer, tab).element_handle(), tab]))
     return {f"tab switch, {tab}": statistics.median(of_tab) for tab, of_tab in times.items()}
 
 

@@ -85,10 +85,7 @@ def until_painted(lab: LabPage) -> float:
     lab.run_all()
     explorer = lab.page.locator(".alpa-explorer").first
     explorer.get_by_text("Planned in").wait_for()
-    if explorer.locator(".alpa-tabs-groups").count():
-        explorer.locator(".alpa-card:visible").first.wait_for()
-    else:  # an earlier version, which begins with a figure of plotly
-        lab.figure(explorer.locator(".alpa-panel:visible"))
+    explorer.locator(".alpa-card:visible").first.wait_for()
     return time.perf_counter() - start
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from alpa_explore.baselines.equal_stages import block_counts
+from alpa_explore.plans.phrases import layout_phrase
 
 RECOMPUTED: Mapping[str, str] = {"none": "none", "selective": "attention", "full": "full"}
 """What the blocks of a layout recompute, as people name it -> the `Recomputation` of a plan."""
@@ -115,17 +116,20 @@ class Layout:
 
     @property
     def words(self) -> str:
-        """'TP 2 · PP 4 · DP 8 · CP 1 · microbatch 2 · ZeRO-1 · selective recomputation'."""
-        parts = [f"TP {self.tensor}", f"PP {self.pipeline}", f"DP {self.data}", f"CP {self.context}"]
-        if self.expert > 1:
-            parts.append(f"EP {self.expert}")
-        if self.expert_tensor > 1:
-            parts.append(f"expert TP {self.expert_tensor}")
-        parts.append(f"microbatch {self.microbatch}")
-        if self.chunks > 1:
-            parts.append(f"interleaved × {self.chunks}")
-        if self.zero_stage:
-            parts.append(f"ZeRO-{self.zero_stage}")
-        if self.recompute != "none":
-            parts.append(f"{self.recompute} recomputation")
-        return " · ".join(parts)
+        """'TP 2 · PP 4 · DP 8 · ZeRO-1 · microbatch 2 · selective recomputation'."""
+        degrees = {
+            "TP": self.tensor,
+            "PP": self.pipeline,
+            "DP": self.data,
+            "CP": self.context,
+            "EP": self.expert,
+            "expert TP": self.expert_tensor,
+        }
+        return layout_phrase(
+            degrees,
+            "1 device" if self.devices == 1 else "",
+            f"ZeRO-{self.zero_stage}" if self.zero_stage else "",
+            f"interleaved × {self.chunks}" if self.chunks > 1 else "",
+            f"microbatch {self.microbatch}",
+            f"{self.recompute} recomputation" if self.recompute != "none" else "",
+        )

@@ -53,8 +53,6 @@ TIMELINE_MEMORY_CURVES = 4
 """Submeshes with a memory curve of their own, those with the highest peaks first."""
 MEMORY_SLOTS = 10
 """Microbatches in flight with an area of their own in the figure of a stage's memory; above this, several share one."""
-WHY_BARS = 8
-"""Limits, and changes, that the Why figure draws."""
 NOTICEABLE_SHARE = 5e-4
 """Gains and differences below this share (0.05 %) are shown as none."""
 COMPARE_SETTINGS = 4
@@ -77,11 +75,9 @@ MEMORY_FROM_ZERO = 0.15
 """Like AXIS_FROM_ZERO, for the memory figure, whose choices should fill the plot."""
 MEMORY_BARS = 10
 """Choices that it draws as bars; all are marks."""
-HEAT_MAP_RATIO = 2.0
-"""Colours of the heat map of layouts end at this multiple of the fastest: slower ones are all equally dark, so that
-those among which one would choose can be told apart."""
-HEAT_MAP_TOP, HEAT_MAP_ROW = 150, 46
-"""Pixels of the heat map of layouts: margins, and a row."""
+LAYOUT_RATIO, LAYOUT_BYTES, LAYOUT_POINTS = 1.6, 1.25, 1000
+"""Layouts are drawn up to this multiple of the fastest and of the memory of a device, and so many of them, the best
+first: those among which one would choose can be told apart."""
 RUN_STEPS = 1000
 """Steps of a run that are drawn: above this, each k-th."""
 RUN_LINEAR_RATIO = 10.0

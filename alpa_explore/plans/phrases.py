@@ -1,7 +1,7 @@
 """How layers, submeshes, stages and logical meshes are named wherever people read about them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from alpa_explore import units
 from alpa_explore.cluster import Cluster
@@ -42,6 +42,12 @@ def stage_phrase(stage: PlanStage) -> str:
 def logical_mesh_phrase(shape: Sequence[int]) -> str:
     """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
     return f"logical mesh {units.shape(shape)}"
+
+
+def layout_phrase(degrees: Mapping[str, int], *more: str) -> str:
+    """({'TP': 2, 'PP': 1}, 'ZeRO-1') -> 'TP 2 · ZeRO-1': the degrees of more than 1, and what else there is to say."""
+    named = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]
+    return " · ".join([*named, *filter(None, more)])
 
 
 def precision_phrase(model: ModelSummary, cluster: Cluster) -> str:

@@ -8,24 +8,21 @@ where sends are how much shorter T would be without them (in the paper's mode th
 tied_i is the summing of tied weights' gradients, overhead is what the software adds to every iteration, and wait_i is
 the remainder. `limits` takes from T what Eq. 2 loses with one part removed or evened out: about an upper bound on what
 removing that limit could gain while the plan's choices stay. `changes` makes no estimate: each
-neighbouring plan is planned again from the stage costs that the plan keeps, or is one of the plans that the user has
-made (`tried`).
+neighbouring plan is planned again from the stage costs that the plan keeps.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.planner.replan import replan
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.questions import tuning
 
@@ -73,8 +70,6 @@ class Change:
     plan: Plan
     gain: float
     """Share of the time per sample that it saves; negative where it is slower."""
-    hardware: bool
-    """Whether it needs other hardware, not only another setting."""
 
 
 def time_parts(plan: PlanValue) -> tuple[StageTime, ...]:
@@ -188,27 +183,16 @@ def _resource(part: str) -> str:
     return next((words for link, words in _LINKS.items() if part.startswith(f"{COLLECTIVES} {link}")), part)
 
 
-def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:
-    """Plans that differ in one setting, the best first: those that `replan` can make, and those among `tried`."""
-    neighbours: dict[str, tuple[Plan, bool]] = {}
-    for other in tried:
-        neighbours |= _one_difference(plan, other)
+def changes(plan: Plan) -> tuple[Change, ...]:
+    """Plans that differ in one setting and that `replan` can make, the best first."""
+    neighbours: dict[str, Plan] = {}
     for name, settings in _single_settings(plan):
         with suppress(AlpaExploreError):
-            neighbours.setdefault(name, (replan(plan, known_alone=True, **settings), False))
-    memory = 2 * max(plan.costs.memory_of_kinds, default=plan.costs.device_memory_bytes)
-    larger = _with_memory(plan, memory)
-    if larger is not None:
-        neighbours.setdefault(f"devices of {units.bytes_(memory)}", (larger, True))
+            neighbours[name] = replan(plan, known_alone=True, **settings)
     per_sample = plan.predicted.iteration_seconds / plan.global_batch
     found = [
-        Change(
-            name=name,
-            plan=other,
-            hardware=hardware,
-            gain=1.0 - other.predicted.iteration_seconds / other.global_batch / per_sample,
-        )
-        for name, (other, hardware) in neighbours.items()
+        Change(name=name, plan=other, gain=1.0 - other.predicted.iteration_seconds / other.global_batch / per_sample)
+        for name, other in neighbours.items()
     ]
     return tuple(sorted(found, key=lambda change: -change.gain))
 
@@ -225,15 +209,6 @@ def _single_settings(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         if field.name in phrase_of and field.name not in ("paper", "communication", "tied_weights"):
             freed: dict[str, Any] = {field.name: getattr(defaults, field.name)}
             yield f"without: {phrase_of[field.name]}", {"pipeline": replace(options, **freed)}
-
-
-def _one_difference(plan: Plan, other: Plan) -> dict[str, tuple[Plan, bool]]:
-    """`other` under the name of its only difference from `plan`, and whether that is hardware; else nothing."""
-    apart = differences(plan, other)
-    if other is plan or len(apart) != 1 or apart[0].name in ("model", "baseline"):
-        return {}
-    hardware = apart[0].name.split()[0] in ("cluster", "memory", "peak", "link", "network")
-    return {str(apart[0]): (other, hardware)}
 
 
 def _with_memory(plan: Plan, memory_bytes: int) -> Plan | None:

@@ -26,7 +26,8 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.parallelism import axis_uses, parallelism_lines
+from alpa_explore.plans.report.parallelism import axis_uses
+from alpa_explore.plans.report.text import plan_words
 from alpa_explore.plans.schedule_stages import planned_schedule
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts.layouts import Question
@@ -56,6 +57,8 @@ class PlanAsLayout:
     """Of a microbatch, on all replicas together: the plan keeps the number that it was given."""
     best: PricedLayout | None
     """The fastest uniform layout that fits."""
+    bytes: float = 0.0
+    """Of the fullest device."""
     incomparable: str = ""
     """Why its time says nothing beside those of the layouts; empty where it can be compared."""
     priced: PricedLayout | None = None
@@ -76,6 +79,7 @@ def plan_beside(layouts: Layouts, plan: Plan) -> PlanAsLayout:
         seconds=plan.predicted.iteration_seconds,
         samples=plan.model.samples,
         best=layouts.best,
+        bytes=plan.predicted.peak_bytes_per_device,
         incomparable=_incomparable(layouts, plan),
         priced=None if layout is None else layouts.find(layout),
     )
@@ -107,14 +111,14 @@ def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
     layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
     uses = [_degrees(plan, number) for number in range(len(plan.stages))]
     if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len({str(u) for u in uses}) > 1:
-        return None, mixed_words(plan)
+        return None, plan_words(plan)
     degrees = uses[0]
     assert degrees is not None, "checked above"
     pipeline, options = len(plan.stages), plan.options
     chunks = plan.terms.turns if pipeline > 1 else 1
     samples, data = plan.model.samples, degrees["data"]
     if samples % data or planned_schedule(plan) not in ("1f1b", INTERLEAVED):
-        return None, mixed_words(plan)
+        return None, plan_words(plan)
     layout = Layout(
         tensor=degrees["tensor"],
         pipeline=pipeline,
@@ -149,24 +153,6 @@ def _degrees(plan: Plan, number: int) -> Counter[str] | None:
         return None
     degrees["zero"] = max(zeros, default=0)
     return degrees
-
-
-_MOST_WAYS = 2
-"""So many ways to shard stages are described in a sentence."""
-
-
-def mixed_words(plan: Plan) -> str:
-    """'4 stages of unlike sizes; stages 0–2: …'; where there are many, only in how many ways stages are sharded."""
-    count, unlike = len(plan.stages), len({stage.submesh for stage in plan.stages}) > 1
-    stages = f"{count} stage{'s' * (count > 1)}{' of unlike sizes' * unlike}"
-    lines = parallelism_lines(plan)
-    if len(lines) > _MOST_WAYS:
-        lines = (f"sharded in {len(lines)} ways",)
-    microbatch = f"{plan.options.num_microbatches:,} microbatches of {units.samples(plan.model.samples)}"
-    recomputed = plan.options.rematerialization
-    return "; ".join(
-        (stages, *lines, microbatch, *([f"recomputes {recomputed}"] if recomputed not in ("", "none") else []))
-    )
 
 
 def faster_layout(plan: Plan, model: str, *, sequence: int | None = None, precision: str | None = None) -> str:

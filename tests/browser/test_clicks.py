@@ -1,9 +1,9 @@
-"""Clicks at real places of a figure in JupyterLab: Why, whose bars are stages."""
+"""Clicks at real places in JupyterLab: on the bars of a figure, and on the levers of Why."""
 
 import pytest
 from playwright.sync_api import Locator
 
-from tests.browser.harness.explorer import SMALL, finding, seen_figure, show_again, show_tab
+from tests.browser.harness.explorer import SMALL, show_again, show_explorer, show_tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -32,20 +32,43 @@ def click_mark(lab: LabPage, explorer: Locator, marks: str, index: int = 0) -> N
     lab.page.mouse.up()
 
 
-def test_why_a_click_on_a_bar_selects_its_stage_and_what_is_not_computing_can_be_seen(small: LabPage) -> None:
-    explorer = small.page.locator(".alpa-explorer").first
-    show_tab(explorer, "Why")
-    small.wait_until(lambda: finding(explorer).startswith("Devices spend "), "the figure is drawn")
-    figure = seen_figure(small, explorer)
-    (sums,) = (t for t in figure["data"] if t["type"] == "scatter" and t.get("xaxis") == "x2")
-    assert len(sums["text"]) == 2
-    assert all(text.endswith(" %") for text in sums["text"])
+def show_cluster(lab: LabPage) -> Locator:
+    """The explorer with the Cluster figure drawn, whose first bars are the stages."""
+    explorer = lab.page.locator(".alpa-explorer").first
+    show_tab(explorer, "Cluster")
+    explorer.locator(".alpa-panel:visible .js-plotly-plot[aria-label^='Cluster of'] .trace").first.wait_for()
+    return explorer
+
+
+def test_a_click_on_a_bar_selects_its_stage(small: LabPage) -> None:
+    explorer = show_cluster(small)
     selected = explorer.locator(".alpa-selected")
     for place, name in ((1, "stage 1"), (0, "stage 0")):
         click_mark(small, explorer, ".xy .barlayer .trace:first-child .point path", place)
         selected.filter(has_text=name).wait_for()
     small.page.keyboard.press("Escape")
     small.wait_until(lambda: selected.filter(has_text="stage").count() == 0, "nothing is selected")
+
+
+def test_why_lists_every_cost_and_a_lever_is_tried_and_opened_by_click_and_key(lab: LabPage) -> None:
+    explorer = show_explorer(lab, SMALL)
+    show_tab(explorer, "Why")
+    why = explorer.locator(".alpa-why")
+    why.locator(".alpa-legend", has_text="compute").wait_for()
+    for cost in ("waits (bubble)", "gradient sync and update"):
+        assert why.locator(".alpa-legend", has_text=cost).count() == 1, cost
+    top = explorer.bounding_box()["y"]
+    assert why.locator(".alpa-stack").first.bounding_box()["y"] - top < 200
+    lever = why.locator("li", has_text="layers 2 → 1")
+    assert "not asked yet · about" in lever.inner_text()
+    lever.get_by_role("button", name="Try").click()
+    opened = lever.get_by_role("button", name="Open")
+    opened.wait_for()
+    assert "not asked" not in lever.inner_text()
+    assert why.get_by_role("button", name="Open").count() == 1, "no other lever was asked"
+    opened.press("Enter")
+    explorer.get_by_text("Back to number 2 of the 2 plans").wait_for()
+    assert explorer.get_by_role("spinbutton", name="Layers").input_value() == "1"
 
 
 _PRESS_BEFORE_PLOTLY_LOOKS = """async (plot) => {
@@ -70,9 +93,7 @@ looks during the press, and then reports no click."""
 
 
 def test_a_press_right_after_a_movement_selects_what_is_under_the_mouse(small: LabPage) -> None:
-    explorer = small.page.locator(".alpa-explorer").first
-    show_tab(explorer, "Why")
-    small.wait_until(lambda: finding(explorer).startswith("Devices spend "), "the figure is drawn")
+    explorer = show_cluster(small)
     plot = small.figure(explorer.locator(".alpa-panel:visible"))
     small.page.mouse.move(5, 5)
     plot.evaluate(_PRESS_BEFORE_PLOTLY_LOOKS)

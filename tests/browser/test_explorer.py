@@ -87,7 +87,7 @@ def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(looked_at: 
     note = f"() => (globalThis.early = JSON.stringify(({_MARKS})()))"
     lab.page.evaluate("globalThis.listening = new AbortController()")  # the page is shared
     lab.page.evaluate(f"addEventListener('alpa-drawn', {note}, {{ capture: true, signal: listening.signal }})")
-    for name in ("Why", "Layers"):
+    for name in ("Cluster", "Layers"):
         show_tab(explorer, name)
         explorer.locator(f".alpa-panel:visible .js-plotly-plot[aria-label^='{name} of'] .trace").first.wait_for()
         lab.rest()
@@ -106,7 +106,7 @@ def test_marks_are_faded_at_once_as_plotly_draws_them_a_moment_later(looked_at: 
 def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_does(lab: LabPage) -> None:
     lab.show(SMALL)
     explorer = first_explorer(lab)
-    headline, b = explorer.locator(".alpa-tile").first, slider(explorer, "B, microbatches")
+    headline, b = explorer.locator(".alpa-time"), slider(explorer, "B, microbatches")
     steps = iter((("12", "16", "24"), ("32", "48", "64")))
     for name, part, picture in (
         ("t_max", ".alpa-figure", ".js-plotly-plot"),
@@ -135,39 +135,26 @@ def test_figures_of_another_b_are_drawn_before_python_answers_and_stay_when_it_d
         assert shown.inner_html() == html, f"{name} of the third B stays"
 
 
-def test_groups_and_their_tabs_are_two_rows_that_keys_walk_through_with_names_for_screen_readers(
-    looked_at: LabPage,
-) -> None:
+def test_tabs_are_one_stop_that_keys_walk_through_with_names_for_screen_readers(looked_at: LabPage) -> None:
     explorer = first_explorer(looked_at)
-    groups, views = explorer.get_by_role("tablist", name="Figures"), explorer.get_by_role("tablist", name="Pipeline")
-    views.get_by_role("tab", name="Layers").focus()
+    tab(explorer, "Layers").focus()
     for key, name in (
         ("ArrowRight", "Cluster"),
-        ("End", "Microbatches"),
-        ("ArrowRight", "Layers"),
-        ("ArrowLeft", "Microbatches"),
+        ("End", "Accuracy"),
+        ("ArrowRight", "Overview"),
+        ("ArrowLeft", "Accuracy"),
+        ("Home", "Overview"),
+        ("ArrowRight", "Fit & scale"),
     ):
         looked_at.page.keyboard.press(key)
         looked_at.wait_until(lambda: is_chosen(explorer, name), f"{key} chooses {name}")  # noqa: B023
-    panel = explorer.get_by_role("tabpanel", name="Microbatches")
+    panel = explorer.get_by_role("tabpanel", name="Fit & scale")
     panel.wait_for()
-    assert views.get_by_role("tab", name="Microbatches").get_attribute("aria-controls") == panel.get_attribute("id")
+    assert tab(explorer, "Fit & scale").get_attribute("aria-controls") == panel.get_attribute("id")
+    assert "?" in tab(explorer, "Fit & scale").get_attribute("title"), "its question is its tooltip"
     looked_at.page.keyboard.press("Shift+Tab")
-    assert looked_at.page.evaluate("document.activeElement.textContent") == "Pipeline", (
-        "a row is one stop of the Tab key"
-    )
-    looked_at.page.keyboard.press("ArrowRight")
-    looked_at.wait_until(lambda: is_chosen(explorer, "Sharding"), "the next group")
-    looked_at.wait_until(lambda: explorer.get_by_role("tablist").count() == 1, "it has one tab: no second row")
-    explorer.get_by_role("tabpanel", name="Sharding").wait_for()
-    looked_at.page.keyboard.press("End")
-    looked_at.wait_until(lambda: is_chosen(explorer, "Costs"), "the last group")
-    looked_at.page.keyboard.press("ArrowRight")
-    looked_at.wait_until(lambda: is_chosen(explorer, "Overview"), "after the last group comes the first")
-    groups.get_by_role("tab", name="Pipeline").press("Enter")
-    looked_at.wait_until(
-        lambda: is_chosen(explorer, "Microbatches"), "a group shows the tab that was chosen in it last"
-    )
+    inside = "() => Boolean(document.activeElement.closest('.alpa-tabs'))"
+    assert not looked_at.page.evaluate(inside), "the line is one stop of the Tab key"
 
 
 def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(shown: LabPage) -> None:
@@ -175,7 +162,7 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(shown: Lab
     type_number(explorer, "Layers", "3", "Tab")
     explorer.get_by_text("Out of date").wait_for()
     assert "layers 2 → 3" in explorer.locator(".alpa-plan-button").inner_text()
-    assert explorer.locator(".alpa-stale").count() == 1
+    assert explorer.locator(".alpa-verdict.alpa-stale").count() == 1
     explorer.get_by_label("Precision", exact=True).select_option("float32")
     explorer.get_by_text("precision default → float32").wait_for()
 
@@ -185,7 +172,7 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(shown: Lab
 
     shown.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date")
     assert explorer.get_by_text("Out of date").count() == 0
-    assert explorer.locator(".alpa-tile[title*='in float32']").count() == 1
+    assert explorer.locator(".alpa-fact[title*='in float32']").count() == 1
 
 
 def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(looked_at: LabPage) -> None:
@@ -245,7 +232,7 @@ def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(looked_at:
 def test_pin_undo_and_a_file_saved_and_opened_again(shown: LabPage, tmp_path: Path) -> None:
     explorer = first_explorer(shown)
     explorer.get_by_role("button", name="Pin").press("Enter")
-    explorer.locator(".alpa-tile em").first.wait_for()
+    explorer.locator(".alpa-verdict em").first.wait_for()
     slider(explorer, "B, microbatches").press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
     shown.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is shown")

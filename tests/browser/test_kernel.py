@@ -154,7 +154,7 @@ def check_ended(lab: LabPage, explorer: Locator, banner: str) -> None:
     alert.get_by_text(banner).wait_for()
     assert alert.inner_text() == f"{banner}: run the cell again to explore; below is the last plan."
     assert alert.count() == 1
-    assert explorer.locator(".alpa-tile:visible").count() > 0
+    assert explorer.locator(".alpa-verdict:visible").count() > 0
     assert seen_figure(lab, explorer)["data"], "the figure is still there"
     assert live_controls(explorer) == 0
     broken = """(root) => [root, ...root.querySelectorAll('*')]

@@ -11,6 +11,8 @@ from tests.daily import today
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NARROW = (900, 900)
+HIGH = 200
+"""Pixels below the top of the explorer at which a figure begins."""
 ASKING = ("Fit & scale", "Layouts")
 """Tabs that price hundreds of layouts when they are shown: `check_places` is called in test_asking.py."""
 EIGHT_STAGES = {"tp": 1, "dp": 1, "pp": 8, "num_microbatches": 64, "num_layers": 8}
@@ -42,15 +44,15 @@ def test_everything_above_the_figure_takes_one_row(wide: LabPage) -> None:
     assert 900 < box(wide.page.locator("body"), ".alpa-explorer").width < 1000, "the file browser is open"
     for what, count in (
         (".alpa-toolbar > button, .alpa-menu > button", 9),
-        (".alpa-tile", 8),
+        (".alpa-fact", 4),
         (".alpa-stages button", 8),
-        (".alpa-tabs-groups button", explorer.get_by_role("tablist", name="Figures").get_by_role("tab").count()),
     ):
         found = boxes(explorer, what)
         assert len(found) == count, what
         assert rows(found) == 1, what
         assert max(b.right for b in found) <= box(explorer, ".alpa-main").right + 1, f"{what} fit"
-    assert box(explorer, ".alpa-sentence").height <= 40, "two lines"
+    assert box(explorer, ".alpa-verdict").height <= 46, "two lines"
+    assert box(explorer, ".alpa-tab-bar").height <= 28, "one line"
 
 
 def test_in_every_tab_the_figure_begins_high_nothing_covers_a_legend_and_a_selection_moves_nothing(
@@ -68,18 +70,15 @@ def test_in_every_tab_the_figure_begins_high_nothing_covers_a_legend_and_a_selec
                 _check_begins_high(wide, name)
             wide.wait_until(lambda: not _covered(explorer), f"nothing is covered in {name} at {size}")
             # What a selection adds is above the tabs, so few of them show what it does: on a wide page others each day.
-            if some is names and (name in ("Layers", "Sharding", "Why") or (size == WIDE and name in of_today)):
+            if some is names and (name in ("Layers", "Sharding") or (size == WIDE and name in of_today)):
                 _check_a_selection_moves_nothing(wide, name)
 
 
 def _check_begins_high(wide: LabPage, name: str) -> None:
     explorer = _explorer(wide)
     top = box(wide.page.locator("body"), ".alpa-explorer").top
-    (question,) = boxes(explorer, ".alpa-panel-head > :first-child .alpa-question")
-    assert question.height < 40, f"{name}: the question is not squeezed by the controls beside it"
-    if name not in ("Why", "Run"):  # whose figures are below their buttons
-        second_row = 26 * len(boxes(explorer, ".alpa-tabs-views"))  # with its margins
-        assert _figure(explorer).top - top <= 260 + second_row, name
+    if name != "Run":  # whose figure is below its buttons
+        assert _figure(explorer).top - top <= HIGH, name
 
 
 def _check_a_selection_moves_nothing(lab: LabPage, name: str) -> None:
@@ -142,7 +141,7 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
     assert menu.get_by_role("menuitem").count() == 11
     page.keyboard.press("Escape")
     assert menu.count() == 0
-    assert page.evaluate(focused).startswith("Export"), "the focus returns"
+    assert button.evaluate("(e) => e === document.activeElement"), "the focus returns"
     assert button.get_attribute("aria-expanded") == "false"
 
     page.keyboard.press("ArrowUp")
@@ -150,7 +149,7 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
     page.keyboard.press("Tab")
     assert menu.count() == 0, "Tab leaves the menu"
     button.click()
-    explorer.locator(".alpa-sentence").click()
+    explorer.locator(".alpa-verdict").click(position={"x": 5, "y": 5})
     assert menu.count() == 0, "a click elsewhere closes it"
 
     button.focus()
@@ -204,12 +203,12 @@ def test_on_a_narrow_page_b_its_effect_and_the_figure_are_seen_together(lab: Lab
         _show_tab(narrow, name)
         handle = slider(explorer, "B, microbatches")
         handle.focus()
-        tile = explorer.locator(".alpa-tile").first
+        tile = explorer.locator(".alpa-time")
         before = tile.inner_text()
         narrow.page.keyboard.press("ArrowRight")
         narrow.wait_until(lambda: tile.inner_text() != before, "the iteration time follows B")  # noqa: B023
         view = _view(narrow)
-        for part in (".alpa-sliders", ".alpa-tile", ".alpa-tabs"):
+        for part in (".alpa-sliders", ".alpa-time", ".alpa-tabs"):
             first = boxes(explorer, part)[0]
             assert view.top - 1 <= first.top, f"{name}: {part}"
             assert first.bottom <= view.bottom + 1, f"{name}: {part}"
@@ -224,7 +223,7 @@ def test_on_a_narrow_page_the_sliders_stay_on_top_while_the_page_is_scrolled(nar
     narrow.page.mouse.move(600, 700)
     narrow.page.mouse.wheel(0, 300)
     view = _view(narrow)
-    narrow.wait_until(lambda: box(explorer, ".alpa-tiles").top < view.top, "the page is scrolled")
+    narrow.wait_until(lambda: box(explorer, ".alpa-verdict").top < view.top, "the page is scrolled")
     assert abs(box(explorer, ".alpa-sliders").top - view.top) < 4
 
 
@@ -245,13 +244,22 @@ def test_on_a_narrow_page_all_other_controls_are_in_a_drawer(narrow: LabPage) ->
 
 def test_the_selected_tab_is_in_view_where_not_all_fit(narrow: LabPage) -> None:
     explorer = _explorer(narrow)
-    explorer.locator(".alpa-tabs-groups [aria-selected=true]").focus()
-    for key in ("ArrowLeft", "Home", "End"):
+    row, more = ".alpa-tabs", explorer.locator(".alpa-more")
+    explorer.locator(f"{row} [aria-selected=true]").focus()
+    for key in ("Home", "ArrowLeft"):
         narrow.page.keyboard.press(key)
-        row = ".alpa-tabs-groups"
         chosen, bar = boxes(explorer, f"{row} [aria-selected=true]")[0], box(explorer, row)
-        assert bar.left - 1 <= chosen.left, key
-        assert chosen.right <= bar.right + 1, key
+        assert bar.top - 1 <= chosen.top, key
+        assert chosen.bottom <= bar.bottom + 1, key
+        assert (more.get_attribute("aria-expanded") == "true") is (key == "ArrowLeft"), (
+            "the last one is in another line"
+        )
+    narrow.page.keyboard.press("Escape")
+    assert box(explorer, row).height <= 28, "the other lines are hidden"
+    assert more.inner_text().startswith("Accuracy"), "the chosen tab is named"
+    more.click()
+    explorer.get_by_role("tab", name="Overview", exact=True).click()
+    assert more.inner_text().startswith("More")
 
 
 def test_the_explorer_follows_the_width_of_the_page(wide: LabPage) -> None:
@@ -295,9 +303,9 @@ def _fits(lab: LabPage, explorer: Locator) -> None:
     parts = boxes(explorer, ".alpa-sliders", ".alpa-plan-button", ".alpa-main")
     if handle := boxes(explorer, ".alpa-drawer-handle"):  # in one column; in two the button may lie over controls
         parts += handle + boxes(explorer, ".alpa-drawer")
-    column = boxes(explorer, ".alpa-toolbar", ".alpa-sentence", ".alpa-tiles", ".alpa-stages", ".alpa-tabs")
-    column += boxes(explorer, ".alpa-panel-head", ".alpa-finding", PICTURE)
-    for group in (parts, column, boxes(explorer, ".alpa-panel-head .alpa-question", ".alpa-panel-controls > *")):
+    column = boxes(explorer, ".alpa-verdict", ".alpa-stages", ".alpa-tab-bar", ".alpa-panel-head", PICTURE)
+    head = boxes(explorer, ".alpa-toolbar", ".alpa-words", ".alpa-time")
+    for group in (parts, column, head, boxes(explorer, ".alpa-panel-head .alpa-finding", ".alpa-panel-controls > *")):
         covered = [(a, b) for i, a in enumerate(group) for b in group[i + 1 :] if a.covers(b)]
         assert not covered
 

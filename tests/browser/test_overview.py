@@ -41,13 +41,7 @@ def test_it_is_the_first_tab_and_all_of_it_is_seen_without_a_scroll(looked_at: L
     view = looked_at.page.locator(".jp-WindowedPanel-outer").first.bounding_box()
     assert view is not None
     assert looked_at.page.locator(".jp-FileBrowser").is_visible()
-    parts = (
-        ".alpa-sentence",
-        ".alpa-tiles",
-        ".alpa-stages",
-        ".alpa-sliders",
-        *(f".alpa-card >> nth={i}" for i in range(4)),
-    )
+    parts = (".alpa-verdict", ".alpa-stages", ".alpa-sliders", *(f".alpa-card >> nth={i}" for i in range(4)))
     for part in parts:
         place = explorer.locator(part).bounding_box()
         assert place is not None, part

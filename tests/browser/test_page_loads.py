@@ -123,14 +123,14 @@ def check_saved(lab: LabPage, explorer: Locator, name: str) -> None:
     assert stored.stat().st_size < 200_000
 
     assert lab.ask("Out[1].bridge.loads") == "0", "the page was there before the explorer"
-    headline = explorer.locator(".alpa-tile").first.inner_text()
+    headline = explorer.locator(".alpa-time").inner_text()
     assert not (error := lab.do(_CHANGE_AFTER_STATES)), error
     lab.load(name)
     first_explorer(lab)  # after a reload the page shows the explorer of the kernel, which still runs
     explorer.get_by_text("6 × 8").wait_for()
     b = slider(explorer, "B, microbatches")
     lab.wait_until(lambda: b.get_attribute("aria-valuetext") == "6", "the page shows the B of now")
-    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "and its headline")
+    lab.wait_until(lambda: explorer.locator(".alpa-time").inner_text() != headline, "and its headline")
     assert lab.ask("Out[1].bridge.loads") == "1"
     lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left has reported it")
     lab.guard.check()
@@ -159,11 +159,11 @@ def test_widgets_that_start_late_follow_the_kernel(slow_lab: LabPage) -> None:
     lab.run_all()
     explorer = first_explorer(lab)
     assert lab.page.evaluate("globalThis.late") > 20, "widgets start too late"
-    headline = explorer.locator(".alpa-tile").first.inner_text()
+    headline = explorer.locator(".alpa-time").inner_text()
     show_tab(explorer, "t_max")
     lab.figure(explorer.locator(".alpa-panel:visible"))
     before = seen_figure(lab, explorer)["data"]
     slider(explorer, "B, microbatches").press("ArrowRight")
-    lab.wait_until(lambda: explorer.locator(".alpa-tile").first.inner_text() != headline, "the headline follows")
+    lab.wait_until(lambda: explorer.locator(".alpa-time").inner_text() != headline, "the headline follows")
     lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before, "B moves the figure")
     assert lab.ask("_1.tabs.selected") == lab.ask("_1.panels.at('t_max')")

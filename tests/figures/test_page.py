@@ -14,7 +14,7 @@ from alpa_explore.figures.accuracy_page import accuracy_html
 from alpa_explore.figures.comparisons.baselines import baselines_figure
 from alpa_explore.figures.comparisons.solvers import solvers_figure
 from alpa_explore.figures.html_page import figure_html
-from alpa_explore.figures.layouts.heat_map import heat_map_figure
+from alpa_explore.figures.layouts.scatter import scatter_figure
 from alpa_explore.figures.page import page_html, write_html
 from alpa_explore.figures.report_page import Tried, report_html
 from alpa_explore.plans.plan import Plan
@@ -52,7 +52,7 @@ PAGES: dict[str, Callable[[Plan], str]] = {
     "plan": page_html,
     "report": lambda plan: report_html([Tried(plan=plan), Tried(plan=plan)], chosen=1),
     "baselines": lambda plan: figure_html(baselines_figure([plan, plan])),
-    "layouts": lambda plan: figure_html(heat_map_figure(priced_layouts())),
+    "layouts": lambda plan: figure_html(scatter_figure(priced_layouts())),
     "solvers": lambda plan: figure_html(solvers_figure(compared(row("auto", 0.1, 2.0, 2.0)))),
     "accuracy": lambda plan: accuracy_html(example_record()),
 }

@@ -159,6 +159,6 @@ def test_divisors_are_ascending_and_each_is_there_once() -> None:
 
 def test_a_layout_is_named_in_the_words_of_the_field() -> None:
     layout = Layout(tensor=2, pipeline=4, data=8, microbatch=2, microbatches=16, zero_stage=1, recompute="selective")
-    assert layout.words == "TP 2 · PP 4 · DP 8 · CP 1 · microbatch 2 · ZeRO-1 · selective recomputation"
+    assert layout.words == "TP 2 · PP 4 · DP 8 · ZeRO-1 · microbatch 2 · selective recomputation"
     assert layout.devices == 64
     assert "EP 8 · expert TP 2" in Layout(tensor=2, data=8, expert=8, expert_tensor=2).words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,8 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.baselines.layout import BASELINE, Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.plan import Plan
-from alpa_explore.uniform_layouts import beside_plan
+from alpa_explore.plans.report import text
+from alpa_explore.plans.report.parallelism import AxisUse
 from alpa_explore.uniform_layouts.beside_plan import plan_beside, plan_layout
 from alpa_explore.uniform_layouts.measured import measured_beside
 from alpa_explore.uniform_layouts.ranking import Layouts
@@ -163,11 +165,21 @@ def test_a_degree_that_the_record_lacks_is_what_the_others_leave(layouts: Layout
     assert one.priced is None, "context parallelism of 2, which is not enumerated for so short a sequence"
 
 
-@pytest.mark.parametrize(("ways", "words"), [(2, "data parallel; tensor parallel"), (3, "sharded in 3 ways")])
-def test_many_ways_to_shard_stages_are_counted_not_described(
-    monkeypatch: pytest.MonkeyPatch, ways: int, words: str
-) -> None:
+def test_a_plan_is_named_as_people_write_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ax.plan("mlp-tiny", "1x4:v100", num_microbatches=4, num_layers=2, scheduler="serial", cache=False)
-    lines = ("data parallel", "tensor parallel", "expert parallel")[:ways]
-    monkeypatch.setattr(beside_plan, "parallelism_lines", lambda _plan: lines)
-    assert f"; {words}; 4 microbatches" in beside_plan.mixed_words(plan)
+
+    def words(*uses: AxisUse) -> str:
+        """Of three stages with these uses of their axes."""
+        stages = [replace(plan.stages[0], index=index) for index in range(len(uses))]
+        several = SimpleNamespace(**{name: getattr(plan, name) for name in ("terms", "model")}, stages=stages)
+        several.representatives = lambda: range(len(uses))
+        monkeypatch.setattr(text, "axis_uses", lambda number: (uses[number],))
+        return text.plan_words(several)
+
+    data, tensor, context = (AxisUse(axis=0, size=2, kind=kind, share=1.0) for kind in ("data", "tensor", "context"))
+    samples = plan.model.samples
+    assert words(replace(data, zero=1)).startswith(f"DP 2 · ZeRO-1 · microbatch {samples // 2} · ")
+    assert words(data, data).startswith("PP 2 · DP 2 · microbatch")
+    assert words(replace(tensor, share=0.9)).startswith(f"mostly TP 2 · microbatch {samples} · ")
+    assert words(tensor, tensor, data).startswith(f"PP 3 (stages 0–1: TP 2; stage 2: DP 2) · {samples} samples a micro")
+    assert words(tensor, context, data).startswith("PP 3, stages sharded in 3 ways")

@@ -131,7 +131,7 @@ def test_changed_settings_are_listed_below_the_plan_button(explorer: Explorer) -
     explorer.controls["num_layers"].value = 6
     assert "Out of date" in explorer.plan_button.progress.value
     assert "layers 4 → 6" in explorer.plan_button.progress.value
-    assert "alpa-stale" in explorer.summary.widget.value
+    assert "alpa-stale" in explorer.verdict.head.value
     explorer.controls["num_layers"].value = 4
     assert "Out of date" not in explorer.plan_button.progress.value
 

@@ -15,8 +15,8 @@ import alpa_explore as ax
 from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import type_and_wait
 
-TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Why", "Search", "Compare")
-OF_THE_HISTORY = ("Why", "Search", "Compare")
+TABS = ("Overview", "Cluster", "Costs", "t_max", "Microbatches", "Timeline", "Memory", "Search", "Compare")
+OF_THE_HISTORY = ("Search", "Compare")
 OF_LAYOUTS = ("Fit & scale", "Layouts")
 """Whose figures show the answers to questions about uniform layouts."""
 

@@ -162,7 +162,6 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     titles = [title for title, *_ in explorer.tabs.tabs]
     assert titles == [p.title for p in explorer.panels]
     assert titles[: len(LESSONS)] == list(LESSONS), "in the order of the lessons, before those without one"
-    assert {group for _, _, group, *_ in explorer.tabs.tabs} == {""}, "in one row"
     assert explorer.panels[explorer.tabs.selected].title == "Costs"
     assert "teach" in explorer.toolbar.widget.pressed
     before = explorer.lesson.text.value
@@ -182,6 +181,5 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
 
     explorer.toolbar_pressed("teach", {}, [])
     assert [title for title, *_ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
-    assert any(group for _, _, group, *_ in explorer.tabs.tabs)
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     assert explorer.lesson.widget.layout.display == "none"

@@ -35,8 +35,8 @@ from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
 from alpa_explore_widgets.panels.setting_controls import drawer_handle
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
-from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
+from alpa_explore_widgets.panels.verdict import VerdictPanel
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
@@ -60,7 +60,7 @@ _SAVED = "The file is in the browser's folder for downloads."
 
 
 class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """Controls on the left; summary, tabs and figures on the right. Everything shows the state of one session.
+    """The verdict on top, controls on the left, figures on the right. Everything shows the state of one session.
 
     On a narrow page the two sliders stay on top, and all other controls are in a drawer.
     """
@@ -69,7 +69,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.session = session
         self.bridge = PageBridge()
         self.controls, self.plan_button = ControlsPanel(session), PlanButtonPanel(session)
-        self.messages, self.summary = MessagesPanel(session.take), SummaryPanel()
+        self.messages, self.verdict = MessagesPanel(session.take), VerdictPanel()
         self.selected = SelectedPanel(session.compute_regrets)
         self.toolbar, self.lesson = ToolbarPanel(self.toolbar_pressed), LessonPanel(self.go_to_tab)
         self._usual_tabs = tabs_of(session, self.go_to_tab)
@@ -119,20 +119,20 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def _right(self) -> W.Box:
         """The column on the right, where panels are added as they are made."""
-        lead = W.Box([self.summary.widget, self.selected.widget])
-        lead.add_class("alpa-lead")
-        right = W.VBox([self.toolbar.widget, self.messages.widget, lead, self.tabs, self.lesson.widget])
+        right = W.VBox([self.messages.widget, self.verdict.below, self.tabs, self.lesson.widget, self.selected.widget])
         right.add_class("alpa-main")
         return right
 
     def _body(self) -> W.Box:
-        """The parts on the left, and the column on the right; `explorer.css` places them."""
+        """The verdict, the parts on the left, and the column on the right; `explorer.css` places them."""
         drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
         drawer.add_class("alpa-controls")
         drawer.add_class("alpa-drawer")
         column = W.VBox([drawer, self.plan_button.widget])
         column.add_class("alpa-column")
-        body = W.Box([self.controls.sliders, drawer_handle(drawer), column, self._main])
+        head = W.Box([self.verdict.head, self.toolbar.widget])
+        head.add_class("alpa-head")
+        body = W.Box([head, self.controls.sliders, drawer_handle(drawer), column, self._main])
         body.add_class("alpa-body")
         return body
 
@@ -164,6 +164,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             part(state, panel)
             if state is not self.session.store.state:
                 return  # a control of the panel changed the state, which has been shown since
+        if not state.replanning:
+            self.session.layouts.follow_batch()
+            if state is not self.session.store.state:
+                return
         self.lesson.show(state, panel.title, panel.stage_of_rows())
         self.tabs.drawn = panel.title
         self._make_figures_ahead()
@@ -189,7 +193,9 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.spec_constraints.show(state)
         self.plan_button.show(state)
         self.messages.show(state)
-        self.summary.show(state, self.bridge.theme)
+        self.verdict.show(state)
+        failed = state.fault is not None and state.plan is not None and state.out_of_date
+        (self._main.add_class if failed else self._main.remove_class)("alpa-stale")
         self.selected.show(state)
         self.bridge.selection = state.selection
         self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"
@@ -206,7 +212,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """Python code that makes the plan for `settings`."""
         model = self.session.sources.user_model
         own = model is not None and model.name == settings.model
-        return plan_code(settings, user_model=own, scheduler=_scheduler_of(state, settings))
+        reference = self.session.sources.code_name(settings.model)
+        return plan_code(settings, reference=reference, user_model=own, scheduler=_scheduler_of(state, settings))
 
     def go_to_tab(self, title: str) -> None:
         """Select the tab with this title."""
@@ -226,12 +233,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return self
 
     def _tabs(self) -> list[list[str]]:
-        """The tabs for the bar; while lessons are on, each stands alone."""
-        grouped = not self.lesson.on
-        return [
-            [tab.kind.title, tab.kind.question, tab.group * grouped, tab.kind.view_name, css_name(tab.kind.title)]
-            for tab in self.panels.tabs
-        ]
+        """The tabs for the bar."""
+        return [[tab.kind.title, tab.kind.question, css_name(tab.kind.title)] for tab in self.panels.tabs]
 
     def toggle_teaching(self) -> None:
         """Switch lessons on or off; while they are on, the tabs are in the order of the lessons, before those that have
@@ -350,7 +353,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         state = self.session.store.state
-        data = {**data, "text/html": plan_table(state.plan, state.plan_settings or state.settings)}
+        data = {**data, "text/html": self._table(state)}
         return (data, *rest) if rest else data
 
     def _ipython_display_(self, **_options: Any) -> None:
@@ -368,10 +371,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         if self._saved_table:
             update_display({"text/html": self._table(state)}, raw=True, display_id=self._saved_table)
 
-    @staticmethod
-    def _table(state: State) -> str:
+    def _table(self, state: State) -> str:
         """The plan on screen, with the settings that it was made with."""
-        return plan_table(state.plan, state.plan_settings or state.settings)
+        settings = state.plan_settings or state.settings
+        return plan_table(state.plan, settings, self.session.sources.code_name(settings.model))
 
 
 def _scheduler_of(state: State, settings: Settings) -> str:

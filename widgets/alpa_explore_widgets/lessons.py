@@ -119,7 +119,7 @@ def _layouts(plan: Plan, _stage: PlanStage) -> Lesson:
         why="Frameworks offer these layouts: the same degrees in each stage. The planner may also make unequal stages "
         "and choose a strategy for each operator, which gains time; but it keeps the microbatch that it is given, "
         "whereas the fastest layout is chosen among all of them.",
-        experiment="Choose microbatch under Across: how much does its size matter, beside how the devices are used?",
+        experiment="Keep one microbatch by its chip: how much does its size matter, beside how the devices are used?",
         question="Which degrees does the fastest layout leave at 1, and what would they cost?",
     )
 
@@ -331,13 +331,13 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
 def _why(plan: Plan, stage: PlanStage) -> Lesson:
     parts = time_parts(plan)[stage.index].parts
     return Lesson(
-        shows="Where the time of an iteration goes, T if each limit were removed, and the effect of single changes.",
+        shows="Where the time of an iteration goes, and what single changes of settings and of hardware bring.",
         formula="T = B · compute + B · collectives + B · sends + gradient sums and update + waiting, for each stage",
         numbers=f"stage {stage.index}: {' + '.join(f'{duration(s)} ({name})' for name, s in parts)} = "
         f"{duration(plan.predicted.iteration_seconds)}.",
         why="T decreases only if the slowest stage becomes faster, or all stages do. Removing any other limit gains "
         "nothing.",
-        experiment="Press Try neighbours: the planner runs for each change; no effect is estimated.",
+        experiment="Press Try at one change, or Answer all: the planner runs for each; no effect is estimated.",
         question="What limits this plan: computation, a link, memory, or unequal stages?",
     )
 

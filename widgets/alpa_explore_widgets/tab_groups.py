@@ -1,10 +1,12 @@
-"""The tabs of the explorer, in groups, in the order in which one asks: does it fit, how is it laid out, why, what else.
+"""The tabs of the explorer, in the order in which one asks: does it fit, how is it laid out, why, how does it run, what
+else.
 
 A new panel is one line here, and its lesson in `lessons.py` where it explains a step of the algorithm.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.baselines.kinds import KINDS
@@ -38,29 +40,25 @@ if TYPE_CHECKING:
 
 
 def tabs_of(session: Session, go_to: Callable[[str], None]) -> tuple[Tab, ...]:
-    """The tabs in their order, with their groups. `go_to` selects the tab of a title."""
-    return (
-        _tab("Overview", OverviewPanel, go_to),
-        _tab("Fit & scale", FitScalePanel, session),
-        _tab("Layouts", LayoutsPanel, session),
-        _tab("Pipeline", LayersPanel),
-        _tab("Pipeline", ClusterPanel),
-        _tab("Pipeline", TimelinePanel),
-        _tab("Pipeline", TMaxPanel),
-        _tab("Pipeline", MicrobatchesPanel),
-        _tab("Sharding", ShardingPanel, session),
-        _tab("Memory", FrontierPanel, session.select),
-        _tab("Why", WhyPanel, session),
-        _tab("Search & compare", WhatIfsPanel, lambda position, on: session.keep(position, on=on)),
-        _tab("Search & compare", SearchPanel, session.try_neighbours, lambda: session.try_baselines(KINDS)),
-        _tab("Search & compare", ComparePanel),
-        _tab("Run", RunPanel, session.runs, session.attaching, session.plan_for_attached, session.show_plan),
-        _tab("Details", StageCostsPanel),
-        _tab("Details", SolversPanel, session.compare_formulations, session.comparisons.cancel),
-        _tab("Details", AccuracyPanel),
+    """The tabs in their order. `go_to` selects the tab of a title."""
+    tabs: tuple[tuple[type[Panel], tuple[Any, ...]], ...] = (
+        (OverviewPanel, (go_to,)),
+        (FitScalePanel, (session,)),
+        (LayoutsPanel, (session,)),
+        (WhyPanel, (session,)),
+        (LayersPanel, ()),
+        (ClusterPanel, ()),
+        (TMaxPanel, ()),
+        (TimelinePanel, ()),
+        (ShardingPanel, (session,)),
+        (FrontierPanel, (session.select,)),
+        (RunPanel, (session.runs, session.attaching, session.plan_for_attached, session.show_plan)),
+        (WhatIfsPanel, (lambda position, on: session.keep(position, on=on),)),
+        (SearchPanel, (lambda: session.try_levers(free=True), lambda: session.try_baselines(KINDS))),
+        (ComparePanel, ()),
+        (MicrobatchesPanel, ()),
+        (StageCostsPanel, ()),
+        (SolversPanel, (session.compare_formulations, session.comparisons.cancel)),
+        (AccuracyPanel, ()),
     )
-
-
-def _tab(group: str, kind: type[Panel], *given: Any) -> Tab:
-    """A tab of a group; the panel is made with what is given."""
-    return Tab(group=group, kind=kind, make=lambda: kind(*given))
+    return tuple(Tab(kind=kind, make=partial(kind, *given)) for kind, given in tabs)

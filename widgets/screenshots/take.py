@@ -26,8 +26,7 @@ from playwright.sync_api import Page, TimeoutError
 
 from alpa_explore.store.cache import default_folder
 from tests.browser.harness.alone import page_alone
-from tests.browser.harness.explorer import tab as select_tab
-from tests.browser.harness.explorer import tab_titles, type_number
+from tests.browser.harness.explorer import show_tab, tab_titles, type_number
 from tests.browser.harness.page import LabPage
 
 SIZE = 1400, 900
@@ -114,7 +113,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
     """The Run tab with a running run, a finished one, and a stopped one of another plan than that on screen."""
     _open(lab, "run.ipynb", RUN_CELL)
     page = lab.page
-    select_tab(page.locator(".alpa-explorer"), "Run").click()
+    show_tab(page.locator(".alpa-explorer"), "Run")
     status = page.locator(".alpa-run-status")
 
     def both(name: str) -> None:
@@ -142,12 +141,12 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
 def _open(lab: LabPage, name: str, cell: str) -> None:
     lab.load(lab.server.write_notebook(name, f"from alpa_explore_widgets import explore\n{cell}"))
     lab.run_all()
-    lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
+    lab.page.locator(".alpa-verdict").wait_for(timeout=1000 * PLAN_SECONDS)
 
 
 def _shoot(lab: LabPage, tab: str, path: Path, patience: float = PLAN_SECONDS) -> None:
     page: Page = lab.page
-    select_tab(page.locator(".alpa-explorer"), tab).click()
+    show_tab(page.locator(".alpa-explorer"), tab)
     # Until the kernel answers, the tab before is visible.
     name = re.sub(r"\W+", "-", tab.lower())
     panel = page.locator(f".alpa-panel-{name}:visible")

@@ -39,7 +39,7 @@ def add(command: Any) -> None:
     refuse_microbatches(argument)
     argument("--top", type=int, default=12, metavar="N", help="layouts that are printed (default: 12)")
     argument("--plan", metavar="FILE", help="a plan file that is named as a layout, and compared")
-    argument("--html", metavar="FILE", help="write the heat map as one self-contained page")
+    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
     argument("--json", action="store_true", help="print all layouts as JSON")
 
@@ -77,9 +77,9 @@ def run(options: argparse.Namespace) -> int:
     measured = measured_beside(found)
     if options.html is not None:
         from alpa_explore.figures.html_page import figure_html
-        from alpa_explore.figures.layouts.heat_map import heat_map_figure
+        from alpa_explore.figures.layouts.scatter import scatter_figure
 
-        write_text(options.html, figure_html(heat_map_figure(found, plan=beside, measured=measured)), "The page")
+        write_text(options.html, figure_html(scatter_figure(found, plan=beside, measured=measured)), "The page")
         print(f"wrote {printable(options.html)}", file=sys.stderr)
     if options.json:
         print_json(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
-from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.marks import Plots, bars_across, legend_below, sums, time_bars
-from alpa_explore.figures.style import OKABE_ITO, Figure, faint, lines, safe
+from alpa_explore.figures.marks import Plots, legend_below, sums, time_bars
+from alpa_explore.figures.style import Figure
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.questions.explain import (
@@ -29,46 +27,18 @@ from alpa_explore.questions.explain import (
 
 __all__ = ["why_figure", "why_sentence", "why_table"]
 
-_STAGE, _BAR, _GAP = 24, 32, 92
-"""Pixels of a stage, of a limit or change, and between the panels."""
-_NAME_CHARACTERS = (21, 16)
-"""In a line of a name beside a bar, on the left and on the right, where less room is left by the bars before."""
+_STAGE = 24
+"""Pixels of a stage."""
 
 
-def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> Figure:
-    """Above, the parts of T for each stage, and the same without compute on a scale of their own; below, the cost of
-    each limit, and what single changes save or cost.
-
-    `tried` are other plans: those that differ from this one in a single setting count as changes too.
-    """
-    explanation = _explain(plan, tried)
-    shown = [limit for limit in explanation.limits if limit.name not in (COMPUTING, UNKNOWN)][: tuning.WHY_BARS]
-    above = _STAGE * len(explanation.times)
-    below = _BAR * max(3, min(tuning.WHY_BARS, max(len(shown), len(explanation.changes))))
-    height = above + below + _GAP
-    titles = ("the whole iteration", "all but computing", "T would be shorter without", "less time a sample with")
-    figure = Plots([above, below], [0.42, 0.58], spacing=(0.2, _GAP / height), titles=titles)
-    _times(figure, plan, explanation.times)
-    hover = [
-        lines(f"<b>{safe(limit.name)}</b>", f"T without it {units.seconds(limit.iteration_seconds)}", limit.how)
-        for limit in shown
-    ]
-    _bars(figure, 1, [(limit.name, limit.gain) for limit in shown], OKABE_ITO[1], hover, None)
-    changed = explanation.changes[: tuning.WHY_BARS]
-    number = {id(plan): place for place, plan in enumerate(tried)}
-    keys = [key(plan=number[id(c.plan)]) if id(c.plan) in number else "" for c in changed]
-    hover = [
-        lines(
-            f"<b>{safe(c.name)}</b>",
-            f"T {units.seconds(c.plan.predicted.iteration_seconds)} for {c.plan.global_batch:,} samples",
-            "needs other devices" if c.hardware else "",
-            "click to show it" if own else "",
-        )
-        for c, own in zip(changed, keys, strict=True)
-    ]
-    _bars(figure, 2, [(safe(c.name), c.gain) for c in changed], OKABE_ITO[2], hover, keys)
+def why_figure(plan: Plan, theme: str = "light") -> Figure:
+    """The parts of T for each stage, and the same without compute on a scale of their own."""
+    times = time_parts(plan)
+    height = _STAGE * max(len(times), 2)
+    figure = Plots(column_widths=[0.42, 0.58], spacing=(0.2, 0), titles=("the whole iteration", "all but computing"))
+    _times(figure, plan, times)
     return figure.figure(
-        _sentence(plan, explanation),
+        why_sentence(plan),
         theme=theme,
         height=height,
         above=14,
@@ -80,41 +50,29 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     )
 
 
-def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
-    """What the figure shows for this plan."""
-    return _sentence(plan, _explain(plan, tried))
+def why_sentence(plan: Plan) -> str:
+    """Where the time goes, what limits the plan, and which setting that is known without planning is better."""
+    return " ".join((_where(plan, time_parts(plan)), _limit(limits(plan)), _advice(changes(plan))))
 
 
-def why_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
-    """The same as rows: parts of the time by stage, then limits (T without them), then changes (their T)."""
-    total, explanation = plan.predicted.iteration_seconds, _explain(plan, tried)
+def why_table(plan: Plan) -> list[Row]:
+    """The parts of the time by stage, then limits (T without them), then changes (their T)."""
+    total = plan.predicted.iteration_seconds
     of_stage, planned = "of T, on each device of the stage", "planned; share of the time of a sample that is saved"
     names = ("about", "what", "stage", "iteration_seconds", "share_fraction", "how")
     rows: list[tuple[object, ...]] = [
         ("time", name, time.stage, seconds, seconds / total, of_stage)
-        for time in explanation.times
+        for time in time_parts(plan)
         for name, seconds in time.parts
     ]
-    rows += [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in explanation.limits]
-    rows += [("change", o.name, None, o.plan.predicted.iteration_seconds, o.gain, planned) for o in explanation.changes]
+    rows += [("limit", o.name, None, o.iteration_seconds, o.gain, o.how) for o in limits(plan)]
+    rows += [("change", o.name, None, o.plan.predicted.iteration_seconds, o.gain, planned) for o in changes(plan)]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-class _Explanation(NamedTuple):
-    """What `questions.explain` computes for a plan; drawn, and summarised in the sentence."""
-
-    times: tuple[StageTime, ...]
-    limits: tuple[Limit, ...]
-    changes: tuple[Change, ...]
-
-
-def _sentence(plan: Plan, explanation: _Explanation) -> str:
-    return " ".join((_where(plan, explanation), _limit(explanation), _advice(plan, explanation.changes)))
-
-
-def _where(plan: Plan, explanation: _Explanation) -> str:
+def _where(plan: Plan, times: Sequence[StageTime]) -> str:
     """'Devices spend 87.1 % of T on compute, 5.62 % on waits (bubble) and 5.12 % on collectives inside a node.'"""
-    shares = sorted(_shares(plan, explanation.times).items(), key=lambda part: -part[1])
+    shares = sorted(_shares(plan, times).items(), key=lambda part: -part[1])
     named = [
         f"{units.percent(share)}{' of T' if not place else ''} on {name}"
         for place, (name, share) in enumerate(shares[:3])
@@ -123,13 +81,13 @@ def _where(plan: Plan, explanation: _Explanation) -> str:
     return f"Devices spend {', '.join(named[:-1])}{' and ' if len(named) > 1 else ''}{named[-1]}."
 
 
-def _limit(explanation: _Explanation) -> str:
+def _limit(found: Sequence[Limit]) -> str:
     """What costs most besides computing (free computing would make every plan faster), and whether memory does."""
-    others = (limit for limit in explanation.limits if limit.name not in (COMPUTING, UNKNOWN))
+    others = (limit for limit in found if limit.name not in (COMPUTING, UNKNOWN))
     binding = next((limit for limit in others if limit.gain >= tuning.NOTICEABLE_SHARE), None)
     if binding is None:
         return "Nothing but computing limits the plan."
-    memory = next((limit for limit in explanation.limits if limit.name == "memory of a device"), None)
+    memory = next((limit for limit in found if limit.name == "memory of a device"), None)
     more = ""
     if memory is not None and memory is not binding:
         free = memory.gain < tuning.NOTICEABLE_SHARE
@@ -147,13 +105,12 @@ def _shares(plan: Plan, times: Sequence[StageTime]) -> dict[str, float]:
     return shares
 
 
-def _advice(plan: Plan, tried_changes: Sequence[Change]) -> str:
-    better = [c for c in tried_changes if c.gain >= tuning.NOTICEABLE_SHARE and not c.hardware]
+def _advice(found: Sequence[Change]) -> str:
+    better = [c for c in found if c.gain >= tuning.NOTICEABLE_SHARE]
     if not better:
         return "No single change that was tried saves time."
     best = better[0]
-    batch = ", in a larger batch" if best.plan.global_batch > plan.global_batch else ""
-    return f"The best single change tried: {best.name}, {units.percent(best.gain)} less time a sample{batch}."
+    return f"The best single change tried: {best.name}, {units.percent(best.gain)} less time a sample."
 
 
 def _times(figure: Plots, plan: Plan, times: Sequence[StageTime]) -> None:
@@ -170,28 +127,3 @@ def _times(figure: Plots, plan: Plan, times: Sequence[StageTime]) -> None:
     figure.x(1, 1, title=unit, zeroline=False)
     figure.x(1, 2, title="% of T", span=(0, 1.2 * max([*shares, 0.01])), zeroline=False)
     figure.y(1, autorange="reversed")
-
-
-def _bars(
-    figure: Plots,
-    column: int,
-    named: Sequence[tuple[str, float]],
-    color: str,
-    hover: Sequence[str],
-    keys: Sequence[str] | None,
-) -> None:
-    """The gain of each; a click on the bar of a plan of the history shows that plan."""
-    gains, characters = [gain for _, gain in named], _NAME_CHARACTERS[column - 1]
-    shown = ["<br>".join(wrap(n, characters, break_on_hyphens=False, break_long_words=False)) for n, _ in named]
-    colors, ends = [color if gain > 0 else faint for gain in gains], [max(0.0, 100 * gain) for gain in gains]
-    looks = {"name": ("limits", "changes")[column - 1], "keys": keys, "listed": False}
-    texts = [units.percent(g).replace("-", "−") if abs(g) >= tuning.NOTICEABLE_SHARE else "0 %" for g in gains]
-    bars = bars_across([100 * gain for gain in gains], shown, colors, hover=hover, **looks)
-    figure.add(bars, sums(ends, shown, texts), row=2, col=column)
-    largest, least = max([*ends, 0.01]), 100 * min([*gains, 0.0])
-    figure.x(2, column, title="%", span=(1.05 * least, largest + 0.4 * (largest - least)))
-    figure.y(2, column, autorange="reversed")
-
-
-def _explain(plan: Plan, tried: Sequence[Plan]) -> _Explanation:
-    return _Explanation(time_parts(plan), limits(plan), changes(plan, tried))

@@ -88,8 +88,8 @@ def play_figure(
     pace = {"frame": {"duration": milliseconds, "redraw": True}, "transition": {"duration": milliseconds * 2 // 3}}
     jump = {"frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}, "mode": "immediate"}
     steps = [{"label": s.label, "method": "animate", "args": [[str(n)], jump]} for n, s in enumerate(states)]
-    play = {"label": "▶ Play", "method": "animate", "args": [None, pace | {"fromcurrent": True}]}
-    stop = {"label": "❚❚", "method": "animate", "args": [[None], jump]}
+    play = {"label": "Play", "method": "animate", "args": [None, pace | {"fromcurrent": True}]}
+    stop = {"label": "Pause", "method": "animate", "args": [[None], jump]}
     whole: dict[str, Any] = {
         "sliders": [_slider(steps, name, 0) | {"x": 0.16, "len": 0.84}],
         "updatemenus": [_menu([play, stop], showactive=False, pad={"t": 52})],

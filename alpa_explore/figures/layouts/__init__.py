@@ -1,5 +1,5 @@
 """Figures of uniform layouts.
 
-heat_map       every layout of a model on a cluster by two of its degrees, the best of the rest in each cell
+scatter        every layout of a model on a cluster: time against memory
 scaling_curve  the best layout on each of several devices and numbers of nodes
 """

@@ -33,7 +33,7 @@ _CONTEXT = {"queries": "all-gather", "ring": "ring", "ulysses": "Ulysses", "head
 """How attention divides a sequence, by how its factor begins. Where it divides heads on an axis that divides tokens of
 the products, heads and positions change places around it, outside the operator in place of inside."""
 _NORMS = ("norm",)
-_MOST = 0.95
+MOST = 0.95
 """Where a use has a smaller share of the FLOPs, the share is said."""
 _ZERO = {0: "data parallel", 1: "data parallel (ZeRO-1)", 2: "data parallel (ZeRO-2)", 3: "FSDP (ZeRO-3)"}
 
@@ -107,12 +107,12 @@ def use_phrase(use: AxisUse) -> str:
         text = "replicated"
     if use.experts:
         return f"{text} and expert parallel"
-    return text if use.share >= _MOST else f"{text} ({units.percent(use.share)} of the FLOPs)"
+    return text if use.share >= MOST else f"{text} ({units.percent(use.share)} of the FLOPs)"
 
 
 def _zero_phrase(use: AxisUse) -> str:
     """'FSDP (ZeRO-3)', 'data parallel (ZeRO-2 for 80 % of the bytes)'."""
-    if use.zero == 0 or use.stored >= _MOST:
+    if use.zero == 0 or use.stored >= MOST:
         return _ZERO[use.zero]
     return f"{_ZERO[use.zero][:-1]} for {units.percent(use.stored)} of the bytes)"
 

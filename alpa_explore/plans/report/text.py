@@ -3,15 +3,17 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple, Self
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.intra_op.stage.recomputation import Recomputation
-from alpa_explore.plans.phrases import ranges, run_of_layers
+from alpa_explore.plans.phrases import layout_phrase, ranges, run_of_layers
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import band_of, iteration_with_band, tight
+from alpa_explore.plans.report.parallelism import MOST, AxisUse, axis_uses
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.units import printable
@@ -37,6 +39,11 @@ _HEADINGS = {
     "their_error_fraction": "error of these",
 }
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
+
+_NAMED_STAGES = 2
+"""Groups of unlike stages up to which each is named in the words of a plan."""
+_KINDS = ("tensor", "data", "context", "replicated")
+"""Of `AxisUse`."""
 
 PROVENANCE_PHRASES = {
     "unknown": "",
@@ -169,6 +176,88 @@ def _stages_on_devices(plan: PlanValue) -> str:
     if len(counted) == 1:
         return f"{len(plan.stages)} stages on {counted[0][1]} each"
     return f"{len(plan.stages)} stages ({', '.join(f'{stages} on {devices}' for stages, devices in counted)})"
+
+
+def plan_words(plan: PlanValue) -> str:
+    """'TP 2 · PP 4 · DP 8 · ZeRO-1 · microbatch 1 · no recomputation', as people write a layout: the microbatch is that
+    of one replica. 'mostly …' where a degree is not that of all FLOPs and bytes; where stages differ, each is named."""
+    stages_of: dict[_StageDegrees, list[int]] = {}
+    mostly = False
+    for stage, described in zip(plan.stages, plan.representatives(), strict=True):
+        uses = axis_uses(described)
+        mostly = mostly or any(min(use.share, use.stored) < MOST for use in uses)
+        stages_of.setdefault(_StageDegrees.of(stage, uses), []).append(stage.index)
+    count, turns, samples = len(plan.stages), plan.terms.turns, plan.model.samples
+    replicas = {degrees.replicas for degrees in stages_of}
+    whole = len(replicas) == 1 and samples % min(replicas) == 0
+    recomputed = {
+        recomputed_words(stage) if stage.recomputation else "layers" * bool(stage.rematerialized)
+        for stage in plan.stages
+    }
+    if len(stages_of) == 1:
+        degrees = next(iter(stages_of))
+        named = {"TP": degrees.tensor, "PP": count, "DP": degrees.data, "CP": degrees.context, "EP": degrees.experts}
+        words = layout_phrase(named, *degrees.rest(alone=count == 1))
+    elif len(stages_of) <= _NAMED_STAGES:
+        listed = (f"stage{'s' * (len(s) > 1)} {ranges(s)}: {degrees.words}" for degrees, s in stages_of.items())
+        words = f"PP {count} ({'; '.join(listed)})"
+    else:
+        words = f"PP {count}, stages sharded in {len(stages_of)} ways"
+    return layout_phrase(
+        {},
+        f"mostly {words}" if mostly else words,
+        f"interleaved × {turns}" if count > 1 and turns > 1 else "",
+        f"microbatch {samples // min(replicas)}" if whole else f"{samples:,} samples a microbatch",
+        "recomputation by stage"
+        if len(recomputed) > 1
+        else f"recomputes {min(recomputed)}"
+        if min(recomputed)
+        else "no recomputation",
+    )
+
+
+class _StageDegrees(NamedTuple):
+    """What a stage does with its devices; each degree is a number of devices."""
+
+    tensor: int = 1
+    data: int = 1
+    context: int = 1
+    replicated: int = 1
+    experts: int = 1
+    zero: int = 0
+    unknown: int = 1
+    """Devices of a stage whose strategies are not in the plan."""
+
+    @classmethod
+    def of(cls, stage: PlanStage, uses: Sequence[AxisUse]) -> Self:
+        """From the uses of the axes of the mesh."""
+        size = {kind: prod(use.size for use in uses if use.kind == kind) for kind in _KINDS}
+        return cls(
+            **size,
+            experts=prod(use.size for use in uses if use.experts),
+            zero=max((use.zero for use in uses), default=0),
+            unknown=1 if uses else len(stage.devices),
+        )
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the stage that compute different samples."""
+        return self.data * self.unknown
+
+    @property
+    def words(self) -> str:
+        """'TP 2 · DP 4 · ZeRO-1'."""
+        degrees = {"TP": self.tensor, "DP": self.data, "CP": self.context, "EP": self.experts}
+        return layout_phrase(degrees, *self.rest(alone=True))
+
+    def rest(self, *, alone: bool) -> tuple[str, ...]:
+        """What is no degree of parallelism."""
+        one = alone and prod(self[:4]) * self.unknown == 1
+        return (
+            "1 device" if one else f"{self.unknown} devices" if self.unknown > 1 else "",
+            f"{self.replicated} copies" if self.replicated > 1 else "",
+            f"ZeRO-{self.zero}" if self.zero else "",
+        )
 
 
 def recomputed_sentence(plan: PlanValue) -> str:

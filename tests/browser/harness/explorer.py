@@ -41,6 +41,8 @@ explorer.tabs.selected = tab
 answers = ("layouts", "scaling")  # of questions that take a while and whose answers stay true
 explorer.session.store.change(**{name: value for name, value in vars(first).items() if name not in answers})
 """
+_IS_HIDDEN = """(tab) => tab.offsetTop > tab.parentElement.firstElementChild.offsetTop + 3
+  && !tab.closest('.alpa-tab-bar').classList.contains('alpa-open')"""
 _TO_THE_TOP = """(explorer) => {
   document.activeElement?.blur();
   for (let part = explorer; part; part = part.parentElement) part.scrollTop = 0;
@@ -82,7 +84,7 @@ def show_explorer(lab: LabPage, cell: str) -> Locator:
     """The explorer of a cell in place of the notebook's cells, once it shows a plan."""
     lab.show(cell)
     explorer = explorer_of(lab)
-    explorer.locator(".alpa-tiles").wait_for()
+    explorer.locator(".alpa-verdict").wait_for()
     lab.wait_guarded()
     return explorer
 
@@ -129,15 +131,12 @@ def slider(explorer: Locator, name: str) -> Locator:
 
 
 def tab(explorer: Locator, title: str) -> Locator:
-    """The tab with this title. One in a group is there once its group was selected, which this does."""
-    group = explorer.locator(".alpa-tabs-groups").get_by_role("tab").and_(_standing_for(explorer, title))
-    in_group = explorer.locator(".alpa-tabs-views").get_by_role("tab").and_(_standing_for(explorer, title))
-    group.wait_for()
-    if group.get_attribute("data-titles") == title:
-        return group
-    if group.get_attribute("aria-selected") != "true":
-        group.click()
-    return in_group
+    """The tab with this title; where it is in a line that is hidden, that is opened first."""
+    found = explorer.locator(".alpa-tabs").get_by_role("tab", name=title, exact=True)
+    found.wait_for()
+    if found.evaluate(_IS_HIDDEN):
+        explorer.locator(".alpa-more").click()
+    return found
 
 
 def show_tab(explorer: Locator, title: str, key: str = "") -> None:
@@ -153,29 +152,17 @@ def show_tab(explorer: Locator, title: str, key: str = "") -> None:
 
 def tab_titles(explorer: Locator) -> list[str]:
     """The titles of all tabs, in order."""
-    listed = (
-        explorer.locator(".alpa-tabs-groups")
-        .get_by_role("tab")
-        .evaluate_all("(tabs) => tabs.map((t) => t.dataset.titles)")
-    )
-    return [title for titles in listed for title in titles.split("|")]
+    return explorer.locator(".alpa-tabs").get_by_role("tab").all_text_contents()
 
 
 def figure_tabs(explorer: Locator) -> list[str]:
     """Those with a figure of plotly."""
-    return [title for title in tab_titles(explorer) if title not in ("Overview", "What-ifs")]
+    return [title for title in tab_titles(explorer) if title not in ("Overview", "What-ifs", "Why")]
 
 
 def is_chosen(explorer: Locator, title: str) -> bool:
     """Whether the tab with this title is selected; selects nothing."""
-    chosen = explorer.locator('[role="tab"][aria-selected="true"]:visible').and_(_standing_for(explorer, title))
-    return chosen.count() > 0 and chosen.last.get_attribute("data-titles") == title
-
-
-def _standing_for(explorer: Locator, title: str) -> Locator:
-    """Tabs that stand for this title, alone or with others."""
-    forms = (f'="{title}"', f'^="{title}|"', f'$="|{title}"', f'*="|{title}|"')
-    return explorer.locator(", ".join(f"[data-titles{form}]" for form in forms))
+    return explorer.locator('.alpa-tabs [aria-selected="true"]').all_text_contents() == [title]
 
 
 def seen_figure(page: GuardedPage, explorer: Locator) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """The figures of layouts show the numbers of their tables; what does not fit, the plan and measured runs are marked."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 import alpa_explore as ax
+from alpa_explore.accuracy.error_band import usable_bytes
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.figures.keys import read_key
-from alpa_explore.figures.layouts.heat_map import best_of_cells, heat_map_figure, heat_map_sentence, heat_map_table
 from alpa_explore.figures.layouts.scaling_curve import log_ticks, scaling_curve_figure, scaling_curve_table
+from alpa_explore.figures.layouts.scatter import scatter_figure, scatter_sentence
 from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, ranked
@@ -57,70 +57,62 @@ def layouts() -> Layouts:
     return priced_layouts()
 
 
-def grid(values: Any) -> list[list[Any]]:
-    return [list(row) for row in values]
+def test_a_layout_is_a_point_of_memory_and_time_that_opens_where_it_fits(layouts: Layouts) -> None:
+    figure = scatter_figure(layouts)
+    one, two = trace_of(figure, "PP 1"), trace_of(figure, "PP 2")
+    assert list(two.y) == [3.0]
+    assert list(one.y) == [2.0, 2.5, 1.0], "4 s is too slow to be looked at"
+    assert list(one.x) == pytest.approx([60e9 / 2**30, 60e9 / 2**30, 62e9 / 2**30])
+    assert list(one.customdata) == ["layout:1", "layout:2", ""], "what does not fit does not open"
+    assert [layouts.ranked[int(read_key(k)["layout"]) - 1].seconds for k in one.customdata[:2]] == [2.0, 2.5]
+    assert one.marker.opacity[2] < one.marker.opacity[0]
+    assert "needs &lt;more&gt;" in one.hovertext[2], "names are escaped"
+    assert set(trace_of(figure, "usable").x) == {usable_bytes(layouts.cluster.device.memory_bytes) / 2**30}
+    filtered = scatter_figure(layouts, where={"recompute": "full"})
+    assert list(trace_of(filtered, "PP 1").y) == [2.5]
 
 
-def test_each_cell_has_the_fastest_of_the_rest(layouts: Layouts) -> None:
-    heat = trace_of(heat_map_figure(layouts), "fits")
-    assert grid(heat.z) == [[None, 2.0, 4.0], [None, 3.0, None]]
-    assert grid(heat.text) == [["", "2", "4"], ["", "3", ""]]
-    assert best_of_cells(layouts, "tensor", "pipeline")[2, 1].layout.recompute == "none"
-    filtered = trace_of(heat_map_figure(layouts, where={"recompute": "full"}), "fits")
-    assert grid(filtered.z) == [[None, 2.5, None], [None, None, None]]
+def test_the_frontier_falls_with_memory(layouts: Layouts) -> None:
+    sizes = ((0, 1.0), (2, 0.5), (3, 0.25))
+    leaner = {at: replace(layouts.ranked[at], bytes=60e9 * share) for at, share in sizes}
+    several = replace(layouts, ranked=tuple(leaner.get(at, one) for at, one in enumerate(layouts.ranked)))
+    front = trace_of(scatter_figure(replace(several, ranked=several.ranked[:3])), "frontier")
+    assert (list(front.x), list(front.y)) == ([30e9 / 2**30, 60e9 / 2**30], [3.0, 2.0])
 
 
-def test_a_cell_where_nothing_fits_is_crossed_out_with_the_reason(layouts: Layouts) -> None:
-    figure = heat_map_figure(layouts)
-    crossed = trace_of(figure, "does not fit")
-    assert (list(crossed.x), list(crossed.base)) == ([0], [-0.48])
-    assert crossed.marker.pattern.shape == "/"
-    assert "needs &lt;more&gt;" in crossed.hovertext[0], "names are escaped"
-    assert list(trace_of(figure, "✕").text) == ["✕"], "and none where there is no layout"
-
-
-def test_the_fastest_the_plan_and_measured_runs_are_marked_in_their_cells(layouts: Layouts) -> None:
+def test_the_plan_and_measured_runs_stand_at_their_memory_and_time(layouts: Layouts) -> None:
     plan = PlanAsLayout(
-        layout=Layout(tensor=4), words="TP 4", samples=8, seconds=3.9, best=layouts.best, priced=layouts.ranked[3]
+        layout=Layout(tensor=4),
+        words="TP 4",
+        samples=8,
+        seconds=3.9,
+        best=layouts.best,
+        priced=layouts.ranked[3],
+        bytes=2.0**35,
     )
     run = MeasuredRun(source="s", line=2, device="h100", software="megatron", gpus=4, model="m", precision="bf16")
     measured = (MeasuredLayout(run=run, seconds=2.2, priced=layouts.ranked[0]),)
-    figure = heat_map_figure(layouts, plan=plan, measured=measured)
-    places = {name: (round(trace_of(figure, name).x[0]), round(trace_of(figure, name).y[0])) for name in MARKS}
-    assert places == {"fastest": (1, 0), "the plan": (2, 0), "measured": (1, 0)}
+    figure = scatter_figure(layouts, plan=plan, measured=measured)
+    assert (trace_of(figure, "the plan").x[0], trace_of(figure, "the plan").y[0]) == (32.0, 3.9)
+    assert list(trace_of(figure, "measured").y) == [2.2]
+    assert list(trace_of(figure, "error").y) == [2.0, 2.2, None], "tied to the prediction"
     assert "measured 2.2 s, predicted 2 s" in trace_of(figure, "measured").hovertext[0]
-    sentence = heat_map_sentence(layouts, plan, measured)
+    sentence = scatter_sentence(layouts, plan, measured)
     assert "takes 3.9 s (4 s where it is priced as a layout): the best uniform layout takes 48.7 % less" in sentence
     assert "A measured run of this kind, TP 2" in sentence
-
-
-MARKS = ("fastest", "the plan", "measured")
-
-
-def test_a_plan_that_is_no_layout_is_said_in_words_and_not_marked(layouts: Layouts) -> None:
-    plan = PlanAsLayout(layout=None, words="2 stages of unlike sizes", seconds=1.9, samples=8, best=layouts.best)
-    assert "the plan" not in [t.name for t in heat_map_figure(layouts, plan=plan).data]
-    assert "The plan (2 stages of unlike sizes) takes 1.9 s" in heat_map_sentence(layouts, plan)
 
 
 def test_where_none_fits_the_sentence_says_where_it_does(layouts: Layouts) -> None:
     larger = replace(layouts, cluster=ax.Cluster.parse("2x4:h100"), on_faster_links=None)
     tight = replace(layouts, ranked=layouts.ranked[-1:], larger=larger)
-    said = heat_map_sentence(tight)
+    said = scatter_sentence(tight)
     assert f". On 2x4:h100, 8 devices, 4 of 5 fit; the fastest is {layouts.ranked[0].words}: 2 s, MFU " in said
     assert "bandwidth" not in said
     links = replace(larger, on_faster_links=replace(layouts.ranked[0], seconds=1.5))
-    assert "With twice the bandwidth between nodes it takes 1.5 s (−25 %)." in heat_map_sentence(
+    assert "With twice the bandwidth between nodes it takes 1.5 s (−25 %)." in scatter_sentence(
         replace(tight, larger=links)
     )
-    assert grid(trace_of(heat_map_figure(tight), "fits").z) == [[None]]
-
-
-def test_the_table_has_every_layout_in_order(layouts: Layouts) -> None:
-    rows = heat_map_table(layouts)
-    assert [row["iteration_seconds"] for row in rows] == [2.0, 2.5, 3.0, 4.0, 1.0]
-    assert [row["fits"] for row in rows] == [True, True, True, True, False]
-    assert [row["rank"] for row in heat_map_table(layouts, where={"pipeline": 2})] == [1]
+    assert list(trace_of(scatter_figure(tight), "frontier").x) == []
 
 
 @pytest.fixture

@@ -1,9 +1,14 @@
 """Exports of the explorer work elsewhere: code runs, files open, tables are complete."""
 
+import ast
 import csv
+import html
 import io
+import json
+import re
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +20,7 @@ from alpa_explore_widgets.session.sources import Sources, device_overrides
 
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError
+from alpa_explore.models import catalog
 from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.report.tables import layers_table, stages_table
 from alpa_explore.plans.report.timeline_tables import submeshes_table
@@ -37,6 +43,17 @@ CHANGED = replace(
 )
 
 
+CONFIG = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+    "max_position_embeddings": 64,
+}
 UNLIKE = replace(SETTINGS, device="1x4:h100+1x4:v100", nodes=2, devices_per_node=4)
 
 
@@ -63,6 +80,20 @@ def test_the_code_of_the_settings_requests_exactly_these_settings(
         for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")
         if getattr(settings, name) not in (None, "auto")
     }
+
+
+def test_the_code_of_a_model_from_a_config_names_it_wherever_it_runs(tmp_path: Path, planner: Any) -> None:
+    from alpa_explore_widgets import explore
+
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    explorer = explore(str(tmp_path / "config.json"), cluster="1x4:h100", backend=planner.functions())
+    explorer.wait(LIMIT_SECONDS)
+    (tmp_path / "config.json").unlink()
+    for code in (explorer.toolbar.widget.code, html.unescape(explorer._repr_mimebundle_()["text/html"])):
+        called = re.search(r"(?:ax\.plan|explore)\(('hf@.*?')", code)
+        assert called is not None, code
+        assert catalog.entry(ast.literal_eval(called[1])).name == "Qwen2ForCausalLM"
+    assert explorer.controls["expert_imbalance"].layout.display == "none", "a dense model"
 
 
 def test_the_call_of_explore_shows_the_same_settings_again(planner: Any, drawn: list[Any]) -> None:

@@ -69,7 +69,7 @@ def test_a_spec_is_pinned_planned_undone_and_removed(shown: Explorer, planned: P
     assert shown.session.store.state.fault is None
     assert product(plan).output == other
     assert plan.predicted.iteration_seconds > planned.predicted.iteration_seconds
-    assert "alpa-worse" in shown.summary.widget.value
+    assert "alpa-worse" in shown.verdict.head.value
     shown.session.undo()
     assert (shown.plan, shown.settings.spec_constraints) == (planned, ())
     assert not shown.spec_constraints.widget.children

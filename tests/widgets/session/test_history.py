@@ -1,4 +1,4 @@
-"""Undo, redo, pin, selection, and what is tried aside: all of it in the one state of the session."""
+"""Back, forward, pin, selection, and what is tried aside: all of it in the one state of the session."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,6 @@ import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import neighbours
 from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,19 +30,30 @@ def test_a_plan_tried_aside_leaves_on_screen_what_was_even_where_the_oldest_has_
     assert History().add_without_showing(entries[0]).entries == (entries[0],)
 
 
-@given(st.lists(st.sampled_from(["add", "instead", "undo", "redo"]), max_size=90))
-def test_the_position_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
+@given(st.lists(st.sampled_from(["add", "aside", "instead", "view", "undo", "redo"]), max_size=90))
+def test_back_and_forward_are_those_of_a_browser_over_what_was_viewed(steps: list[str]) -> None:
     history = History()
     for number, step in enumerate(steps):
-        if step in ("add", "instead"):
-            settings = replace(SETTINGS, num_microbatches=number + 1)
-            history = history.add(Entry(settings=settings, plan=PLAN), replace_last=step == "instead")
-            assert history.entries[history.position].settings is settings
+        if step in ("add", "instead", "aside"):
+            entry = Entry(settings=replace(SETTINGS, num_microbatches=number + 1), plan=replace(PLAN))
+            if step == "aside":
+                history = history.add_without_showing(entry)
+            else:
+                history = history.add(entry, replace_last=step == "instead")
+                assert history.entries[history.position] is entry
+                assert not history.can_redo, "a new page"
+        elif step == "view" and history.entries:
+            viewed = history.at(number % len(history.entries))
+            if viewed.position != history.position:
+                assert viewed.back().position == history.position
+                assert not viewed.can_redo
+            history = viewed
         elif step == "undo" and history.can_undo:
-            assert history.at(history.position - 1).at(history.position).position == history.position
-            history = history.at(history.position - 1)
+            assert history.back().forward().position == history.position
+            history = history.back()
         elif step == "redo" and history.can_redo:
-            history = history.at(history.position + 1)
+            assert history.forward().back().position == history.position
+            history = history.forward()
         assert len(history.entries) <= HISTORY_ENTRIES
         assert -1 <= history.position < len(history.entries)
         assert (history.position == -1) == (not history.entries)
@@ -123,30 +133,6 @@ def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) 
     assert cluster.inside_node.latency_seconds == plain.inside_node.latency_seconds
 
 
-def test_neighbours_are_added_to_the_history_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
-    plan_and_wait(session)
-    before = session.store.state
-    assert before.plan is not None
-    assert before.plan_settings is not None
-    settings = neighbours(before.plan_settings, before.plan)
-    session.try_settings(settings)
-    assert session.wait(LIMIT_SECONDS)
-    after = session.store.state
-    assert after.plan is before.plan
-    assert after.settings == before.settings
-    assert len(after.history.entries) == 1 + len(settings)
-    assert after.history.position == 0
-    assert f"Tried {len(settings)}: " in after.activity
-    assert {p["delta"] for p in planner.plans} == {0.25, 0.5, 1.0}
-
-
-def test_every_neighbour_differs_in_one_setting() -> None:
-    settings = replace(SETTINGS, num_layers=4, rematerialization=True)
-    for other in neighbours(settings, PLAN):
-        names = [n for n in ("delta", "num_layers", "rematerialization") if getattr(other, n) != getattr(settings, n)]
-        assert len(names) == 1
-
-
 def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explorer: Explorer, show_tab: Any) -> None:
     plan_and_wait(explorer.session)
     show_tab("Layers").figure.selection = key(stage=1, layer=2)  # as a click does
@@ -177,10 +163,10 @@ def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> N
     plan_and_wait(explorer.session)
     explorer.toolbar_pressed("pin", {}, [])
     type_and_wait(explorer, num_microbatches=16)
-    assert "alpa-better" in explorer.summary.widget.value, "more samples a second"
+    assert "alpa-better" in explorer.verdict.head.value, "more samples a second"
     assert explorer.toolbar.widget.pressed == ["pin"]
     explorer.toolbar_pressed("pin", {}, [])
-    assert "alpa-better" not in explorer.summary.widget.value
+    assert "alpa-better" not in explorer.verdict.head.value
 
 
 def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(session: Session) -> None:
@@ -244,7 +230,7 @@ def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(sessio
     planner.error = AlpaExploreError("Too many layers", found="8", remedy="None.")
     state = session.store.state
     assert state.plan_settings is not None
-    session.try_settings((replace(state.plan_settings, num_layers=8),))
+    session.try_settings((replace(state.plan_settings, num_layers=8),), ("layers 4 → 8",))
     assert session.wait(LIMIT_SECONDS)
     assert [n.name for n in session.store.state.no_plans] == ["megatron", "layers 4 → 8"]
     session.try_baselines(("data-parallel",))

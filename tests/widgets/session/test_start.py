@@ -117,9 +117,9 @@ def test_each_of_several_settings_says_which_it_is(session: Session, with_settin
     texts: list[str] = []
     plan_and_wait(session)
     session.store.listen(lambda _old, new: texts.append(progress_html(new)))
-    session.try_settings((with_settings(delta=0.25), with_settings(delta=1.0)))
+    session.try_settings((with_settings(delta=0.25), with_settings(delta=1.0)), ("δ 0.25", "δ 1"))
     assert session.wait(LIMIT_SECONDS)
-    assert any("2 of 2: Solving sharding problems: 0 of 2" in text for text in texts)
+    assert any("2 of 2: δ 1: Solving sharding problems: 0 of 2" in text for text in texts)
 
 
 def test_compiling_is_named_beside_counts_and_without_them(session: Session) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from alpa_explore_widgets.panels import headline
+from alpa_explore_widgets.panels.verdict import verdict_html
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
 
@@ -34,14 +34,12 @@ def test_each_view_has_its_figure_and_its_table(monkeypatch: pytest.MonkeyPatch)
     assert "<table>" in panel.details.value
 
 
-def test_the_question_is_answered_for_the_plan_on_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bands_of_the_plan_on_screen_stand_below_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     use_record(monkeypatch, example_record())
     panel = AccuracyPanel()
     panel.show(State(settings=SETTINGS, plan=measured_plan()), "light")
-    assert "Times ± 20 %, memory ± 25 %." in panel.question_line.value
     assert "mean error of 6 runs of Megatron-Core in 16 bits on several nodes of H100" in panel.bands.value
     panel.show(State(settings=SETTINGS, plan=example_plan()), "light")
-    assert "Times ± ?, memory ± ?." in panel.question_line.value
     assert "no run like this was measured" in panel.bands.value
 
 
@@ -56,10 +54,9 @@ def test_the_figure_is_drawn_once_for_all_plans(monkeypatch: pytest.MonkeyPatch)
     assert len(drawn) == 2
 
 
-def test_tiles_carry_the_band_and_their_tooltips_say_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verdict_carries_the_band_and_its_tooltips_say_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
     use_record(monkeypatch, example_record())
-    html = headline.tiles_html(measured_plan())
-    assert "<span>iteration ± 20 %</span>" in html
-    assert "<span>memory ± 25 %</span>" in html
-    assert html.count("mean error of 6 runs of Megatron-Core") == 6, "time, rates, hours, memory"
-    assert "<span>iteration ± ?</span>" in headline.tiles_html(example_plan())
+    html = verdict_html(measured_plan())
+    assert "± 20 % · 6 runs like it" in html
+    assert html.count("mean error of 6 runs of Megatron-Core") == 3, "time, memory, FLOP/s"
+    assert "no run like it was measured" in verdict_html(example_plan(paper=False))

@@ -36,7 +36,7 @@ def test_it_shows_the_memory_over_time_and_the_choices_beside_it() -> None:
     panel = FrontierPanel(lambda key: None)
     state = State(settings=SETTINGS, plan=EXAMPLE, selection="stage:1")
     panel.show(state, "light")
-    assert panel.finding.value.startswith('<p class="alpa-finding">Stage 1: ')
+    assert panel.finding.value.startswith('<p class="alpa-finding" tabindex="0">Stage 1: ')
     assert "a device holds at most" in panel.finding.value
     assert [row["part"] for row in panel.rows(state)][-1] == "the device has"
     panel.view.value = "choices"

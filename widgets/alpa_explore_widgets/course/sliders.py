@@ -16,7 +16,7 @@ from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 
 PLAY_MILLISECONDS = 1000
 """Between two steps: time to read the sentence above the figure."""
-_PLAY, _PAUSE = "▶ Play", "❚❚ Pause"
+_PLAY, _PAUSE = "Play", "Pause"
 
 
 class SliderFigure(W.VBox):  # type: ignore[misc]  # ipywidgets has no types

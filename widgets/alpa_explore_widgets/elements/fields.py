@@ -123,16 +123,14 @@ class Button(PageWidget):
 
 
 class TabBar(PageWidget):
-    """A row of groups of tabs, and a second row where the selected group has several tabs; bringing the contents of the
-    selected tab up to date is left to the owner."""
+    """A line of tabs; bringing the contents of the selected tab up to date is left to the owner."""
 
     _esm = module_with_helpers("tab_bar.js")
 
     label = traitlets.Unicode().tag(sync=True)
-    """Accessible name of the first row."""
+    """Accessible name."""
     tabs = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
-    """[title, tooltip, group, text in the row of its group if that is not the title, panel] of each; tabs of one group
-    follow each other. A tab of the group '' stands alone. The contents have the class 'alpa-panel-' + panel."""
+    """[title, tooltip, panel] of each. The contents have the class 'alpa-panel-' + panel."""
     selected = traitlets.Int(0).tag(sync=True)
     """Index of the selected tab. The page shows its contents at once."""
     drawn = traitlets.Unicode().tag(sync=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.plans.phrases import run_of_layers, submesh_phrase
+from alpa_explore.plans.report.text import sentence
 from alpa_explore_widgets.export.sharing import explore_code
-from alpa_explore_widgets.panels import headline
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -27,10 +27,10 @@ _COLUMNS = (
 )
 
 
-def plan_table(plan: Plan | None, settings: Settings) -> str:
+def plan_table(plan: Plan | None, settings: Settings, reference: str = "") -> str:
     """The plan and the code that shows it again, as HTML without a style sheet: front ends remove those from saved
     outputs."""
-    code = f"<pre>{escape(explore_code(settings))}</pre>"
+    code = f"<pre>{escape(explore_code(settings, reference))}</pre>"
     if plan is None:
         return f'<div class="alpa-saved"><p>No plan was ready when this was saved. The cell was:</p>{code}</div>'
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in _rows(plan))
@@ -38,7 +38,7 @@ def plan_table(plan: Plan | None, settings: Settings) -> str:
     return (
         f'<div class="alpa-saved"><p><b>{escape(plan.model.name)}</b> on {escape(str(plan.cluster))}, '
         f"B = {plan.options.num_microbatches:,}, δ = {plan.options.delta:g}, {plan.options.num_layers} layers. "
-        f"{headline.sentence_html(plan)}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"{escape(sentence(plan))}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f"<p>Run the cell to explore this plan again:</p>{code}</div>"
     )
 

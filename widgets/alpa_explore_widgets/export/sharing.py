@@ -25,8 +25,9 @@ _DEVICE = {
 """Setting -> the field of the cluster or its device that it overrides."""
 
 
-def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = "") -> str:
-    """Python code that makes the plan for these settings; `user_model`: the model is not of the catalogue, so the code
+def plan_code(settings: Settings, *, reference: str = "", user_model: bool = False, scheduler: str = "") -> str:
+    """Python code that makes the plan for these settings; `reference` names the model where its name does not, as that
+    of a config file; `user_model`: the model is not of the catalogue, so the code
     has a comment in its place; `scheduler`: that of the attached hosts of which the cluster is made."""
     s = settings
     attached = f'ax.attach("{scheduler}").cluster({s.devices_per_node})'
@@ -36,7 +37,7 @@ def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = 
     if overrides:
         lines = ["from dataclasses import replace", "", *lines, "device = cluster.device"]
         lines += [f"cluster = cluster.with_changes({_DEVICE[name]}={_override(s, name)})" for name in overrides]
-    model = "graph" if user_model else repr(s.model)
+    model = "graph" if user_model else repr(reference or s.model)
     precision = "" if s.precision is None else f", precision={s.precision!r}"
     if user_model:
         lines += [
@@ -57,8 +58,8 @@ def plan_code(settings: Settings, *, user_model: bool = False, scheduler: str = 
     return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {', '.join(options)})", ""])
 
 
-def explore_code(settings: Settings) -> str:
-    """The call of `explore` that shows the same settings again."""
+def explore_code(settings: Settings, reference: str = "") -> str:
+    """The call of `explore` that shows the same settings again; `reference` as in `plan_code`."""
     s = settings
     options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
     options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
@@ -69,8 +70,9 @@ def explore_code(settings: Settings) -> str:
     options += f", boundaries={s.boundaries!r}" if s.boundaries else ""
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
     options += "".join(f", {name}={value!r}" for name, value in mappings(s.spec_constraints).items())
+    model = repr(reference) if reference else f'"{s.model}"'
     return (
-        f'explore("{s.model}", cluster="{cluster_text(s)}", num_microbatches={s.num_microbatches}, '
+        f'explore({model}, cluster="{cluster_text(s)}", num_microbatches={s.num_microbatches}, '
         f"delta={s.delta!r}{options})"
     )
 

@@ -133,6 +133,7 @@ class ControlsPanel:
                 control.widget.value = control.to_widget(getattr(settings, name))
             self["model"].note = sources.describe(settings.model)
             count, samples = settings.num_microbatches, settings.microbatch
+            self["microbatch"].note = "all replicas"
             self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per iteration"
             self["expert_imbalance"].note = chosen_for(state)
             for name, value in sources.preset_figures(settings).items():
@@ -240,7 +241,8 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
         ),
         "microbatch": choice(
             "Microbatch",
-            "Samples (sequences or images) in one microbatch. Press Plan after a change.",
+            "Samples (sequences or images) in one microbatch of all replicas together; layouts name that of one "
+            "replica. Press Plan after a change.",
             [[str(settings.microbatch), str(settings.microbatch), ""]],
             str(settings.microbatch),
             str,

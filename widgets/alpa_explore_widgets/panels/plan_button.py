@@ -92,7 +92,8 @@ def progress_html(state: State, model_defaults: Mapping[str, object] = MappingPr
             changes = "<br>".join(changed_settings(before, after, model_defaults))
             if after.model != before.model:
                 changes += f"<br>The figures show {escape(before.model)}; B and all other settings wait for Plan."
-            activity = f'<div class="alpa-old"><b>Out of date, press Plan</b><br>{changes}</div>'
+            head = "Out of date, press Plan" if state.fault is None else "No plan with these settings"
+            activity = f'<div class="alpa-old"><b>{head}</b><br>{changes}</div>'
         return f'<div class="alpa-progress" role="status">{activity}</div>'
     progress, compiling = state.progress, _COMPILING if state.compiling else ""
     if progress is None or progress.total == 0:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 BUTTONS = [
-    ["undo", "↶ Undo", "Take back changed settings, or show the previous plan"],
-    ["redo", "↷ Redo", "Show the next plan again"],
+    ["undo", "Undo", "Take back changed settings, or show the plan that was viewed before"],
+    ["redo", "Redo", "Show the plan again from which you went back"],
     ["pin", "Pin", "Compare with this plan from now on; press again to stop"],
     ["table", "Tables", "Show figures as tables"],
     ["teach", "Teach", "Explain each tab with the numbers of this plan; tabs in the order of the algorithm"],

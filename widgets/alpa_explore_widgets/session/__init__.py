@@ -5,7 +5,7 @@
 - state: all of this and the answers to questions as one immutable value, `State`, and the `StateStore` that holds the
   present one behind a lock.
 - sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
-- hardware: single changes of the hardware of a plan, as settings to be planned.
+- levers: single changes of the settings and the hardware of a plan, to be planned.
 - background: threads where the newest job wins, or where each job has its turn.
 - asking/: questions, asked in the background.
 - planning, runs (and attached hosts): work in the background; it reports by changing the state.

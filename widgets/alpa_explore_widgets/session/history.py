@@ -1,4 +1,4 @@
-"""The history of plans: an immutable list with the position of the plan on screen, for undo, redo and comparisons."""
+"""The history of plans: an immutable list, with which of them is on screen, for back, forward and comparisons."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ class History:
 
     entries: tuple[Entry, ...] = ()
     position: int = -1
+    before: tuple[Plan, ...] = ()
+    """The plans that were on screen before, the last one last: back and forward are those of a browser."""
+    after: tuple[Plan, ...] = ()
+    """Those from which the user went back, the next one last."""
 
     def add(self, entry: Entry, *, replace_last: bool = False) -> History:
         """The history with `entry` appended and shown. `replace_last` replaces the last entry if that is the one on
@@ -35,10 +39,12 @@ class History:
 
         Entries after the position are kept: a plan that was undone stays available for comparisons.
         """
-        entries = (*self.kept_by_add(replace_last=replace_last), entry)
+        kept = self.kept_by_add(replace_last=replace_last)
+        entries = (*kept, entry)
         dropped = _dropped(entries)
         entries = entries if dropped is None else entries[:dropped] + entries[dropped + 1 :]
-        return History(entries=entries, position=len(entries) - 1)
+        before = self._left if len(kept) == len(self.entries) else self.before
+        return History(entries=entries, position=len(entries) - 1, before=before)
 
     def kept_by_add(self, *, replace_last: bool) -> tuple[Entry, ...]:
         """The entries that `add` keeps while there is room."""
@@ -53,7 +59,7 @@ class History:
         if self.position < 0:
             return extended
         before = dropped is not None and dropped < self.position
-        return extended.at(self.position - 1 if before else self.position)
+        return replace(self, entries=extended.entries, position=self.position - 1 if before else self.position)
 
     def keep(self, position: int, *, on: bool = True) -> History:
         """The history with the entry at `position` pinned, or no longer."""
@@ -64,17 +70,42 @@ class History:
     def at(self, position: int) -> History:
         """The history with the entry at `position` on screen."""
         assert 0 <= position < len(self.entries), "no entry at this position"
-        return replace(self, position=position)
+        if position == self.position:
+            return self
+        return replace(self, position=position, before=self._left, after=())
+
+    def back(self) -> History:
+        """With the plan on screen that was there before; the same history where there is none."""
+        return self._gone(self.before, self.after, forward=False)
+
+    def forward(self) -> History:
+        """With the plan on screen from which the user went back; the same history where there is none."""
+        return self._gone(self.after, self.before, forward=True)
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is an entry before the one on screen."""
-        return self.position > 0
+        """Whether another plan was on screen before."""
+        return self.back() is not self
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is an entry after the one on screen."""
-        return self.position < len(self.entries) - 1
+        """Whether the user went back."""
+        return self.forward() is not self
+
+    @property
+    def _left(self) -> tuple[Plan, ...]:
+        """`before` of another plan on screen."""
+        return self.before if self.position < 0 else (*self.before, self.entries[self.position].plan)
+
+    def _gone(self, stack: tuple[Plan, ...], other: tuple[Plan, ...], *, forward: bool) -> History:
+        """With the last plan of `stack` that is still an entry; the one on screen goes to the `other` stack."""
+        places = {id(entry.plan): place for place, entry in enumerate(self.entries)}
+        known = tuple(plan for plan in stack if id(plan) in places)
+        if not known:
+            return self
+        here = (*other, self.entries[self.position].plan)
+        before, after = (here, known[:-1]) if forward else (known[:-1], here)
+        return replace(self, position=places[id(known[-1])], before=before, after=after)
 
     @property
     def plans(self) -> tuple[Plan, ...]:

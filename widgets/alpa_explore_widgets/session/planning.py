@@ -25,7 +25,7 @@ from alpa_explore_widgets.session.asking.questions import FitSearch
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
-from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings, change_in_words
+from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
@@ -61,15 +61,7 @@ class PlanningJob:
     degrees: tuple[tuple[str, Any], ...] = ()
     """Arguments of the baselines (`AsBaseline.degrees`); degrees that are not given are tried."""
     names: tuple[str, ...] = ()
-    """What each attempt is called; by default how its settings differ from those of the plan on screen."""
-
-    def name(self, number: int, base: Settings | None) -> str:
-        """What the attempt is called: the baseline, or how its settings differ from `base`."""
-        if self.baselines:
-            return self.baselines[number]
-        if self.names:
-            return self.names[number]
-        return change_in_words(base, self.settings[number])
+    """What each attempt is called that is not shown; the baselines have names."""
 
 
 class Planning:
@@ -163,8 +155,10 @@ class Planning:
     def _no_plan(self, job: PlanningJob, number: int, error: Exception) -> NoPlan:
         settings, state = job.settings[number], self._store.state
         memory = state.plan.cluster.device.memory_bytes if state.plan is not None else 0
-        name = job.name(number, state.plan_settings)
-        return NoPlan(name=name, reason=reason_of(error, memory), model=settings.model)
+        names = job.baselines or job.names
+        return NoPlan(
+            name=names[number] if names else settings.model, reason=reason_of(error, memory), model=settings.model
+        )
 
     def _make_plan(
         self, settings: Settings, cancel: threading.Event, baseline: str | None, degrees: dict[str, Any]

@@ -12,29 +12,22 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
-from alpa_explore_widgets.session.asking.layouts import LayoutQuestions
+from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
 from alpa_explore_widgets.session.asking.questions import Comparisons
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
-from alpa_explore_widgets.session.hardware import HardwareChange, hardware_changes
+from alpa_explore_widgets.session.levers import Lever, levers
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
-from alpa_explore_widgets.session.settings import (
-    DEVICE_SETTINGS,
-    MODEL_SETTINGS,
-    Settings,
-    device_setting,
-    neighbours,
-    settings_of,
-)
+from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, device_setting, settings_of
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore.uniform_layouts.ranking import PricedLayout
     from alpa_explore_widgets.session.fault import Offer
+    from alpa_explore_widgets.session.history import History
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""
@@ -133,45 +126,30 @@ class Session:
             self._set_for_plan(**dict(offer.changes))
             self.plan()
 
-    def try_settings(self, settings: tuple[Settings, ...], names: tuple[str, ...] = ()) -> None:
+    def try_settings(self, settings: tuple[Settings, ...], names: tuple[str, ...]) -> None:
         """Run the planner for each of `settings` and add the plans to the history; the plan on screen and the controls
-        stay as they are. `names` are those of the attempts, by default what differs in them."""
+        stay as they are. `names` are those of the attempts."""
         self.planning.plans.submit(PlanningJob(settings=settings, show=False, names=names))
 
-    def hardware_changes(self) -> tuple[HardwareChange, ...]:
-        """Single changes of the hardware of the plan on screen; none before the first plan."""
+    def levers(self) -> tuple[Lever, ...]:
+        """Single changes of the settings of the plan on screen; none before the first plan."""
         state = self.store.state
         if state.plan is None or state.plan_settings is None:
             return ()
-        return hardware_changes(state.plan_settings, state.plan, self.sources)
+        return levers(state.plan_settings, state.plan, self.sources)
 
-    def try_hardware(self) -> None:
-        """Run the planner for each change of the hardware that has no plan yet."""
+    def try_levers(self, name: str = "", *, free: bool = False) -> None:
+        """Run the planner for each lever that has no plan yet, or for that of this name, or for the free ones, in the
+        order of what they promise; the plans are added to the history."""
         known = {entry.settings for entry in self.store.state.history.entries}
-        changes = [change for change in self.hardware_changes() if change.settings not in known]
-        if changes:
-            self.try_settings(tuple(c.settings for c in changes), tuple(c.name for c in changes))
-
-    def choose_hardware(self, name: str) -> None:
-        """Make a change of the hardware the present settings, with its plan: the one that was tried, or a new one."""
-        with self.store.lock:
-            change = next((change for change in self.hardware_changes() if change.name == name), None)
-            if change is None:
-                return
-            entries = self.store.state.history.entries
-            position = next((i for i, entry in enumerate(entries) if entry.settings == change.settings), None)
-            if position is not None:
-                self.show_entry(position)
-                return
-            self.planning.forget_replans()
-            self.store.change(settings=change.settings)
-            self.plan()
-
-    def try_neighbours(self) -> None:
-        """Run the planner for the settings beside those of the plan on screen."""
-        state = self.store.state
-        if state.plan is not None and state.plan_settings is not None:
-            self.try_settings(neighbours(state.plan_settings, state.plan))
+        asked = [
+            lever
+            for lever in self.levers()
+            if lever.settings not in known and lever.name in (name or lever.name,) and (lever.free or not free)
+        ]
+        if asked:
+            asked.sort(key=lambda lever: (not lever.free, -lever.promise))
+            self.try_settings(tuple(lever.settings for lever in asked), tuple(lever.name for lever in asked))
 
     def try_baselines(self, kinds: tuple[str, ...]) -> None:
         """Make these baselines with the settings of the plan on screen, and add them to the history."""
@@ -189,9 +167,16 @@ class Session:
             )
             self.plan()
 
-    def open_layout(self, row: PricedLayout) -> None:
-        """Plan a uniform layout of the settings of the controls, as a baseline."""
+    def open_layout(self, rank: int) -> None:
+        """Plan the uniform layout of this rank among those on screen, as a baseline."""
         with self.store.lock:
+            answer = self.store.state.layouts
+            if answer is None or answer.layouts is None or not 0 < rank <= len(answer.layouts.ranked):
+                return
+            if answer.question != question_of(self.store.state.settings):
+                self.store.change(activity="The layouts are those of other settings: press Price layouts first.")
+                return
+            row = answer.layouts.ranked[rank - 1]
             layout = row.layout
             self._set_for_plan(
                 microbatch=layout.samples,
@@ -251,29 +236,37 @@ class Session:
         """Show an entry of the history with its settings; nothing is planned."""
         with self.store.lock:
             history = self.store.state.history
-            if not 0 <= position < len(history.entries):
-                return
-            entry = history.entries[position]
-            self.planning.forget_replans()
-            self.store.change(
-                history=history.at(position),
-                plan=entry.plan,
-                plan_settings=entry.settings,
-                settings=entry.settings,
-                offers=None,
-                selection=valid_key(entry.plan, self.store.state.selection),
-                fault=None,
-                activity=f"Back to number {position + 1} of the {len(history.entries)} plans in the history.",
-            )
+            if 0 <= position < len(history.entries):
+                self._show_history(history.at(position))
+
+    def _show_history(self, history: History) -> None:
+        """Show the entry at the position of a history."""
+        entry = history.entries[history.position]
+        self.planning.forget_replans()
+        self.store.change(
+            history=history,
+            plan=entry.plan,
+            plan_settings=entry.settings,
+            settings=entry.settings,
+            offers=None,
+            selection=valid_key(entry.plan, self.store.state.selection),
+            fault=None,
+            activity=f"Back to number {history.position + 1} of the {len(history.entries)} plans in the history.",
+        )
 
     def undo(self) -> None:
-        """Take back the settings that wait for `plan`; where there are none, show the previous plan of the history."""
-        state = self.store.state
-        self.show_entry(state.history.position - (0 if state.out_of_date else 1))
+        """Take back the settings that wait for `plan`; where there are none, show the plan that was viewed before."""
+        with self.store.lock:
+            state = self.store.state
+            if state.history.entries:
+                self._show_history(state.history if state.out_of_date else state.history.back())
 
     def redo(self) -> None:
-        """Show the next plan of the history."""
-        self.show_entry(self.store.state.history.position + 1)
+        """Show the plan from which the user went back."""
+        with self.store.lock:
+            history = self.store.state.history
+            if history.can_redo:
+                self._show_history(history.forward())
 
     def keep(self, position: int, *, on: bool) -> None:
         """Pin an entry of the history, so that it stays whatever else is tried, or no longer."""
@@ -288,10 +281,14 @@ class Session:
 
     def select(self, key: str) -> None:
         """Select what `key` names in every figure and table; '' for nothing. The key of a plan of the history shows
-        that plan, that of a place plans there."""
+        that plan, that of a place plans there, that of a layout plans it, that of a lever asks for it."""
         with self.store.lock:
             parts, plan = read_key(key), self.store.state.plan
-            if "place" in parts:
+            if "lever" in parts:
+                self.try_levers(parts["lever"])
+            elif "layout" in parts:
+                self.open_layout(int(parts["layout"]))
+            elif "place" in parts:
                 self.plan_on(Cluster.parse(parts["place"]))
             elif "plan" in parts:
                 self.show_entry(int(parts["plan"]))

@@ -1,4 +1,4 @@
-"""The settings of the explorer: what its controls can change, and the changes that "Try neighbours" plans."""
+"""The settings of the explorer: what its controls can change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.models import catalog
 from alpa_explore.planner.request import in_its_mode
 from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
-from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
@@ -176,40 +175,6 @@ def _pipeline_settings(plan: Plan) -> dict[str, Any]:
     if plan.schedules or alone:  # what the planner chooses where none is named
         values |= {"schedule": AUTO, "stages_per_submesh": PipelineOptions().stages_per_submesh}
     return values
-
-
-def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
-    """The next smaller and larger δ, half and twice the layers, the other choice of rematerialisation, and, where there
-    are spec constraints, none of them.
-
-    `settings` are those that `plan` was made with.
-    """
-    num_layers, delta = plan.options.num_layers, settings.delta
-    smaller_delta = max((value for value in tuning.NEIGHBOUR_DELTAS if value < delta), default=None)
-    larger_delta = min((value for value in tuning.NEIGHBOUR_DELTAS if value > delta), default=None)
-    num_operators = sum(len(layer.operators) for layer in plan.layers)
-    layer_counts = [count for count in (num_layers // 2, 2 * num_layers) if 1 <= count <= num_operators]
-    # With num_layers=None the planner could choose another number for another δ, which would change two things at once.
-    fixed_layers = replace(settings, num_layers=num_layers)
-    return (
-        *(replace(fixed_layers, delta=value) for value in (smaller_delta, larger_delta) if value is not None),
-        *(replace(fixed_layers, num_layers=count) for count in layer_counts),
-        replace(fixed_layers, rematerialization=not (plan.options.rematerialization or plan.model.rematerialization)),
-        *([replace(fixed_layers, spec_constraints=())] if fixed_layers.spec_constraints else []),
-    )
-
-
-def change_in_words(before: Settings | None, after: Settings) -> str:
-    """'layers 6 → 12': what "Try neighbours" changed in `before`; 'other settings' where it is not known."""
-    if before is None:
-        return "other settings"
-    if before.delta != after.delta:
-        return f"δ {before.delta:g} → {after.delta:g}"
-    if before.num_layers != after.num_layers:
-        return f"layers {before.num_layers} → {after.num_layers}"
-    if before.spec_constraints != after.spec_constraints:
-        return "without spec constraints"
-    return f"recomputation {'on' if after.rematerialization else 'off'}"
 
 
 def device_setting(cluster: Cluster) -> str:

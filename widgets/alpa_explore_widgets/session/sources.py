@@ -207,10 +207,11 @@ class Sources:
         return [m for m in range(1, batch + 1) if batch % m == 0]
 
     def may_have_experts(self, model: str) -> bool:
-        """Whether a model of the catalogue routes tokens to experts; a model of one's own may."""
-        if self._is_user_model(model) or self._entry(model).family == catalog.CONFIG_FAMILY:
+        """Whether a model of the catalogue or of a config routes tokens to experts; a model of one's own may."""
+        if self._is_user_model(model):
             return True
-        return getattr(self._entry(model).config, "experts", None) is not None
+        config = self._entry(model).config
+        return "experts" in getattr(config, "text", "") or getattr(config, "experts", None) is not None
 
     def describe(self, model: str) -> str:
         """One line about the model."""
@@ -247,6 +248,11 @@ class Sources:
     def default_sequence(self, model: str) -> int | None:
         """Tokens of a sample; None where the model has no such setting."""
         return None if self._is_user_model(model) else self._entry(model).sequence
+
+    def code_name(self, model: str) -> str:
+        """What names a model from a config in code: the config in full, as its path may not be known any more; '' for
+        all others."""
+        return self._config.reference if self._config is not None and model == self._config.name else ""
 
     def _entry(self, name: str) -> CatalogEntry:
         return self._config if self._config is not None and name == self._config.name else catalog.entry(name)

@@ -371,9 +371,11 @@ function render({ model, el }) {
     if (all) doc.groups.forEach(({ id }) => open.add(id));
     openAll.textContent = all ? "Fold all" : "Open all";
     draw();
+    // A few folded blocks at the zoom that fitted all operators would be too small to read.
+    if (zoom < 1 && placed.width * zoom < view.clientWidth - 4) setZoom(Math.min(1, (view.clientWidth - 4) / placed.width));
   });
   const legend = html("span", "alpa-flow-legend");
-  legend.innerHTML = '<i class="alpa-legend-data"></i>data <i class="alpa-legend-moves"></i>collective, wide as its time <i class="alpa-legend-once"></i>once an iteration';
+  legend.innerHTML = '<i class="alpa-legend-data"></i>data <i class="alpa-legend-moves"></i>collective, wide as its time <i class="alpa-legend-once"></i>once an iteration <b>59 µs + 172 µs</b> computing + collectives';
   bar.append(
     makeButton("Fit", "Show the whole graph (key 0).", () => fit()),
     makeButton("−", "Smaller (key −, or Ctrl and the wheel).", () => setZoom(zoom / ZOOM.step)),

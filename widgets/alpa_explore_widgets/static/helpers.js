@@ -60,11 +60,11 @@ function listen(model, handlers) {
 }
 
 // Calls follow(selection) when the explorer around a figure gets another selection: Python answers with the same a moment
-// later. Keys of plans and places are no selections. A hidden figure gets its selection from Python when it is shown.
+// later. Keys of plans, places, layouts and levers are no selections. A hidden figure gets its selection from Python when it is shown.
 // Returns the function that ends it.
 function followExplorer(el, follow) {
   const hear = ({ target, detail }) => {
-    if (target.contains(el) && el.clientWidth && !/^(plan|place):/.test(detail)) follow(detail);
+    if (target.contains(el) && el.clientWidth && !/^(plan|place|layout|lever):/.test(detail)) follow(detail);
   };
   document.addEventListener("alpa-select", hear);
   return () => document.removeEventListener("alpa-select", hear);
@@ -87,6 +87,9 @@ function makeButton(text, hint, press) {
   button.addEventListener("click", press);
   return button;
 }
+
+// A drawn symbol: not every font has one.
+const icon = (path) => `<svg class="alpa-icon" viewBox="0 0 16 16" aria-hidden="true"><path d="${path}"/></svg>`;
 
 // The frame of a field: its label, the controls in between, and the note below. `head` and `body` are HTML for a given id:
 // what stands beside the label, and what stands below it.

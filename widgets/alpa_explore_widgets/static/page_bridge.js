@@ -92,7 +92,7 @@ function render({ model, el }) {
   };
   const showName = () => root?.setAttribute("aria-label", model.get("label"));
   const showKernel = () => {
-    const banner = kernelBanner(kernelState(model), Boolean(root?.querySelector(".alpa-stages, .alpa-tiles")));
+    const banner = kernelBanner(kernelState(model), Boolean(root?.querySelector(".alpa-verdict")));
     if (el.textContent !== banner) el.textContent = banner;
     el.setAttribute("role", "alert");
     root?.classList.toggle("alpa-disconnected", Boolean(banner));

@@ -55,10 +55,13 @@ function render({ model, el }) {
   let timer = 0;
   let chips = [];
 
-  const first = makeButton("|◂", "To the start (Home)", () => moveTo(0));
-  const back = makeButton("◂", "To the previous start or end of a task (←)", () => step(-1));
-  const play = makeButton("▶", "Play (space)", () => toggle());
-  const ahead = makeButton("▸", "To the next start or end of a task (→)", () => step(1));
+  const first = makeButton("", "To the start (Home)", () => moveTo(0));
+  const back = makeButton("", "To the previous start or end of a task (←)", () => step(-1));
+  const play = makeButton("", "Play (space)", () => toggle());
+  const ahead = makeButton("", "To the next start or end of a task (→)", () => step(1));
+  first.innerHTML = icon("M4 3v10M12.5 3 6.5 8l6 5z");
+  back.innerHTML = icon("M11 3 5 8l6 5z");
+  ahead.innerHTML = icon("M5 3l6 5-6 5z");
   first.setAttribute("aria-label", "Start");
   back.setAttribute("aria-label", "Step back");
   ahead.setAttribute("aria-label", "Step");
@@ -161,7 +164,7 @@ function render({ model, el }) {
     return undefined;
   };
   const showPlay = () => {
-    play.textContent = playing ? "⏸" : "▶";
+    play.innerHTML = icon(playing ? "M5 3v10M11 3v10" : "M4.5 2.5v11L13 8z");
     play.title = playing ? "Pause (space)" : "Play (space)";
     play.setAttribute("aria-label", playing ? "Pause" : "Play");
   };

@@ -1,4 +1,16 @@
-// A row of buttons and a menu. A press is a message to the kernel; copying, saving a file and reading one are done here.
+// A row of buttons, each a drawn symbol or a text, and a menu. A press is a message to the kernel; copying, saving a file and reading one are done here.
+
+const ICONS = {
+  undo: "M14 8H3M7 4 3 8l4 4",
+  redo: "M2 8h11M9 4l4 4-4 4",
+  pin: "M5.5 2h5L10 7l2.5 2.5h-9L6 7zM8 9.5V14",
+  table: "M2 3h12v10H2zM2 6.5h12M2 9.8h12M6 3v10",
+  teach: "M1 6l7-3 7 3-7 3zM4 7.5V11c2 1.7 6 1.7 8 0V7.5",
+  open: "M2 13V3.5h4L7.5 5H14v8z",
+  reset: "M13 8a5 5 0 1 1-1.6-3.7M12 1.5V5H8.5",
+  export: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11",
+  copy: "M5.5 10.5H2.5v-8h8v3M5.5 5.5h8v8h-8z",
+};
 
 async function save(content, buffers) {
   const url = URL.createObjectURL(new Blob([buffers[0]], { type: content.type }));
@@ -20,7 +32,8 @@ function picture(el, name) {
 function makeMenu(label, items) {
   const root = document.createElement("div");
   const list = document.createElement("div");
-  const button = makeButton(`${label} ▾`, "Save the plan, a figure or its table", () => (list.hidden ? open(0) : close(true)));
+  const button = makeButton("", `${label}: save the plan, a figure or its table`, () => (list.hidden ? open(0) : close(true)));
+  button.innerHTML = icon(ICONS.export);
   root.className = "alpa-menu";
   list.id = `alpa-${Math.random().toString(36).slice(2)}`;
   list.hidden = true;
@@ -84,9 +97,9 @@ function render({ model, el }) {
   let menu = null;
 
   const showBriefly = (button, text) => {
-    const before = button.textContent;
+    const before = button.innerHTML;
     button.textContent = text;
-    setTimeout(() => (button.textContent = before), 1500);
+    setTimeout(() => (button.innerHTML = before), 1500);
   };
   const press = (name, button) => {
     if (button.getAttribute("aria-disabled") === "true") return;
@@ -103,11 +116,10 @@ function render({ model, el }) {
   });
   const make = ([name, text, hint]) => {
     const button = makeButton(text, hint, () => press(name, button));
-    const [symbol, ...words] = text.split(" ");
-    if (symbol.length === 1) {
-      // A symbol and words: where there is little room, the style sheet leaves the symbol alone.
-      button.replaceChildren(symbol, Object.assign(document.createElement("span"), { textContent: ` ${words.join(" ")}` }));
-      button.setAttribute("aria-label", words.join(" "));
+    if (ICONS[name]) {
+      button.innerHTML = icon(ICONS[name]);
+      button.setAttribute("aria-label", text);
+      button.title = `${text}: ${hint}`;
     }
     button.dataset.name = name;
     return button;

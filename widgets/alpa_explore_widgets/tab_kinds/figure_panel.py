@@ -63,7 +63,9 @@ class FigurePanel(Panel):
         figure, title = self.figure_and_title(state, theme)
         name, where = self.subject(state)
         self.figure.draw(figure, f"{self.title} of {name} on {where}. {unescape(title)}")
-        self.finding.value = f'<p class="alpa-finding">{title}</p>'  # after the figure, which the page draws meanwhile
+        self.finding.value = (
+            f'<p class="alpa-finding" tabindex="0">{title}</p>'  # after the figure, which the page draws meanwhile
+        )
 
     def figure_and_title(self, state: State, theme: str) -> tuple[go.Figure, str]:
         """The figure as it is shown, and what is said above it."""
@@ -117,20 +119,6 @@ class PlanPanel(FigurePanel):
 
     def _function(self, kind: str) -> Callable[..., Any]:
         return figure_function(self.room, self.name, kind)
-
-
-class TriedPanel(PlanPanel):
-    """A PlanPanel whose figure and table also take `tried`, the plans of the history."""
-
-    room = "comparisons"
-
-    def depends_on(self, state: State) -> tuple[object, ...]:
-        """The plans of the history."""
-        return (state.history.entries,)
-
-    def arguments(self, state: State) -> dict[str, Any]:
-        """The plans of the history."""
-        return {"tried": state.history.plans}
 
 
 class AskedPanel(FigurePanel):

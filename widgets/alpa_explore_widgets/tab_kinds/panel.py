@@ -34,10 +34,8 @@ class Panel(ABC):
 
     title: ClassVar[str]
     """The text of the tab; unique in the explorer."""
-    view_name: ClassVar[str] = ""
-    """Its text among the tabs of its group, where `title` is the name of the group; '' for `title`."""
     question: ClassVar[str]
-    """The question that the tab answers; shown above the answer."""
+    """The question that the tab answers; the tooltip of the tab."""
     of_plan: ClassVar[bool] = True
     """Whether the contents change with the plan."""
     needs_plan: ClassVar[bool] = True
@@ -49,12 +47,12 @@ class Panel(ABC):
     """Whether the contents can be saved as a picture."""
 
     def __init__(self) -> None:
-        self.question_line, self.finding = W.HTML(f'<p class="alpa-question">{self.question}</p>'), W.HTML()
+        self.finding = W.HTML()
         controls = W.HBox(self.controls())
         controls.add_class("alpa-panel-controls")
-        head = W.HBox([self.question_line, *([controls] if controls.children else [])])
+        head = W.HBox([self.finding, *([controls] if controls.children else [])])
         head.add_class("alpa-panel-head")
-        self.widget = W.VBox([head, *self.below(), self.finding, *self.contents()])
+        self.widget = W.VBox([head, *self.below(), *self.contents()])
         self.widget.add_class("alpa-panel")
         self.widget.add_class(f"alpa-panel-{css_name(self.title)}")
         self.lock: AbstractContextManager[object] = RLock()
@@ -75,11 +73,11 @@ class Panel(ABC):
         return bool(self._drawn)
 
     def controls(self) -> list[W.Widget]:
-        """Widgets beside the question; none by default."""
+        """Widgets beside the finding; none by default."""
         return []
 
     def below(self) -> list[W.Widget]:
-        """Widgets between the question and the contents."""
+        """Widgets between the finding and the contents."""
         return []
 
     @abstractmethod

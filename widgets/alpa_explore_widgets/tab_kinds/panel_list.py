@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 class Tab:
     """A tab whose panel may not be made yet."""
 
-    group: str
-    """The tabs of one group are chosen in a second row of tabs."""
     kind: type[Panel]
     """Has title, question and the other texts of the panel."""
     make: Callable[[], Panel]

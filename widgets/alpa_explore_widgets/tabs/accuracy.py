@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore.accuracy.record import stored_record
-from alpa_explore.plans.report.error_bands import band_meaning, band_of, band_short, plan_bands_sentence
+from alpa_explore.plans.report.error_bands import band_meaning, band_of
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, figure_function
@@ -58,7 +58,7 @@ class AccuracyPanel(FigurePanel):
     def follow(self, state: State) -> None:
         """Say how good the numbers of the plan on screen are."""
         if state.plan is not None:
-            self.question_line.value, self.bands.value = question_html(state.plan), bands_html(state.plan)
+            self.bands.value = bands_html(state.plan)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The view."""
@@ -86,15 +86,6 @@ class AccuracyPanel(FigurePanel):
 
         rows = (sources_table if self.view.value == "sources" else reasons_table)(stored_record())
         return table_html(rows, self.plan_of(state))
-
-
-def question_html(plan: Plan) -> str:
-    """The question, answered for the plan on screen as shortly as possible; the tooltip has the whole answer."""
-    times, memory = band_short(band_of(plan, "seconds")), band_short(band_of(plan, "bytes"))
-    return (
-        f'<p class="alpa-question" title="{escape(plan_bands_sentence(plan))}">How good are these numbers? Times '
-        f"{times}, memory {memory}.</p>"
-    )
 
 
 def bands_html(plan: Plan) -> str:

@@ -7,31 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
-from alpa_explore_widgets.tab_kinds.figure_panel import TriedPanel
+from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 
-class SearchPanel(TriedPanel):
+class SearchPanel(PlanPanel):
     """Which of the plans so far is fast, and which needs little memory?"""
 
-    title, name = "Search", "search"
+    title, name, room = "Search", "search", "comparisons"
     made_ahead = True
     question = "How fast are the plans so far, and how much memory do they need? A click on one shows it."
 
-    def __init__(self, try_neighbours: Callable[[], None], try_baselines: Callable[[], None]) -> None:
-        self._try_neighbours, self._try_baselines = try_neighbours, try_baselines
+    def __init__(self, try_settings: Callable[[], None], try_baselines: Callable[[], None]) -> None:
+        self._try_settings, self._try_baselines = try_settings, try_baselines
         super().__init__()
 
     def controls(self) -> list[W.Widget]:
         """The buttons."""
         return [
-            self.button(
-                "Try neighbours",
-                "Plan with another δ, other numbers of layers, and the other choice of recomputation",
-                self._try_neighbours,
-            ),
+            self.button("Try settings", "Plan each change of Why that needs no other hardware", self._try_settings),
             self.button(
                 "Try baselines", "Data parallel, ZeRO-3, Megatron, … on the same model and cluster", self._try_baselines
             ),
@@ -39,10 +35,10 @@ class SearchPanel(TriedPanel):
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The plans of the history, and what has no plan."""
-        return (*super().depends_on(state), state.no_plans)
+        return (state.history.entries, state.no_plans)
 
     def arguments(self, state: State) -> dict[str, Any]:
         """The plans of the history, and what has no plan for the model on screen."""
         model = self.plan_of(state).model.name
         failed = tuple(attempt for attempt in state.no_plans if attempt.model == model)
-        return super().arguments(state) | {"failed": failed}
+        return {"tried": state.history.plans, "failed": failed}

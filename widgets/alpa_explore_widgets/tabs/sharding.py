@@ -34,7 +34,7 @@ _GRAPH, _MATRIX = "graph", "matrix"
 class ShardingPanel(StagePanel):
     """How is every operator of a stage sharded over the axes of its logical mesh? As a graph or as a matrix."""
 
-    title, name, view_name = "Sharding", "sharding", "Operators"
+    title, name = "Sharding", "sharding"
     question = "How is each operator of a stage divided over the devices, and what do its collectives cost?"
 
     def __init__(self, session: Session) -> None:
@@ -98,7 +98,7 @@ class ShardingPanel(StagePanel):
             self._graph_inputs, self._graph_sentence = inputs, sentence_of(flow)
             label = f"{self.title} of {plan.model.name} on {plan.cluster} as a graph. {self._graph_sentence}"
             self.graph.draw(dataflow_document(flow), label)
-        self.finding.value = f'<p class="alpa-finding">{escape(self._graph_sentence, quote=False)}</p>'
+        self.finding.value = f'<p class="alpa-finding" tabindex="0">{escape(self._graph_sentence, quote=False)}</p>'
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The stage, and the part of it that is shown."""

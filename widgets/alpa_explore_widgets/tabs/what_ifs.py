@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
+import traitlets
 
 from alpa_explore.figures.keys import key, read_key
 from alpa_explore.plans.report.text import cell, heading
 from alpa_explore.plans.report.tried import SMALL, change_text, tried_table
-from alpa_explore_widgets.elements.lists import SortableTable
+from alpa_explore_widgets.elements.page_widget import PageWidget, module_with_helpers
 from alpa_explore_widgets.tab_kinds.panel import Panel
 
 if TYPE_CHECKING:
@@ -31,6 +32,35 @@ _HINTS = {
     "time_fraction": "Against the plan on screen; less is faster",
     "memory_fraction": "Of the memory of a device, at the peak",
 }
+
+
+class SortableTable(PageWidget):
+    """A table that is sorted by a click on a heading, with rows that can be pinned to its top and chosen by a click.
+
+    Sorting is done on the page; a pin calls `pin(key, on)`. A row that is chosen becomes the selection.
+    """
+
+    _esm = module_with_helpers("sortable_table.js")
+
+    label = traitlets.Unicode().tag(sync=True)
+    """Accessible name."""
+    columns = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    """[heading, 'number' or 'text', tooltip] of each."""
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """Of each row: `key`; `cells`, its texts; `values`, numbers or texts by which it is sorted; `bold`, indices of the
+    cells that differ from the current row; `pinned`; `current`."""
+    sorted_by = traitlets.List(traitlets.Int()).tag(sync=True)
+    """[index of the column, 1 for ascending or −1]; empty for the order of `rows`."""
+
+    def __init__(self, pin: Callable[[str, bool], None], **traits: Any) -> None:
+        super().__init__(**traits)
+        self._pin = pin
+        self.on_msg(self.receive)
+
+    def receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """A row was pinned on the page, or is no longer."""
+        if content.get("kind") == "pin":
+            self._pin(str(content.get("key", "")), bool(content.get("on")))
 
 
 class WhatIfsPanel(Panel):
@@ -80,7 +110,7 @@ class WhatIfsPanel(Panel):
                 }
                 for place, row in enumerate(rows)
             ]
-        self.finding.value = f'<p class="alpa-finding">{_finding(state, rows)}</p>'
+        self.finding.value = f'<p class="alpa-finding" tabindex="0">{_finding(state, rows)}</p>'
 
     def rows(self, state: State) -> Sequence[Row]:
         """A row for each plan of the history."""

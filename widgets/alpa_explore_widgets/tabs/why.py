@@ -1,86 +1,183 @@
-"""The Why tab, with single changes that are planned when they are asked for."""
+"""The Why tab: every cost of T, and what single changes would bring, as one list in which each can be tried."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
 from alpa_explore import units
-from alpa_explore_widgets.elements.lists import AnswerList
+from alpa_explore.figures.keys import key
+from alpa_explore.figures.marks import time_looks
+from alpa_explore.figures.style import in_theme
+from alpa_explore.plans.report.tried import SMALL, change_text
+from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
+from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.tab_kinds.figure_panel import TriedPanel
+from alpa_explore_widgets.tab_kinds.figure_panel import figure_function
+from alpa_explore_widgets.tab_kinds.panel import Panel
 
 if TYPE_CHECKING:
-    from alpa_explore_widgets.session.hardware import HardwareChange
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.report.tables import Row
+    from alpa_explore_widgets.session.levers import Lever
     from alpa_explore_widgets.session.state import State
 
-_SMALL = 5e-4
-"""Changes below this share are shown as none."""
+_STAGES = 8
+"""Stages up to which each has a bar of its own."""
 
 
-class WhyPanel(TriedPanel):
+class WhyPanel(Panel):
     """Where does the time go, what limits the plan, and what would a single change do?"""
 
-    title, name = "Why", "why"
-    made_ahead = True
-    question = "Where does the time go, what limits the plan, and what would one change do?"
+    title = "Why"
+    question = "Where does the time go, and what would one change do? Each answer is a plan, and opens."
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.list = W.HTML()
         super().__init__()
 
     def controls(self) -> list[W.Widget]:
-        """The button that plans with other settings."""
-        neighbours = (
-            "Plan with another δ, other numbers of layers, and the other choice of recomputation; this plan stays"
-        )
-        return [self.button("Try neighbours", neighbours, self._session.try_neighbours)]
+        """The button that asks for all answers."""
+        hint = "Plan every change below, the free and the most promising ones first; this plan stays. Cancel stops it."
+        self.plan_all = self.button("Answer all", hint, self._session.try_levers)
+        return [self.plan_all]
 
-    def below(self) -> list[W.Widget]:
-        """Changes of the hardware with the time of a sample, where it is known; a press makes one the settings."""
-        self.changes = AnswerList(self._session.choose_hardware, label="Time of a sample with other hardware")
-        hint = "Plan for faster links, more memory, more nodes and other devices; this plan stays. Cancel stops it."
-        self.plan_all = self.button("Answer all", hint, self._session.try_hardware)
-        line = W.HBox([self.plan_all, self.changes])
-        line.add_class("alpa-answers-line")
-        return [line]
+    def contents(self) -> list[W.Widget]:
+        """The list, or the table in its place."""
+        return [self.list]
+
+    def busy(self, _state: State) -> bool:
+        """Never: answers that come are added."""
+        return False
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """The plans of the history, and what has no plan."""
-        return (*super().depends_on(state), state.no_plans)
+        """The plans of the history, what has no plan, and what is being planned."""
+        return (state.history.entries, state.no_plans, _asked(state))
 
     def update(self, state: State, theme: str, *, as_table: bool) -> None:
-        """The figure or the table, and then the answers, whose bounds take longer: the page draws meanwhile."""
-        super().update(state, theme, as_table=as_table)
-        changes = self._session.hardware_changes()
-        self.changes.items = [[c.name, *answer(state, c), tooltip(state, c)] for c in changes]
-        self.plan_all.disabled = all(planned_gain(state, change) is not None for change in changes)
+        """Fill the list."""
+        plan, levers = self.plan_of(state), self._session.levers()
+        gains = {lever.name: gain for lever in levers if (gain := planned_gain(state, lever)) is not None}
+        self.plan_all.disabled = len(gains) == len(levers)
+        self.finding.value = f'<p class="alpa-finding" tabindex="0">{escape(_finding(plan, levers, gains))}</p>'
+        if as_table:
+            self.list.value = table_html(self.rows(state), plan)
+        else:
+            self.list.value = (
+                f'<div class="alpa-why">{costs_html(plan, theme)}{levers_html(state, levers, gains)}</div>'
+            )
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """The parts of the time of each stage, what limits the plan, and changes that need no planner."""
+        rows: Sequence[Row] = figure_function("comparisons", "why", "table")(self.plan_of(state))
+        return rows
 
 
-def planned_gain(state: State, change: HardwareChange) -> float | None:
-    """Share of the time of a sample that a change saves, by the plan that was made with it; None without one."""
+def planned_gain(state: State, lever: Lever) -> float | None:
+    """Share of the time of a sample that a lever saves, by the plan that was made with it; None without one."""
     plan = state.plan
-    made = next((entry.plan for entry in state.history.entries if entry.settings == change.settings), None)
+    made = next((entry.plan for entry in state.history.entries if entry.settings == lever.settings), None)
     return None if made is None or plan is None else 1.0 - plan.samples_per_second / made.samples_per_second
 
 
-def tooltip(state: State, change: HardwareChange) -> str:
-    """What is changed, what a press does, and what is assumed where the answer is only a bound."""
-    assumed = change.why_most if planned_gain(state, change) is None and change.most is not None else ""
-    return f"{change.hint}. Press to plan with it. {f'At most: {assumed}' if assumed else ''}".strip()
+def costs_html(plan: Plan, theme: str) -> str:
+    """A bar of the parts of T of all devices and its legend, the largest first; below it a bar for each stage."""
+    times, total = time_parts(plan), plan.predicted.iteration_seconds
+    mean = dict(sorted(mean_parts(times).items(), key=lambda part: -part[1]))
+    looks = {name: in_theme(color, theme) for name, (color, _) in time_looks(mean).items()}
+    legend = "".join(
+        f"<span>{_swatch(name, looks)}{escape(name)} <b>{units.seconds(seconds)}</b> "
+        f"{units.percent(seconds / total)}</span>"
+        for name, seconds in mean.items()
+    )
+    shown = times if 1 < len(times) <= _STAGES else ()
+    stages = "".join(_stage(time.stage, dict(time.parts), looks, total) for time in shown)
+    head = f"<h4>{units.seconds(total)} of an iteration, on the average device</h4>"
+    return f'{head}{_stack(mean, looks, total)}<p class="alpa-legend">{legend}</p>{stages}'
 
 
-def answer(state: State, change: HardwareChange) -> tuple[str, str]:
-    """(text, tone) of the answer: the change of the time of a sample, why there is no plan, or what is known before."""
-    gain = planned_gain(state, change)
+def levers_html(state: State, levers: Sequence[Lever], gains: Mapping[str, float]) -> str:
+    """The free levers and those that buy hardware, each group with the best answer first, then what is not asked."""
+    largest = max([*map(abs, gains.values()), SMALL])
+    groups = []
+    for heading, free in (("Free: settings, for the same global batch", True), ("Bought: hardware", False)):
+        group = [lever for lever in levers if lever.free is free]
+        group.sort(key=lambda lever: (lever.name not in gains, -gains.get(lever.name, 0.0), -lever.promise))
+        rows = "".join(_row(state, lever, gains.get(lever.name), largest) for lever in group)
+        groups.append(f"<h4>{heading}</h4><ul>{rows}</ul>" if rows else "")
+    return "".join(groups)
+
+
+def _row(state: State, lever: Lever, gain: float | None, largest: float) -> str:
+    number = next((at for at, e in enumerate(state.history.entries) if e.settings == lever.settings), -1)
+    failed = next((attempt for attempt in state.no_plans if attempt.name == lever.name), None)
+    bar, tone, press = "", "quiet", ""
     if gain is not None:
-        if abs(gain) < _SMALL:
-            return "±0", ""
-        return (f"−{units.percent(gain)}", "better") if gain > 0 else (f"+{units.percent(-gain)}", "worse")
-    failed = next((attempt for attempt in state.no_plans if attempt.name == change.name), None)
-    if failed is not None:
-        return f"no plan: {failed.reason}", "worse"
-    if change.most is None:
-        return "not known before it is planned", "pending"
-    return (f"at most −{units.percent(change.most)}" if change.most >= _SMALL else "±0 for this plan"), "pending"
+        said = change_text(-gain)
+        tone = "" if abs(gain) < SMALL else "better" if gain > 0 else "worse"
+        bar = f'<i class="alpa-{tone or "even"}" style="width:{max(100 * abs(gain) / largest, 0.5):.1f}%"></i>'
+        hint = f"{lever.hint}: the time of a sample, planned. Press to show that plan"
+        press = f'<button type="button" data-alpa-key="{key(plan=number)}" title="{escape(hint)}">Open</button>'
+    elif failed is not None:
+        said, tone = f"no plan: {failed.reason}", "worse"
+    elif _asked(state) == lever.name:
+        said = "planning…"
+    else:
+        said = f"not asked yet · about {_about(lever.seconds)}"
+        hint = f"{lever.hint}. Press to plan it; this plan stays"
+        press = f'<button type="button" data-alpa-key="{key(lever=lever.name)}" title="{escape(hint)}">Try</button>'
+    return (
+        f'<li><span title="{escape(lever.hint)}">{escape(lever.name)}</span><span class="alpa-bar">{bar}</span>'
+        f'<b class="alpa-{tone}" title="{escape(said)}">{escape(said)}</b>{press}</li>'
+    )
+
+
+def _asked(state: State) -> str:
+    """The name of the lever that is being planned; '' for none."""
+    parts = state.activity.split(": ") if state.planning and state.aside else []
+    return parts[1] if len(parts) > 2 else ""
+
+
+def _about(seconds: float) -> str:
+    """'8 s', '3 min'."""
+    return f"{max(round(seconds), 1)} s" if seconds < 90 else f"{round(seconds / 60)} min"
+
+
+def _stage(stage: int, parts: Mapping[str, float], looks: Mapping[str, str], total: float) -> str:
+    hint = "; ".join(f"{name} {units.seconds(seconds)}" for name, seconds in parts.items())
+    return (
+        f'<button type="button" class="alpa-of-stage" data-alpa-key="{key(stage=stage)}" title="{escape(hint)}">'
+        f"<span>stage {stage}</span>{_stack(parts, looks, total)}</button>"
+    )
+
+
+def _stack(parts: Mapping[str, float], looks: Mapping[str, str], total: float) -> str:
+    pieces = "".join(
+        f'<i title="{escape(name)} {units.seconds(parts[name])}" class="{"alpa-idle" if name == WAIT else ""}" '
+        f'style="width:{100 * parts[name] / total:.3f}%{"" if name == WAIT else f";background:{color}"}"></i>'
+        for name, color in looks.items()
+        if parts.get(name)
+    )
+    return f'<span class="alpa-stack">{pieces}</span>'
+
+
+def _swatch(name: str, looks: Mapping[str, str]) -> str:
+    return '<i class="alpa-idle"></i>' if name == WAIT else f'<i style="background:{looks[name]}"></i>'
+
+
+def _finding(plan: Plan, levers: Sequence[Lever], gains: Mapping[str, float]) -> str:
+    """What takes most of T, and the best answer so far."""
+    parts = sorted(mean_parts(time_parts(plan)).items(), key=lambda part: -part[1])
+    total = plan.predicted.iteration_seconds
+    words = " and ".join(f"{name} {units.percent(s / total)}" for name, s in parts[:2] if s >= SMALL * total)
+    free = {lever.name for lever in levers if lever.free}
+    best = max((name for name in gains if name in free), key=lambda name: gains[name], default=None)
+    if best is None:
+        return f"Most of the time: {words}. No free change was asked yet."
+    if gains[best] < SMALL:
+        return f"Most of the time: {words}. No free change that was asked saves time."
+    return f"Most of the time: {words}. The best free change so far: {best}, {change_text(-gains[best])}."

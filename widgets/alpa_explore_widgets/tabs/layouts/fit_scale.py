@@ -79,10 +79,6 @@ class FitScalePanel(AskedPanel):
                 self.nodes.value = nodes_around(state.settings.nodes)
             self._ask()
             return  # the change of the state shows this tab again
-        if not state.replanning:  # the plan for this batch is on screen
-            self._session.layouts.follow_batch()
-            if self._session.store.state is not state:
-                return
         answer = state.scaling
         self.cancel.disabled = not answer.running
         self._offer_prices(answer.question.devices)

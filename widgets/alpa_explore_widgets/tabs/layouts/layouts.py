@@ -11,8 +11,10 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.baselines.layout import LABELS, Axis
-from alpa_explore.errors import AlpaExploreError
+from alpa_explore.figures.keys import key
+from alpa_explore.plans.report.tried import change_text
 from alpa_explore_widgets.elements.fields import ChoiceField
+from alpa_explore_widgets.panels.verdict import spare_words
 from alpa_explore_widgets.session.asking.layouts import question_of
 from alpa_explore_widgets.tab_kinds.figure_panel import AskedPanel
 
@@ -21,94 +23,110 @@ if TYPE_CHECKING:
 
     from alpa_explore.plans.report.tables import Row
     from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
+    from alpa_explore.uniform_layouts.measured import MeasuredLayout
     from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
     from alpa_explore_widgets.session.session import Session
     from alpa_explore_widgets.session.state import LayoutsAnswer, State
 
 _ANY = ""
-_FILTERS: tuple[Axis, ...] = ("context", "expert", "microbatch", "zero_stage", "recompute", "chunks")
-_MAX_OFFERED = 12
-"""Layouts that can be opened as a plan: the fastest under the filters; set by hand."""
+_FILTERS: tuple[Axis, ...] = get_args(Axis)
+_OF: dict[Axis, str] = {"microbatch": ": samples of one replica"}
+_ROWS = 200
+"""Layouts that the table lists, the best under the filters; the CSV file has all."""
+_COLUMNS = {
+    "usual": ("time", "to best", "GiB", "spare", "MFU", "why not"),
+    "degrees": (*(LABELS[axis] for axis in _FILTERS), "time", "GiB"),
+    "memory": ("time", "GiB", "spare", "what fills it"),
+}
+"""Choice of columns -> their headings, after the name of the layout."""
 
 
 class LayoutsPanel(AskedPanel):
     """Which TP, PP, DP, CP, EP, microbatch, ZeRO and recomputation is best, and why not another?"""
 
     title = "Layouts"
-    question = "Every uniform layout of this model on this cluster: which is fastest, and what does the plan gain?"
+    question = "Every uniform layout of this model on this cluster: which is fastest, and why not another?"
     nothing = "No layout is priced yet: press Price layouts."
     started = "The model is captured, then every layout is priced: those that are known appear here."
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._offered: tuple[PricedLayout, ...] = ()
         super().__init__()
+        self.listed = W.HTML()
+        """Below the figure: the layouts under the filters."""
+        self.widget.children = (*self.widget.children, self.listed)
 
     def controls(self) -> list[W.Widget]:
-        """The axes, and the buttons."""
-        axes = [[axis, LABELS[axis], ""] for axis in get_args(Axis)]
-        self.across = ChoiceField(label="Across", hint="The degree of the columns", choices=axes, value="tensor")
-        self.down = ChoiceField(label="Down", hint="The degree of the rows", choices=axes, value="pipeline")
+        """The columns of the table, and the buttons."""
+        self.columns = ChoiceField(
+            label="Columns",
+            hint="Of the table below the figure",
+            choices=[[name, name, ""] for name in _COLUMNS],
+            value="usual",
+        )
+        self.watch(self.columns)
         self.price = self.button(
             "Price layouts", "Price every uniform layout of the model and cluster of the controls", self._ask
         )
         self.cancel = self.button("Cancel", "Price no more; what is known stays", self._session.layouts.layouts.cancel)
-        self.watch(self.across, self.down)
-        return [self.across, self.down, self.price, self.cancel]
+        self.larger = self.button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
+        return [self.columns, self.price, self.cancel, self.larger]
 
     def below(self) -> list[W.Widget]:
-        """The filters, the layout to open as a plan, and the progress."""
+        """The filters as chips, and the progress."""
         self.filters = {
             axis: ChoiceField(
-                label=LABELS[axis], hint=f"Only layouts with this {LABELS[axis]}", choices=[[_ANY, "any", ""]]
+                label=LABELS[axis],
+                hint=f"Only layouts with this {LABELS[axis]}{_OF.get(axis, '')}",
+                choices=[[_ANY, "any", ""]],
             )
             for axis in _FILTERS
         }
         self.watch(*self.filters.values())
-        self.layout = ChoiceField(label="Layout", hint="One of the fastest under the filters", choices=[[_ANY, "", ""]])
-        self.open = self.button("Open as plan", "Plan this layout as a baseline, with its microbatches", self._open)
-        self.larger = self.button("Plan there", "Plan on the fewest nodes on which a layout fits", self._plan_larger)
-        self.note, self.progress = W.HTML(), W.HTML()
-        rows = W.HBox([*self.filters.values(), self.layout, self.open, self.larger])
-        rows.add_class("alpa-panel-controls")
-        return [rows, self.note, self.progress]
+        self.progress = W.HTML()
+        chips = W.HBox([*self.filters.values()])
+        chips.add_class("alpa-chips")
+        return [chips, self.progress]
 
     def follow(self, state: State) -> None:
         """Ask when first opened; offer what is there."""
         if state.layouts is None:
             self._ask()
             return  # the change of the state shows this tab again
-        if not state.replanning:  # the plan for this batch is on screen
-            self._session.layouts.follow_batch()
-            if self._session.store.state is not state:
-                return
         answer = state.layouts
-        self.cancel.disabled = not answer.running
+        self.cancel.layout.display = "" if answer.running else "none"
         self.show_progress(self.progress, _progress_html(answer, state))
         self._offer_filters(answer.layouts)
-        self._offer_layouts(answer.layouts)
         larger = None if answer.layouts is None else answer.layouts.fits_on
         self.larger.layout.display = "none" if larger is None else ""
         if larger is not None:
             self.larger.description = f"Plan on {larger}"
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """The layouts that are known, the axes and the filters."""
+        """The layouts that are known, the filters and the columns."""
         answer = state.layouts
         known = (None, None, False) if answer is None else (answer.layouts, answer.fault, answer.running)
-        return (*known, self.across.value, self.down.value, *self._where().items())
+        return (*known, self.columns.value, *self._where().items())
 
     def ahead_depends_on(self, state: State) -> tuple[object, ...]:
-        """The question but for its batch, the axes and the filters."""
+        """The question but for its batch, and the filters."""
         question = question_of(replace(state.settings, num_microbatches=1))
         running = state.layouts is None or state.layouts.running
-        found = self._session.layouts.layouts_by_batch.found
-        return (question, running, found, self.across.value, self.down.value, *self._where().items())
+        return (question, running, self._session.layouts.layouts_by_batch.found, *self._where().items())
 
     def packed(self, state: State, theme: str) -> bytes | None:
         """The figure for the batch of a state."""
         answer = self._session.layouts.layouts_at(state.settings)
         return None if answer is None else super().packed(replace(state, layouts=answer), theme)
+
+    def update(self, state: State, theme: str, *, as_table: bool) -> None:
+        """The figure, and the table below it; or the whole table in their place."""
+        super().update(state, theme, as_table=as_table)
+        answer = state.layouts
+        layouts = None if answer is None or as_table else answer.layouts
+        self.listed.value = (
+            "" if answer is None or layouts is None else self._listed(answer, layouts, _beside(state, layouts))
+        )
 
     def subject(self, state: State) -> tuple[str, str]:
         """Of the layouts, or of the controls before there are any."""
@@ -119,21 +137,14 @@ class LayoutsPanel(AskedPanel):
         return settings.model, f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.layouts.heat_map`."""
+        """See `alpa_explore.figures.layouts.scatter`."""
         answer = state.layouts
         if answer is None or answer.layouts is None:
             return self.missing(answer, theme)
-        from alpa_explore.figures.layouts.heat_map import heat_map_figure  # late: plotly takes seconds to import
+        from alpa_explore.figures.layouts.scatter import scatter_figure  # late: plotly takes seconds to import
 
-        return heat_map_figure(
-            answer.layouts,
-            theme,
-            x=_axis(self.across.value),
-            y=_axis(self.down.value),
-            where=self._where(),
-            plan=_beside(state, answer.layouts),
-            measured=answer.measured,
-        )
+        beside = _beside(state, answer.layouts)
+        return scatter_figure(answer.layouts, theme, where=self._where(), plan=beside, measured=answer.measured)
 
     def rows(self, state: State) -> Sequence[Row]:
         """Every layout under the filters, the fastest first."""
@@ -161,32 +172,31 @@ class LayoutsPanel(AskedPanel):
                     field.value = _ANY
                 field.choices = choices
 
-    def _offer_layouts(self, layouts: Layouts | None) -> None:
-        fitting = () if layouts is None else tuple(p for p in layouts.where(self._where()) if p.fits)
-        offered = fitting[:_MAX_OFFERED]
-        self.open.disabled = not offered
-        if offered != self._offered:
-            self._offered = offered
-            choices = [[str(i), f"{units.seconds(p.seconds)}: {p.words}", ""] for i, p in enumerate(offered)]
-            self.layout.choices = choices or [[_ANY, "", ""]]
-            self.layout.value = "0" if offered else _ANY
-            self.note.value = ""
+    def _listed(self, answer: LayoutsAnswer, layouts: Layouts, beside: PlanAsLayout | None) -> str:
+        """The table: the best layouts under the filters, each with a button that opens it."""
+        names, runs = _COLUMNS[self.columns.value], {id(one.priced): one for one in answer.measured}
+        ranks = {id(priced): rank for rank, priced in enumerate(layouts.ranked, 1)}
+        rows = []
+        for priced in layouts.where(self._where())[:_ROWS]:
+            values = _values(layouts, priced, runs.get(id(priced)))
+            is_plan = beside is not None and beside.priced is priced
+            opened = ""
+            if priced.fits and not is_plan:
+                opened = (
+                    f'<button type="button" data-alpa-key="{key(layout=ranks[id(priced)])}" '
+                    'title="Plan this layout, and show it">Open</button>'
+                )
+            cells = "".join(_cell(name, values[name]) for name in names)
+            current = ' class="alpa-current"' if is_plan else ""
+            rows.append(f"<tr{current}>{_cell('layout', priced.words)}{cells}<td>{opened}</td></tr>")
+        head = "".join(f'<th scope="col"{_css(name)}>{name}</th>' for name in names)
+        return (
+            '<div class="alpa-table alpa-layouts"><table aria-label="Layouts"><thead><tr><th scope="col">layout</th>'
+            f"{head}<th></th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        )
 
     def _ask(self) -> None:
         self._session.layouts.ask_layouts()
-
-    def _open(self) -> None:
-        if not self.layout.value.isdecimal() or int(self.layout.value) >= len(self._offered):
-            return
-        answer = self._session.store.state.layouts
-        try:
-            if answer is not None and answer.question != question_of(self._session.store.state.settings):
-                self.note.value = _note("The layouts are those of other settings: press Price layouts first.")
-                return
-            self._session.open_layout(self._offered[int(self.layout.value)])
-            self.note.value = ""
-        except AlpaExploreError as error:
-            self.note.value = _note(str(error))
 
     def _plan_larger(self) -> None:
         answer = self._session.store.state.layouts
@@ -194,8 +204,50 @@ class LayoutsPanel(AskedPanel):
             self._session.plan_on(answer.layouts.fits_on)
 
 
-def _axis(name: str) -> Axis:
-    return next(axis for axis in get_args(Axis) if axis == name)
+def _values(layouts: Layouts, priced: PricedLayout, run: MeasuredLayout | None) -> dict[str, str]:
+    """Heading -> text of a cell."""
+    best, room = layouts.best or priced, layouts.cluster.device.memory_bytes
+    _, verdict, spare = spare_words(priced.bytes, room, is_tight=priced.tight)
+    spare = spare.removesuffix(" to spare")
+    parts = sorted(priced.parts_bytes, key=lambda part: -part[1])[:3]
+    return {
+        "time": units.seconds(priced.seconds),
+        "to best": "" if priced is best else change_text(priced.seconds / best.seconds - 1.0),
+        "GiB": units.number(priced.bytes / 2**30, 3),
+        "spare": spare if verdict == "fits" else f"tight, {spare}" if priced.fits else "none",
+        "MFU": units.percent(priced.mfu),
+        "why not": _why_not(priced, best, run),
+        "what fills it": ", ".join(f"{name} {units.bytes_(size)}" for name, size in parts),
+        **{LABELS[axis]: str(getattr(priced.layout, axis)) for axis in _FILTERS},
+    }
+
+
+def _why_not(priced: PricedLayout, best: PricedLayout, run: MeasuredLayout | None) -> str:
+    """What makes a layout worse than the best: memory, or the part of its time that is longer; what was measured."""
+    measured = "" if run is None else f"measured {units.seconds(run.seconds)}; "
+    if priced is best:
+        return f"{measured}the fastest that fits with room to spare"
+    if not priced.fits:
+        return f"{measured}{priced.reason}"
+    longer = {
+        "passes and pipeline": priced.pipeline_seconds - best.pipeline_seconds,
+        "gradient sync and gathers": priced.sync_seconds - best.sync_seconds,
+    }
+    longer["update and overhead"] = priced.seconds - best.seconds - sum(longer.values())
+    name, seconds = max(longer.items(), key=lambda part: part[1])
+    more = f"+ {units.seconds(seconds)} {name}" if seconds > 0 else "as fast"
+    return f"{measured}{'memory is tight; ' if priced.tight else ''}{more}"
+
+
+def _cell(name: str, text: str) -> str:
+    return f'<td{_css(name)} title="{escape(text)}">{escape(text, quote=False)}</td>'
+
+
+def _css(name: str) -> str:
+    """Of a column of numbers, or of the text that has what room is left."""
+    if name in ("layout", LABELS["recompute"]):
+        return ""
+    return f' class="alpa-{"rest" if name in ("why not", "what fills it") else "number"}"'
 
 
 def _beside(state: State, layouts: Layouts) -> PlanAsLayout | None:

@@ -1,9 +1,11 @@
+import re
 from dataclasses import replace
 
 import pytest
 from alpa_explore_widgets.export.saved import plan_table
-from alpa_explore_widgets.panels import headline
-from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.panels import verdict
+from alpa_explore_widgets.session.asking.layouts import question_of
+from alpa_explore_widgets.session.state import LayoutsAnswer, State
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 
 import alpa_explore as ax
@@ -15,39 +17,59 @@ from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
+from tests.figures.layouts.test_layout_figures import priced_layouts
 from tests.plans.example import example_plan
 from tests.widgets.conftest import SETTINGS
 
 
-def test_the_sentence_begins_with_how_the_model_is_divided(plan: Plan) -> None:
-    html = headline.sentence_html(plan)
-    assert html.startswith("<b>2 stages</b> on 2 devices each")
-    assert "122 ms" in html, "24 ms + 7 × 14 ms"
-    assert headline.sentence_html(replace(plan, stages=plan.stages[:1])).startswith("<b>One stage</b>")
+def test_the_verdict_says_layout_fit_time_and_rates_and_its_tooltips_where_they_come_from(plan: Plan) -> None:
+    html = verdict.verdict_html(plan)
+    for said in (
+        "<b>122</b> ms <span>an iteration",
+        "PP 2 · ",
+        "<b>fits</b>",
+        'style="width:',
+        "8.82 GiB to spare",
+        "<b>13.1 %</b> MFU",
+        "tokens/s a GPU",
+        "bubble",
+    ):
+        assert said in html, said
+    for hint in (
+        'title="T, simulated, = ',
+        "forward and backward passes",
+        "expected error unknown: no run like this was measured",
+        "without recomputation, and without masked parts of attention",
+        "device-hours for a billion tokens",
+        "a framework can use ",
+    ):
+        assert hint in html, hint
+    assert "$" not in html
+    assert "<b>7.28 $</b> a million tokens" in verdict.verdict_html(plan, prices={plan.cluster.device.name: 110.0})
 
 
-def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
-    html = headline.tiles_html(plan)
-    assert html.count('alpa-tile"') == 8
-    assert 'title="T, simulated, = ' in html
-    assert "forward and backward passes" in html
-    assert 'expected error unknown: no run like this was measured"' in html
-    assert "without recomputation, and without masked parts of attention" in html
-    assert "<b>122 <small>ms</small></b>" in html
-    assert "<i>13.1 % of peak</i>" in html
-    assert "<i>of 16 GiB</i>" in html
-    assert 'style="width:43.8%"' in html, "peak memory, (4 + 2 × 1 + 1) of 16 GiB"
+@pytest.mark.parametrize(
+    ("peak", "tight", "said"),
+    [
+        (8.0, False, ("good", "fits", "7.82 GiB to spare")),
+        (15.0, True, ("warn", "tight", "844 MiB to spare")),
+        (15.9, True, ("warn", "tight", "77.8 MiB over what is usable")),
+        (17.0, False, ("bad", "does not fit", "1 GiB too much")),
+    ],
+)
+def test_what_is_spare_is_said_in_a_colour_and_a_word(peak: float, tight: bool, said: tuple[str, str, str]) -> None:
+    assert verdict.spare_words(peak * 2**30, 16 * 2**30, is_tight=tight) == said
 
 
 def test_names_of_strangers_cannot_act_on_the_page(plan: Plan) -> None:
     hostile = replace(plan, model=replace(plan.model, name="<img src=x onerror=alert(1)>", precision="<b>"))
-    for html in (headline.sentence_html(hostile), headline.tiles_html(hostile), plan_table(hostile, SETTINGS)):
+    for html in (verdict.verdict_html(hostile), verdict.stages_html(hostile), plan_table(hostile, SETTINGS)):
         assert "<img" not in html
         assert "in <b>" not in html
 
 
 def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> None:
-    html = headline.stages_html(plan, "light")
+    html = verdict.stages_html(plan)
     assert html.count("<li") == 2
     assert "layers 0–1" in html
     assert html.count("background:#") == 2
@@ -55,24 +77,40 @@ def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> 
 
 def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> None:
     faster = replace(plan, predicted=replace(plan.predicted, iteration_seconds=plan.predicted.iteration_seconds / 2))
-    html = headline.tiles_html(faster, plan)
-    assert '<em class="alpa-better">−50 % better</em>' in html, "the iteration is shorter"
-    assert '<em class="alpa-better">+1e+02 % better</em>' not in html
-    assert '<em class="alpa-better">+100 % better</em>' in html, "twice the samples a second"
+    html = verdict.verdict_html(faster, plan)
+    assert re.search(r'<em class="alpa-better" title="pinned: 122 ms">−50 % better</em>', html), "shorter"
+    assert html.count("+100 % better</em>") == 2, "twice the samples a second, twice the MFU"
     assert "±0" in html, "memory is as it was"
-    assert "alpa-worse" in headline.tiles_html(plan, faster)
-    assert "<em" not in headline.tiles_html(plan)
+    assert "alpa-worse" in verdict.verdict_html(plan, faster)
+    assert "<em" not in verdict.verdict_html(plan)
+
+
+def test_the_best_layouts_that_are_not_the_plan_can_be_opened(plan: Plan) -> None:
+    layouts = priced_layouts()
+    state = State(
+        settings=SETTINGS,
+        plan_settings=SETTINGS,
+        plan=plan,
+        layouts=LayoutsAnswer(question=question_of(SETTINGS), layouts=layouts),
+    )
+    panel = verdict.VerdictPanel()
+    panel.show(state)
+    opened = re.findall(r'data-alpa-key="layout:(\d+)"', panel.below.value)
+    assert [layouts.ranked[int(rank) - 1] for rank in opened] == list(layouts.fitting[:3])
+    other = replace(question_of(SETTINGS), nodes=7)
+    panel.show(replace(state, layouts=LayoutsAnswer(question=other, layouts=layouts)))
+    assert "layout:" not in panel.below.value, "they are those of other settings"
 
 
 @pytest.mark.slow
-def test_the_sends_are_the_same_number_in_tile_timeline_report_file_and_page() -> None:
+def test_the_sends_are_the_same_number_in_verdict_timeline_report_file_and_page() -> None:
     plan = example_plan(num_layers=8, num_microbatches=64)
     time = iteration_time(plan)
     share, seconds = units.percent(time.sends_fraction), units.seconds(time.sends_seconds)
     phrase = f"{seconds} of sends between stages ({share})"
-    tile = headline.tiles_html(plan).split("</div>")[0]
-    assert f"<b>{units.seconds(plan.predicted.iteration_seconds).replace(' ', ' <small>')}</small></b>" in tile
-    assert f"<i>ideal, as in the paper, + {share} sends</i>" in tile
+    tile = verdict.verdict_html(plan)
+    assert f"<b>{units.seconds(plan.predicted.iteration_seconds).replace(' ', '</b> ')}" in tile
+    assert ">ideal, as in the paper</p>" in tile
     assert f"{phrase} = {units.seconds(time.simulated_seconds)} simulated with sends − " in tile
     panel = TimelinePanel()
     panel.show(State(settings=SETTINGS, plan=plan), "light")
@@ -91,14 +129,12 @@ def test_the_sends_are_the_same_number_in_tile_timeline_report_file_and_page() -
 
 
 @pytest.mark.slow
-def test_t_is_one_number_in_tile_timeline_report_file_and_page() -> None:
+def test_t_is_one_number_in_verdict_timeline_report_file_and_page() -> None:
     plan = example_plan(num_layers=8, num_microbatches=64, paper=False)
     plan = ax.replan(plan, pipeline=ax.PipelineOptions(num_stages=4))
     total, end = units.seconds(plan.predicted.iteration_seconds), plan.timeline().makespan_seconds
     assert plan.predicted.iteration_seconds == end
-    tile = headline.tiles_html(plan).split("</div>")[0]
-    assert f"<b>{total.replace(' ', ' <small>')}</small></b>" in tile
-    assert "<i>of which " in tile
+    assert f"<b>{total.replace(' ', '</b> ')}" in verdict.verdict_html(plan)
     panel = TimelinePanel()
     panel.show(State(settings=SETTINGS, plan=plan), "light")
     assert f"One iteration: {total}, of which " in panel.finding.value

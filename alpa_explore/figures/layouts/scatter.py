@@ -1,0 +1,145 @@
+"""The layouts of a model on a cluster: the time of an iteration against the memory of the fullest device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.accuracy.error_band import usable_bytes
+from alpa_explore.baselines.layout import Axis
+from alpa_explore.figures import tuning
+from alpa_explore.figures.keys import key
+from alpa_explore.figures.marks import Plots, labels, legend_entry, line, note, points
+from alpa_explore.figures.style import OKABE_ITO, Figure, faint, ground, halo, ink, lines, safe
+from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
+from alpa_explore.uniform_layouts.measured import MeasuredLayout
+from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout, memory_words
+from alpa_explore.uniform_layouts.report import layouts_sentence, measured_sentence
+
+__all__ = ["scatter_figure", "scatter_sentence"]
+
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up")
+"""Of the ZeRO stages."""
+_TOO_MUCH = OKABE_ITO[5]
+
+
+def scatter_figure(
+    layouts: Layouts,
+    theme: str = "light",
+    *,
+    where: Mapping[Axis, Any] | None = None,
+    plan: PlanAsLayout | None = None,
+    measured: Sequence[MeasuredLayout] = (),
+) -> Figure:
+    """A point for each layout that fits or nearly does, coloured by PP, its shape by ZeRO; `where` keeps only those
+    with these values. The key of one that fits is its rank.
+
+    The line is the frontier: none is faster with less memory. Right of the dotted line is what a framework cannot use
+    of a device. A star is the plan; a diamond a measured run, tied to its prediction.
+    """
+    room = layouts.cluster.device.memory_bytes
+    shown = _near(layouts.where(where or {}), room)
+    ranks = {id(one): rank for rank, one in enumerate(layouts.ranked, 1)}
+    x_scale, x_unit = units.bytes_axis(room)
+    scale, unit = units.seconds_axis(max((one.seconds for one in shown), default=1.0))
+    figure = Plots()
+    seconds = [one.seconds for one in shown] + ([plan.seconds] if plan is not None else [])
+    ties = [one for one in measured if one.priced is not None and one.priced in shown]
+    seconds += [one.seconds for one in ties]
+    least, most = min(seconds, default=scale) / scale, max(seconds, default=scale) / scale
+    low, high = least - 0.06 * (most - least or least), most + 0.06 * (most - least or least)
+    sizes = [one.bytes for one in shown] + ([plan.bytes] if plan is not None else [])
+    left, right = min([*sizes, room]) / x_scale, max([*sizes, room]) / x_scale
+    left, right = max(left - 0.04 * (right - left), 0.0), right + 0.04 * (right - left)
+    usable = usable_bytes(room) / x_scale
+    zone = {"fill": "toself", "fillcolor": "rgba(213, 94, 0, 0.07)", "listed": False, "name": "not usable"}
+    figure.add(line([usable, right, right, usable], [low, low, high, high], "rgba(0,0,0,0)", 0, **zone))
+    figure.add(line([usable] * 2, [low, high], _TOO_MUCH, 1, "dot", name="usable", listed=False))
+    anchors = {"xanchor": "right", "yanchor": "top", "xshift": -4, "refs": ("x", "y")}
+    figure.note(note(f"usable {units.number(usable, 3)} {x_unit}", usable, high, size=11, color=_TOO_MUCH, **anchors))
+    front = _frontier(shown)
+    across, down = [one.bytes / x_scale for one in front], [one.seconds / scale for one in front]
+    figure.add(line(across, down, faint, 1.2, name="frontier", listed=False))
+    for number, pipeline in enumerate(layouts.values("pipeline")):
+        own = [one for one in shown if one.layout.pipeline == pipeline]
+        color = OKABE_ITO[number % len(OKABE_ITO)]
+        trace = points(
+            [one.bytes / x_scale for one in own],
+            [one.seconds / scale for one in own],
+            color,
+            [_SYMBOLS[one.layout.zero_stage] for one in own],
+            8,
+            edge=(ground, 0.5),
+            name=f"PP {pipeline}",
+            hover=[_hover(one, layouts, ranks[id(one)]) for one in own],
+            keys=[key(layout=ranks[id(one)]) if one.fits else "" for one in own],
+            listed=bool(own),
+        )
+        trace["marker"]["opacity"] = [0.9 if one.fits else 0.25 for one in own]
+        figure.add(trace)
+    for zero in layouts.values("zero_stage") if len(layouts.values("zero_stage")) > 1 else ():
+        figure.add(legend_entry("scatter", f"ZeRO-{zero}", {"symbol": _SYMBOLS[zero], "size": 8, "color": faint}))
+    if ties:
+        pairs = [(one, one.priced) for one in ties if one.priced is not None]
+        tied = [(at.bytes / x_scale, value / scale) for one, at in pairs for value in (at.seconds, one.seconds)]
+        broken = [point for at in range(0, len(tied), 2) for point in (*tied[at : at + 2], (None, None))]
+        figure.add(line([x for x, _ in broken], [y for _, y in broken], ink, 1, name="error", listed=False))
+        hover = [_measured(one, at) for one, at in pairs]
+        at = ([at.bytes / x_scale for _, at in pairs], [one.seconds / scale for one, _ in pairs])
+        figure.add(points(*at, ink, "diamond-open", 9, name="measured", hover=hover))
+    if plan is not None:
+        text = lines(f"<b>the plan: {safe(plan.words)}</b>", f"iteration {units.seconds(plan.seconds)}")
+        star = points([plan.bytes / x_scale], [plan.seconds / scale], ink, "star", 15, name="the plan", hover=[text])
+        star |= labels(["this plan"], "top center", 12, shadow=halo) | {"mode": "markers+text", "showlegend": False}
+        figure.add(star | {"cliponaxis": False})
+    figure.x(title=f"memory of the fullest device ({x_unit})", span=(left, right), zeroline=False)
+    figure.y(title=f"iteration ({unit})", span=(low, high), zeroline=False)
+    sentence = scatter_sentence(layouts, plan, measured)
+    return figure.figure(sentence, theme=theme, height=250, around={"l": 64, "b": 48})
+
+
+def scatter_sentence(
+    layouts: Layouts, plan: PlanAsLayout | None = None, measured: Sequence[MeasuredLayout] = ()
+) -> str:
+    """How many fit, the fastest, what the plan gains, and what was measured."""
+    return " ".join(filter(None, (layouts_sentence(layouts, plan), measured_sentence(measured, layouts))))
+
+
+def _near(chosen: Sequence[PricedLayout], room: float) -> list[PricedLayout]:
+    """Those that are worth looking at: not several times slower than the fastest, nor far from fitting."""
+    fits = [one for one in chosen if one.fits] or list(chosen[: tuning.LAYOUT_POINTS])
+    least = min((one.seconds for one in fits), default=0.0)
+    most = max(tuning.LAYOUT_BYTES * room, fits[0].bytes if fits else 0.0)
+    near = [one for one in chosen if one.seconds <= tuning.LAYOUT_RATIO * least and one.bytes <= most]
+    return near[: tuning.LAYOUT_POINTS]
+
+
+def _frontier(shown: Sequence[PricedLayout]) -> list[PricedLayout]:
+    """Those that fit, and than which none is faster with less memory."""
+    front: list[PricedLayout] = []
+    for one in sorted((one for one in shown if one.fits), key=lambda one: (one.bytes, one.seconds)):
+        if not front or one.seconds < front[-1].seconds:
+            front.append(one)
+    return front
+
+
+def _hover(priced: PricedLayout, layouts: Layouts, rank: int) -> str:
+    parts = sorted(priced.parts_bytes, key=lambda part: -part[1])
+    return lines(
+        f"<b>{safe(priced.words)}</b>",
+        f"number {rank:,} of {len(layouts.ranked):,}" if priced.fits else f"✕ {safe(priced.reason)}",
+        f"iteration {units.seconds(priced.seconds)}, {priced.tokens_per_second:,.0f} tokens/s, MFU "
+        f"{units.percent(priced.mfu)}",
+        f"fullest device {memory_words(priced, layouts.cluster)}: "
+        + ", ".join(f"{name} {units.bytes_(size)}" for name, size in parts[:3]),
+        "click opens it as a plan" if priced.fits else "",
+    )
+
+
+def _measured(one: MeasuredLayout, priced: PricedLayout) -> str:
+    return lines(
+        f"<b>{safe(one.words)}</b>",
+        f"measured {units.seconds(one.seconds)}, predicted {units.seconds(priced.seconds)}",
+        f"{safe(one.run.software)}, {safe(one.run.precision)}",
+    )
