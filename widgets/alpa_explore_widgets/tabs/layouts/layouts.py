@@ -229,11 +229,9 @@ def _why_not(priced: PricedLayout, best: PricedLayout, run: MeasuredLayout | Non
         return f"{measured}the fastest that fits with room to spare"
     if not priced.fits:
         return f"{measured}{priced.reason}"
-    longer = {
-        "passes and pipeline": priced.pipeline_seconds - best.pipeline_seconds,
-        "gradient sync and gathers": priced.sync_seconds - best.sync_seconds,
-    }
-    longer["update and overhead"] = priced.seconds - best.seconds - sum(longer.values())
+    once = priced.once_seconds - best.once_seconds
+    passes = priced.seconds - best.seconds - once
+    longer = {"passes of microbatches": passes, "filling the pipeline, gradient sync and update": once}
     name, seconds = max(longer.items(), key=lambda part: part[1])
     more = f"+ {units.seconds(seconds)} {name}" if seconds > 0 else "as fast"
     return f"{measured}{'memory is tight; ' if priced.tight else ''}{more}"
