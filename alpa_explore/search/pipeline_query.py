@@ -93,7 +93,7 @@ class PipelineQuery:
         for cell, held in self._best_by_bounds(costs):
             bound = costs.bounds.get(cell, {}).get(math.ceil(held), math.inf)
             known = costs.choose(cell, held, b)
-            if cell in costs.screened or bound < (math.inf if known is None else known.latency_seconds(b)):
+            if bound < (math.inf if known is None else known.latency_seconds(b)):
                 found.append((cell, math.ceil(held)))
         return found
 

@@ -1,6 +1,7 @@
 """The stages of one layering on one cluster.
 
     feasible_stages   which (layer range, submesh) can occur in a pipeline
+    versions          what their backward pass may compute again
     stage_problems    their sharding problems, and their costs before anything is priced
     problem_keys      keys by which stages with equal problems are solved once
     tied_weights      weights that several layers read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from alpa_explore.cluster import Cluster, LogicalMesh
@@ -19,7 +20,7 @@ class StageProblems:
     """Stages by (first, last) layer, and their problems on a mesh."""
 
     def __init__(self, layered: LayeredGraph, cluster: Cluster) -> None:
-        self._stage_of, self._cluster = slicer(layered), cluster
+        self.layered, self._stage_of, self._cluster = layered, slicer(layered), cluster
         self._last: tuple[tuple[int, int, LogicalMesh], StageProblem] | None = None
         self._built: WeakValueDictionary[tuple[str, LogicalMesh], StageProblem] = WeakValueDictionary()
         """(structure key, mesh) -> a problem with that structure, while somebody keeps it."""
@@ -43,8 +44,9 @@ class StageProblems:
         return self.problem(first, last, mesh) if equal is None else equal
 
 
-def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tuple[int, ...]) -> StageCosts:
+def unpriced_costs(versions: Sequence[LayeredGraph], query: PipelineQuery, layer_flops: tuple[int, ...]) -> StageCosts:
     """Stage costs without candidates."""
+    layered = versions[0]
     return StageCosts(
         num_layers=layered.num_layers,
         submeshes=query.submeshes,
@@ -53,7 +55,7 @@ def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tup
         candidates={},
         layer_flops=layer_flops,
         received_bytes=received_bytes(layered),
-        versions=(layered.recomputation,),
+        versions=tuple(version.recomputation for version in versions),
         tied_weights=tied_weights(layered),
         copies=query.copies,
     )
