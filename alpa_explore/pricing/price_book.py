@@ -228,8 +228,8 @@ class Reading:
         """What bounds all choices at B up to a million: the chord from there to this B; None where no choice is legal
         or none fits."""
         if (least := self.unsampled) is not None:
-            seconds, whole = max(least.seconds, self.book.bound(0.0)), math.floor(min(least.most_held, self.most_held))
-            return Screened(seconds, whole) if seconds < math.inf and whole > 0 else None
+            bound = Screened(max(least.seconds, self.book.bound(0.0)), least.most_held)
+            return bound if bound.seconds < math.inf and bound.most_held > 0 else None
         most = max((held for held in range(self.least_held, self.most_held + 1) if self.may_fit(held)), default=None)
         if most is None or self.device_bound == math.inf:
             return None
@@ -261,9 +261,9 @@ class Reading:
         return any(p.totals.peak_bytes(held) > self.memory_bytes for p in self.book.choices)
 
     def may_fit(self, held: int) -> bool:
-        """Whether no lower bound on the peak bytes exceeds the memory; a part of the last microbatch may fit alone."""
+        """Whether no lower bound on the peak bytes exceeds the memory."""
         if self.unsampled is not None:
-            return held - 1 < self.unsampled.most_held
+            return held <= self.unsampled.most_held
         return max((size for n, size in self.book.least_peaks if n <= held), default=0.0) <= self.memory_bytes
 
     def short_of_memory(self, held: int) -> bool:

@@ -87,7 +87,7 @@ class Screened(NamedTuple):
 
     seconds: float
     """Lower bound on a microbatch, for every B."""
-    most_held: float
+    most_held: int
     """Upper bound on the microbatches that it can hold."""
     inverse_b: float = 1.0
     """1/B at which `seconds_there` is known."""

@@ -20,6 +20,7 @@ solved at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -119,6 +120,7 @@ class StagePricing:
         cells = list(feasible_stages(layers, query.submeshes, cluster.devices))
         # At least its place from the end: with another B the same stage may hold that many.
         most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
+        round_held = math.ceil if query.holds_parts(layers) else math.floor
         for version, problems in enumerate(self._problems):
             other, known = basis or Basis(problems.layered, self._unpriced)
             devices = [kind.device for kind in cluster.kinds]
@@ -129,7 +131,8 @@ class StagePricing:
             for cell in cells:
                 first, last, submesh = cell
                 waits = self._on_demand or divided[submesh] < tuning.WELL_DIVIDED * max(divided)
-                held, most = most_held[first, last], bounds.most_held(*cell)
+                held = most_held[first, last]
+                most = round_held(min(max(bounds.most_held(*cell), 0.0), held))
                 for mesh in meshes[submesh]:
                     key = problem_key(problems.stage(first, last), prices[mesh])
                     self._stages.setdefault(cell, []).append(CellProblem(cell, mesh, version, key))
