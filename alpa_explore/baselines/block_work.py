@@ -369,10 +369,15 @@ class _Reader:
         )
 
     def _held(self, layered: LayeredGraph, part: int) -> set[int]:
-        """What a part holds; what several blocks hold of the embedding's tensors is there once, with the embedding."""
+        """What a part holds; what several blocks hold of the embedding's tensors or of tables is there once, with the
+        embedding."""
         count = Counter(t for held in layered.held[1:-1] for t in held)
         makers = {t: self.graph.tensors[t].producer for t, parts in count.items() if parts > 1}
-        shared = {t for t, producer in makers.items() if producer is not None and layered.layer_of[producer] == 0}
+        shared = {
+            t
+            for t, producer in makers.items()
+            if producer is not None and (layered.layer_of[producer] == 0 or producer in layered.tables)
+        }
         return {*layered.held[part]} | shared if part == 0 else {*layered.held[part]} - shared
 
     def _workspace(self, intervals: Intervals, part: int) -> float:

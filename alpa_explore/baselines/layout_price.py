@@ -4,15 +4,16 @@ Embedding, a block of each kind, and head are the parts of a model. Each has dev
 in the backward pass (in which a recomputed block runs its forward pass again), parameters and activations; a stage has
 the sum of those of its parts (`layout.Parts`).
 
-With t_i the seconds of a microbatch in stage i at the pace of the slower of host and device, of the slowest of many
-devices, and with its sends, an iteration of B microbatches takes under 1F1B
+With t_i = f_i + b_i the seconds of a microbatch in stage i (forward, backward), at the pace of the slower of host and
+device, of the slowest of many devices, and with its sends, and u_i those of its gradient sync, update and overhead, an
+iteration of B microbatches takes under 1F1B
 
-    Σ t_i + (B − 1) · max t_i + gradient sync + update + overhead
+    Σ t_i + (B − 1) · max t_i + max (u_i − Σ_{j<i} b_j)
 
-Under an interleaved schedule the parts of a stage need not be alike: the head makes the last of them longer, and all
-others wait for it. So the passes of a few microbatches are simulated. Once the pipeline is full, every further round of
-P microbatches on its P stages takes the same time. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered
-in every pass, beside its computation.
+as late stages update while the backward pass goes on to the first. Under an interleaved schedule the parts of a stage
+need not be alike: the head makes the last of them longer, and all others wait for it. So the passes of a few
+microbatches are simulated. Once the pipeline is full, every further round of P microbatches on its P stages takes the
+same time. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -62,25 +64,18 @@ class LayoutPrice:
     larger number in the place of `microbatches`; made for fewer, for that number alone (`counted_microbatches`)."""
 
     microbatches: int
-    slowest_seconds: float
-    """Of one microbatch in the slowest stage."""
-    filling_seconds: float
-    """While the pipeline fills and drains: of the other stages, once."""
-    sync_seconds: float
-    update_seconds: float
+    each_seconds: float
+    """Of one more microbatch."""
+    once_seconds: float
+    """Beside those of all microbatches: while the pipeline fills and drains, and stages update."""
     fullest_stage: int
     parts_bytes: tuple[tuple[str, float], ...]
     """Of a device of that stage: weights, gradients, optimizer state, activations, temporary tensors, reserve."""
 
     @property
-    def pipeline_seconds(self) -> float:
-        """Of all microbatches."""
-        return self.microbatches * self.slowest_seconds + self.filling_seconds
-
-    @property
     def seconds(self) -> float:
         """Of an iteration."""
-        return self.pipeline_seconds + self.sync_seconds + self.update_seconds
+        return self.microbatches * self.each_seconds + self.once_seconds
 
     @property
     def bytes(self) -> float:
@@ -192,32 +187,24 @@ class LayoutPricer:
 
     def price(self, *, sized: bool = True) -> LayoutPrice:
         """Seconds and bytes; where it is not `sized`, seconds alone, for fits."""
-        layout, software, device = self.layout, self.software, self.cluster.device
+        layout = self.layout
         stragglers = straggler_factor(
             self.cluster, devices=layout.devices, stage_devices=layout.stage_devices, tensor=layout.tensor
         )
         passes = [self._passes(stage, number) for number, stage in enumerate(self.stages)]
+        updates = [self._once(stage, *of_stage) for stage, of_stage in enumerate(passes)]
         if layout.chunks == 1:
-            borders = [0.0, *self._borders()]
-            each = [
-                (f + b + software.microbatch_seconds) * stragglers + 2 * (before + after)
-                for (f, b), before, after in zip(passes, borders[:-1], borders[1:], strict=True)
-            ]
-            slowest, filling = max(each), sum(each) - max(each)
+            each, once = self._one_by_one(passes, updates, stragglers)
         else:
-            slowest, filling = self._interleaved(stragglers)
-        forward, backward = zip(*passes, strict=True)
-        moved = UPDATE_BYTES * max(self._divided(stage, 1) for stage in range(layout.pipeline))
+            each, once = self._interleaved(updates, stragglers)
         stage, sizes = 0, tuple[tuple[str, float], ...]()
         if sized:
             of_stages = [self._bytes(stage) for stage in range(layout.pipeline)]
             stage, sizes = max(enumerate(of_stages), key=lambda entry: sum(size for _, size in entry[1]))
         return LayoutPrice(
             microbatches=layout.microbatches,
-            slowest_seconds=slowest,
-            filling_seconds=filling,
-            sync_seconds=self._sync(max(forward), max(backward)) + self._tied_tables(),
-            update_seconds=moved / (device.memory_bandwidth * device.memory_efficiency) + software.iteration_seconds,
+            each_seconds=each,
+            once_seconds=once,
             fullest_stage=stage,
             parts_bytes=sizes,
         )
@@ -287,8 +274,23 @@ class LayoutPricer:
             kind, width * experts, 1, self.expert_replicas, of_experts
         )
 
-    def _interleaved(self, stragglers: float) -> tuple[float, float]:
-        """(seconds of one more microbatch, seconds beside those of all microbatches) of an interleaved schedule."""
+    def _one_by_one(
+        self, passes: Sequence[tuple[float, float]], updates: Sequence[float], stragglers: float
+    ) -> tuple[float, float]:
+        """(seconds of one more microbatch, seconds beside those of all microbatches) under 1F1B."""
+        borders = [0.0, *self._borders()]
+        waits = [before + after for before, after in pairwise(borders)]
+        forward = [f * stragglers + wait for (f, _), wait in zip(passes, waits, strict=True)]
+        back = [
+            (b + self.software.microbatch_seconds) * stragglers + w for (_, b), w in zip(passes, waits, strict=True)
+        ]
+        slowest = max(f + b for f, b in zip(forward, back, strict=True))
+        drained = accumulate(back[:-1], initial=0.0)
+        updating = max(update - after for update, after in zip(updates, drained, strict=True))
+        return slowest, sum(forward) + sum(back) - slowest + updating
+
+    def _interleaved(self, updates: Sequence[float], stragglers: float) -> tuple[float, float]:
+        """The same of an interleaved schedule."""
         layout = self.layout
         together, per_node = layout.stage_devices, self.cluster.devices_per_node
         nodes = [range(s * together // per_node, -(-(s + 1) * together // per_node)) for s in range(layout.pipeline)]
@@ -303,6 +305,7 @@ class LayoutPricer:
         first, more = interleaved_seconds(
             [forward * stragglers for forward, _ in passes],
             [(back + self.software.microbatch_seconds / layout.chunks) * stragglers for _, back in passes],
+            updates,
             self._borders(),
             nodes,
             waits=1.0 - self.software.send_overlap,
@@ -325,30 +328,30 @@ class LayoutPricer:
             return [*seconds, 0.0]
         return [*seconds, send_seconds(cluster, sent, crosses_nodes=layout.devices > per_node)]
 
-    def _sync(self, forward: float, backward: float) -> float:
-        """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1 and 2)."""
-        layout, software = self.layout, self.software
-        if layout.replicas == 1 or layout.zero_stage >= 3:
-            return 0.0
-        width = software.sync_bytes or HALF
-        stages = range(layout.pipeline)
+    def _once(self, stage: int, forward: float, backward: float) -> float:
+        """Seconds of a stage once an iteration, beside passes of so many: the gradient sum and gathering updated
+        weights (ZeRO-1 and 2) as far as the passes do not hide them, the update, and what the software adds."""
+        layout, software, device = self.layout, self.software, self.cluster.device
         summed = gathered = 0.0
-        if not layout.zero_stage:
-            summed = max(self._exchange(stage, StepKind.ALL_REDUCE, width) for stage in stages)
-        else:
-            gathered = max(self._exchange(stage, StepKind.ALL_GATHER, HALF) for stage in stages)
+        if layout.replicas > 1 and layout.zero_stage < 3:
+            width = software.sync_bytes or HALF
+            if not layout.zero_stage:
+                summed = self._exchange(stage, StepKind.ALL_REDUCE, width)
+            else:
+                gathered = self._exchange(stage, StepKind.ALL_GATHER, HALF)
             if layout.zero_stage == 1:
-                summed = max(self._exchange(stage, StepKind.REDUCE_SCATTER, width) for stage in stages)
-        once = OnceParts(summed=summed, gathered=gathered, update=0.0)
-        return once_seconds(once, software, forward=forward, backward=backward)
+                summed = self._exchange(stage, StepKind.REDUCE_SCATTER, width)
+        update = UPDATE_BYTES * self._divided(stage, 1) / (device.memory_bandwidth * device.memory_efficiency)
+        once = OnceParts(summed=summed, gathered=gathered, update=update)
+        seconds = once_seconds(once, software, forward=forward, backward=backward) + software.iteration_seconds
+        return seconds + (self._tied_tables() if stage and stage == layout.pipeline - 1 else 0.0)
 
     def _tied_tables(self) -> float:
         """Seconds to sum the gradients of a table that the first and the last stage hold."""
-        layout = self.layout
-        if not self.work.tied_parameters or layout.pipeline == 1:
+        if not self.work.tied_parameters:
             return 0.0
         cluster = self.cluster
-        crosses = layout.devices > cluster.devices_per_node
+        crosses = self.layout.devices > cluster.devices_per_node
         network = cluster.between_nodes.bandwidth / cluster.devices_per_node * self.software.network_share
         rate = network if crosses else cluster.inside_node.bandwidth
         return 2 * HALF * self.work.tied_parameters / rate
@@ -401,6 +404,7 @@ class LayoutPricer:
 def interleaved_seconds(
     forward: Sequence[float],
     backward: Sequence[float],
+    updates: Sequence[float],
     borders: Sequence[float],
     nodes: Sequence[range],
     *,
@@ -410,6 +414,7 @@ def interleaved_seconds(
     """(seconds of the first `microbatches`, seconds of each that follows them) of a pipeline.
 
     `forward` and `backward` are the seconds of each part of the model for one microbatch; part k runs on stage k mod P.
+    `updates[p]` are those of stage p once an iteration.
     `borders[p]` are the seconds of one send from stage p to the next (behind the last: to the first), of which a stage
     waits for the share `waits`; `nodes[p]` are those of stage p. Sends between the same nodes share a link. The second
     figure is 0 where there are fewer than `FULL_ROUNDS` rounds: then the first holds for this number alone.
@@ -425,6 +430,7 @@ def interleaved_seconds(
                 forward_seconds=forward[part] + waited,
                 backward_input_seconds=backward[part] + waited,
                 backward_weight_seconds=0.0,
+                update_seconds=updates[part] if part < stages else 0.0,
                 send_forward_seconds=(1.0 - waits) * ahead,
                 send_backward_seconds=(1.0 - waits) * back,
             )

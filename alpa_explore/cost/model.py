@@ -25,7 +25,7 @@ from alpa_explore.cost.kernels import (
 )
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
-from alpa_explore.graph.counts import ROUTED, packet
+from alpa_explore.graph.counts import GATHERS, ROUTED, packet
 from alpa_explore.graph.counts import steps as steps_in_sequence
 from alpa_explore.graph.loops import SCAN
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -205,10 +205,9 @@ class CostModel:
     def kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
         """The work of one device for `operator` under one of its strategies."""
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
-        local = sum(
-            t.bytes * local_share(spec, self.mesh.shape)
-            for t, spec in zip((*inputs, *outputs), (*strategy.inputs, *strategy.outputs), strict=True)
-        )
+        specs = (*strategy.inputs, *strategy.outputs)
+        moved = _moved_whole(operator, inputs, outputs)
+        local = sum(t.bytes * local_share(s, self.mesh.shape) for t, s in zip(moved, specs[-len(moved) :], strict=True))
         heavy = splits_for(operator, tensors).heavy
         sizes = _sizes(operator, inputs, outputs, strategy, self.mesh.shape) if heavy else _NO_SIZES
         return _kernel(operator, inputs, outputs, heavy, (strategy.work_share, local, sizes))
@@ -268,7 +267,8 @@ class CostModel:
             _read_only(t.bytes * self.reshard(t).shares[places])
             for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
         ]
-        local = sum(sizes, np.zeros(len(strategies))).tolist()
+        moved = len(_moved_whole(operator, inputs, outputs))
+        local = sum(sizes[-moved:], np.zeros(len(strategies))).tolist()
         held = [
             _read_only(size * [self._load(s) for s in strategies]) if t.kind is TensorKind.ROUTED else size
             for t, size in zip(outputs, sizes[len(inputs) :], strict=True)
@@ -448,6 +448,11 @@ def _local_shapes(
     )
 
 
+def _moved_whole(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The inputs and outputs of an operator without the table of a gather, of which it reads a few rows."""
+    return (*inputs[packet(operator.kind) in GATHERS :], *outputs)
+
+
 def _kernel(
     operator: Operator,
     inputs: Sequence[Tensor],
@@ -455,9 +460,9 @@ def _kernel(
     heavy: bool,
     work: tuple[float, float, _Sizes],
 ) -> Kernel:
-    """The kernel of a device with this (share of the work, bytes of inputs and outputs that it holds, sizes)."""
+    """The kernel of a device with this (share of the work, bytes that it holds of what is moved whole, sizes)."""
     share, local_bytes, sizes = work
-    whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
+    whole = sum(t.bytes for t in _moved_whole(operator, inputs, outputs)) or 1
     moved = operator.bytes_accessed * local_bytes / whole
     steps: float = steps_in_sequence(operator.kind, inputs)
     weight_again = (steps - 1) * inputs[1].bytes if steps > 1 else 0  # of a recurrence, whole on every device

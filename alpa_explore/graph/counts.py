@@ -116,7 +116,8 @@ sample, step and channel, of `selective_scan` for each number of the state too. 
 backward pass goes through the steps again."""
 _COMPLEX = frozenset({"complex64", "complex128"})
 _FOURIER = frozenset({"aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r"})
-_GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
+GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
+"""Operators that read of their first input, the table, as much as they write."""
 _PRODUCTS = frozenset(
     {
         "aten.mm",
@@ -245,7 +246,7 @@ def bytes_accessed(
         return steps_of(arguments, inputs) * sum(o.bytes_accessed for o in body_of(arguments).operators)
     if name in ROUTED:
         return written + sum(t.bytes for t in _distinct(inputs)) + _routed_traffic(name, inputs, arguments)
-    if name in _GATHERS and inputs:
+    if name in GATHERS and inputs:
         table = arguments[0].tensor if arguments and isinstance(arguments[0], Ref) else inputs[0].index
         return 2 * written + sum(t.bytes for t in _distinct(inputs) if t.index != table)
     return written + sum(t.bytes for t in _distinct(inputs))

@@ -39,9 +39,6 @@ class PricedLayout:
     """Of all devices together."""
     mfu: float
     """Share of the devices' peak that the model's FLOPs make; recomputed ones are not counted."""
-    pipeline_seconds: float
-    sync_seconds: float
-    """Of gradients and gathered weights, as far as computation does not hide them."""
     parts_bytes: tuple[tuple[str, float], ...]
     """Of the fullest device."""
     blocks: tuple[int, ...]
@@ -185,8 +182,6 @@ class Prices:
             missing_bytes=max(price.bytes - room, 0.0),
             tokens_per_second=tokens / price.seconds,
             mfu=flops / (price.seconds * self._peak),
-            pipeline_seconds=price.pipeline_seconds,
-            sync_seconds=price.sync_seconds,
             parts_bytes=price.parts_bytes,
             blocks=self._blocks(layout),
         )

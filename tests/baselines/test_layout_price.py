@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -93,8 +94,8 @@ def test_recomputation_runs_the_forward_pass_again() -> None:
     assert full.bytes < plain.bytes
 
 
-def plain_seconds(work: DecoderWork, machines: Cluster, one: Layout, in_parts: Parts) -> float:
-    """The seconds of an iteration with every term written out; no interleaving, TP is 1."""
+def plain_times(work: DecoderWork, machines: Cluster, one: Layout, in_parts: Parts) -> list[StageTimes]:
+    """The seconds of every stage with every term written out; no interleaving, TP is 1."""
     sharpness = machines.software.pace_sharpness
     soft, stages, copies = machines.software, one.pipeline, one.data
     group, last = device_group(machines, one.data, 1), stages - 1
@@ -158,27 +159,31 @@ def plain_seconds(work: DecoderWork, machines: Cluster, one: Layout, in_parts: P
         borders.append(send_seconds(machines, work.boundary_bytes, crosses_nodes=len(nodes) > 1))
     borders.append(0.0)
     slow = straggler_factor(machines, devices=one.devices, stage_devices=each, tensor=1)
-    latency = [
-        (f + b + soft.microbatch_seconds) * slow + 2 * (before + after)
-        for f, b, before, after in zip(forward, backward, borders[:-1], borders[1:], strict=True)
-    ]
-
-    sync = 0.0
+    waits = [before + after for before, after in pairwise(borders)]
     width, kinds = soft.sync_bytes or 2, {0: StepKind.ALL_REDUCE, 1: StepKind.REDUCE_SCATTER}
-    if one.zero_stage in kinds:
-        summed = [exchange(kinds[one.zero_stage], p, n, width) for p, n in zip(held, tensors, strict=True)]
-        sync = exposed(max(summed), max(backward))
-    if one.zero_stage in (1, 2):
-        gathered = [exchange(StepKind.ALL_GATHER, p, n) for p, n in zip(held, tensors, strict=True)]
-        sync += exposed(max(gathered), max(forward))
-    if work.tied_parameters and stages > 1:  # the gradient of the table there and back
-        share = machines.between_nodes.bandwidth / per_node * soft.network_share
-        rate = share if one.devices > per_node else machines.inside_node.bandwidth
-        sync += 2 * 2 * work.tied_parameters / rate
-    updated = max(held) / (copies if one.zero_stage else 1)
-    update = UPDATE_BYTES * updated / (machines.device.memory_bandwidth * machines.device.memory_efficiency)
-    passes = sum(latency) + (one.microbatches - 1) * max(latency)
-    return passes + sync + update + soft.iteration_seconds
+    times = []
+    for stage in range(stages):
+        once = soft.iteration_seconds
+        if one.zero_stage in kinds:
+            summed = exchange(kinds[one.zero_stage], held[stage], tensors[stage], width)
+            once += exposed(summed, backward[stage])
+        if one.zero_stage in (1, 2):
+            once += exposed(exchange(StepKind.ALL_GATHER, held[stage], tensors[stage]), forward[stage])
+        if work.tied_parameters and stage == last > 0:  # the gradient of the table there and back
+            share = machines.between_nodes.bandwidth / per_node * soft.network_share
+            rate = share if one.devices > per_node else machines.inside_node.bandwidth
+            once += 2 * 2 * work.tied_parameters / rate
+        updated = held[stage] / (copies if one.zero_stage else 1)
+        once += UPDATE_BYTES * updated / (machines.device.memory_bandwidth * machines.device.memory_efficiency)
+        times.append(
+            StageTimes(
+                forward_seconds=forward[stage] * slow + waits[stage],
+                backward_input_seconds=(backward[stage] + soft.microbatch_seconds) * slow + waits[stage],
+                backward_weight_seconds=0.0,
+                update_seconds=once,
+            )
+        )
+    return times
 
 
 SHARE = st.sampled_from([0.0, 0.25, 0.7])
@@ -224,7 +229,14 @@ def test_an_iteration_is_the_sum_of_its_terms(
         boundary_bytes=1e8,
     )
     price = price_layout(work, machines, one, in_parts)
-    assert price.seconds == pytest.approx(plain_seconds(work, machines, one, in_parts), rel=1e-9)
+    times = plain_times(work, machines, one, in_parts)
+    latency = [t.microbatch_seconds for t in times]
+    late = max(t.update_seconds - sum(before.backward_seconds for before in times[:i]) for i, t in enumerate(times))
+    expected = sum(latency) + (microbatches - 1) * max(latency) + late
+    assert price.seconds == pytest.approx(expected, rel=1e-9)
+    # Exact where the last backward pass goes on without waits from the last stage to the first.
+    simulated = simulate(build_schedule("1f1b", stages, microbatches), times).makespan_seconds
+    assert price.seconds >= simulated * (1 - 1e-9)
 
 
 def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
@@ -240,7 +252,7 @@ def test_the_host_launches_every_collective_and_each_step_of_a_ring() -> None:
 
 def test_a_slow_host_sets_the_pace() -> None:
     slow = priced(WORK, cluster(forward_launch_seconds=1e-2, backward_launch_seconds=1e-2), PLAIN)
-    assert slow.pipeline_seconds == pytest.approx(4 * 3 * (4 * 8 + 1) * 1e-2, rel=1e-3)
+    assert 4 * slow.each_seconds == pytest.approx(4 * 3 * (4 * 8 + 1) * 1e-2, rel=1e-3)
 
 
 @pytest.mark.parametrize("zero_stage", [0, 1, 2, 3])
@@ -294,8 +306,10 @@ def test_an_interleaved_pipeline_takes_what_all_of_its_microbatches_take_simulat
     stages, chunks = size
     parts = [ends[0], *[1.0] * (stages * chunks - 2), ends[1]]
     back = [2 * t for t in parts]
-    nodes = [range(s, s + 1) for s in range(stages)]
-    found, _ = interleaved_seconds(parts, back, [send] * stages, nodes, waits=waits, microbatches=rounds * stages)
+    nodes, updates = [range(s, s + 1) for s in range(stages)], [0.5 * (1 + s) for s in range(stages)]
+    found, _ = interleaved_seconds(
+        parts, back, updates, [send] * stages, nodes, waits=waits, microbatches=rounds * stages
+    )
     last = len(parts) - 1
     waited = [waits * send * ((i < last) + (i > 0)) for i in range(len(parts))]
     times = [
@@ -303,10 +317,11 @@ def test_an_interleaved_pipeline_takes_what_all_of_its_microbatches_take_simulat
             forward_seconds=f + w,
             backward_input_seconds=b + w,
             backward_weight_seconds=0.0,
+            update_seconds=updates[i] if i < stages else 0.0,
             send_forward_seconds=(1 - waits) * send,
             send_backward_seconds=(1 - waits) * send,
         )
-        for f, b, w in zip(parts, back, waited, strict=True)
+        for i, (f, b, w) in enumerate(zip(parts, back, waited, strict=True))
     ]
     schedule = build_schedule("interleaved-1f1b", stages, rounds * stages, stages_per_submesh=chunks)
     assert found == pytest.approx(simulate(schedule, times).makespan_seconds, rel=0.011)
@@ -315,6 +330,16 @@ def test_an_interleaved_pipeline_takes_what_all_of_its_microbatches_take_simulat
 @pytest.mark.parametrize("chunks", [2, 3])
 def test_like_parts_make_the_bubble_of_an_interleaved_pipeline_shorter(chunks: int) -> None:
     parts = [1.0] * 4 * chunks
-    total, each = interleaved_seconds(parts, parts, [0.0] * 4, [range(1)] * 4, waits=1.0, microbatches=16)
+    total, each = interleaved_seconds(parts, parts, [0.0] * 4, [0.0] * 4, [range(1)] * 4, waits=1.0, microbatches=16)
     assert each == pytest.approx(2 * chunks)
     assert total == pytest.approx(16 * 2 * chunks + 3 * 2)
+
+
+@pytest.mark.parametrize("microbatches", [2, 4, 32])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_pipeline_with_a_heavy_head_takes_what_it_takes_simulated(microbatches: int, tied: bool) -> None:
+    machines = cluster(send_seconds=1e-5, accumulate_bytes=6.0)
+    work = replace(WORK, tied_parameters=1e9 * tied)
+    one, in_parts = Layout(pipeline=4, microbatches=microbatches), parts(2, 2, 2, 2)
+    simulated = simulate(build_schedule("1f1b", 4, microbatches), plain_times(work, machines, one, in_parts))
+    assert price_layout(work, machines, one, in_parts).seconds == pytest.approx(simulated.makespan_seconds, rel=2e-3)

@@ -4,10 +4,14 @@ import pytest
 import torch
 from torch import nn
 
+from alpa_explore.cluster import Cluster, logical_mesh
+from alpa_explore.cluster.mesh import Submesh
 from alpa_explore.cost.fusion import fuse, is_fusible
+from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import cluster_operators
+from alpa_explore.sharding.spec import local_share
 from alpa_explore.tracing.capture import capture
 
 
@@ -90,3 +94,25 @@ def test_no_group_depends_on_itself_through_an_operator_outside(module) -> None:
                 ready.append(following)
     assert done == len(after), "a cycle"
     assert len(set(map(str, place))) < len(place), "something was fused"
+
+
+def test_a_gather_moves_the_rows_that_it_writes_however_its_table_is_divided() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(4096, 1024)
+
+        def forward(self, index: torch.Tensor) -> torch.Tensor:
+            return self.table(index).square().sum()
+
+    graph = capture(Rows(), (torch.zeros(8, 16, dtype=torch.long),), name="rows")
+    cluster = Cluster.parse("1x4:h100")
+    model = CostModel(cluster.device, logical_mesh(cluster, Submesh(1, 4), (1, 4)).squeezed())
+    read = next(o for o in graph.forward_operators if o.kind == "aten.embedding.default")
+    written, divided = graph.tensors[read.outputs[0]], set[float]()
+    for strategy in model.operator(graph, read.index).strategies:
+        share = local_share(strategy.outputs[0], model.mesh.shape)
+        moved = model.kernel(read, graph.tensors, strategy).bytes_accessed
+        assert moved == pytest.approx(2 * share * written.bytes, rel=0.05)
+        divided.add(local_share(strategy.inputs[0], model.mesh.shape))
+    assert divided == {0.25, 1.0}

@@ -14,8 +14,9 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
-SECONDS, BYTES = 0.004, 0.006
-"""Largest difference."""
+SECONDS, BYTES = 0.001, 0.006
+"""Largest difference. Of seconds four times as much with ZeRO-3 and context parallelism: a plan gathers weights along
+one axis of its mesh after the other, and a layout among all devices at once."""
 SUMMED = 1.5e-4
 """Seconds of a microbatch in which a plan sums the loss over replicas, and a layout does not: models this small take
 little longer for all the rest."""
@@ -58,8 +59,9 @@ def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: st
         if row.layout.chunks > 1:
             continue  # `test_interleaved_layouts_are_plans_too`
         plan = the_plan(model, machines, layouts, row)
-        shorter = row.seconds * (1 - SECONDS)
-        longer = row.seconds * (1 + SECONDS) + row.layout.microbatches * SUMMED
+        within = SECONDS * (4 if row.layout.zero_stage == 3 and row.layout.context > 1 else 1)
+        shorter = row.seconds * (1 - within)
+        longer = row.seconds * (1 + within) + row.layout.microbatches * SUMMED
         assert shorter <= plan.predicted.iteration_seconds <= longer, row.words
         assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
 

@@ -64,8 +64,6 @@ def priced(layout: Layout, *, seconds: float = 1.0, rate: float = 1e4, missing: 
         missing_bytes=missing,
         tokens_per_second=rate,
         mfu=0.4,
-        pipeline_seconds=seconds,
-        sync_seconds=0.0,
         parts_bytes=(),
         blocks=(),
     )

@@ -27,8 +27,6 @@ def priced(layout: Layout, seconds: float, lacks: float = 0.0) -> PricedLayout:
         missing_bytes=lacks,
         tokens_per_second=1e6 / seconds,
         mfu=0.5 / seconds,
-        pipeline_seconds=seconds,
-        sync_seconds=0.0,
         parts_bytes=(("weights", 60e9 + lacks),),
         blocks=(),
     )
