@@ -11,14 +11,13 @@ from alpa_explore.errors import CancelledError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.price_book import Search
-from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
-from alpa_explore.search.resolve import resolve
+from alpa_explore.search.resolve import resolve, resolve_each
 from alpa_explore.search.stage_pricing import Basis, NotComposableError, StagePricing
 from alpa_explore.search.stage_profile import StageProfile
-from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS, SLOWER_SCHEDULE
+from alpa_explore.search.tuning import DEVICES_WORTH_BOUNDS
 
 SOLVED_BY = (
     "arguments.py",
@@ -78,10 +77,10 @@ def profile_stages(
     pricing = StagePricing(versions, query, solving, layer_flops=layer_flops, first=first)
     try:
         pricing.begin()
-        costs = _under_each_schedule(pricing)
+        costs = resolve_each(pricing, query)
         if not any(pipeline for _, pipeline in query.best_of_each(costs)):
             pricing.finish_composition()  # what is nearest to fitting is found among all stages
-            costs = _under_each_schedule(pricing)
+            costs = resolve_each(pricing, query)
     except CancelledError as error:
         error.known = pricing.profile(pricing.known_costs())
         raise
@@ -148,23 +147,3 @@ def _on_demand(
     """Stages that are priced when a pipeline wants them, in this process: few tasks, of milliseconds each."""
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=None, cancel=cancel)
     return StagePricing((layered,), query, solving, layer_flops=layer_flops, first=Search.FASTEST_COMPOSED, basis=basis)
-
-
-def _under_each_schedule(pricing: StagePricing) -> StageCosts:
-    """Stage costs with which the best pipeline under the best schedule has no open stage.
-
-    Schedules are followed in the order of their lower bounds, each as long as that bound says that it may be faster
-    than what is known of another. This is done first without searches within memory, which take longest: what is known
-    by then often shows that a schedule is slower before they run for it.
-    """
-    costs = pricing.costs()
-    each = pricing.query.each(costs.num_layers)
-    for within_memory in (False, True) if len(each) > 1 else (True,):
-        known = {asked: asked.best(costs).total_seconds for asked in each}
-        bounds = {asked: asked.bound(costs) for asked in each}
-        for asked in sorted(each, key=lambda asked: bounds[asked]):
-            least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
-            below = (1.0 + SLOWER_SCHEDULE) * least
-            costs = resolve(pricing, asked, below=below, within_memory=within_memory)
-            known[asked] = asked.best(costs).total_seconds
-    return costs

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
+from alpa_explore.search.tuning import SLOWER_SCHEDULE
 
 
 class Pricing(Protocol):
@@ -54,3 +55,23 @@ def resolve(
         open_stages = query.open_stages(costs)
         if not open_stages or not pricing.price(open_stages, within_memory=within_memory):
             return costs
+
+
+def resolve_each(pricing: Pricing, query: PipelineQuery) -> StageCosts:
+    """Stage costs with which the best pipeline under the best schedule has no open stage.
+
+    Schedules are followed in the order of their lower bounds, each as long as that bound says that it may be faster
+    than what is known of another. This is done first without searches within memory, which take longest: what is known
+    by then often shows that a schedule is slower before they run for it.
+    """
+    costs = pricing.costs()
+    each = query.each(costs.num_layers)
+    for within_memory in (False, True) if len(each) > 1 else (True,):
+        known = {asked: asked.best(costs).total_seconds for asked in each}
+        bounds = {asked: asked.bound(costs) for asked in each}
+        for asked in sorted(each, key=lambda asked: bounds[asked]):
+            least = min((seconds for other, seconds in known.items() if other != asked), default=math.inf)
+            below = (1.0 + SLOWER_SCHEDULE) * least
+            costs = resolve(pricing, asked, below=below, within_memory=within_memory)
+            known[asked] = asked.best(costs).total_seconds
+    return costs

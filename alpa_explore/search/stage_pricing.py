@@ -41,9 +41,13 @@ from alpa_explore.search.open_questions import WITHIN_MEMORY, OpenQuestion, next
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
 from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choices
-from alpa_explore.search.stages.feasible_stages import feasible_stages
-from alpa_explore.search.stages.problem_keys import price_key, problem_key
-from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
+from alpa_explore.search.stages.stage_problems import (
+    StageProblems,
+    feasible_stages,
+    price_key,
+    problem_key,
+    unpriced_costs,
+)
 from alpa_explore.sharding.splits import discover_all
 
 _BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
