@@ -1,5 +1,5 @@
-"""The stages of one layering on one cluster: which can occur in a pipeline, their problems, keys by which equal ones are
-solved once, and the stage costs before anything is priced."""
+"""The stages of one layering on one cluster: which can occur in a pipeline, their problems, keys of equal ones
+and the stage costs before anything is priced."""
 
 from __future__ import annotations
 
