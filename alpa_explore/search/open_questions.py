@@ -30,14 +30,20 @@ def open_questions(
     """Of the problems of one stage (one for each logical mesh and version), for each number of microbatches held: those
     whose lower bound is below the best candidate of all of them. Where composition is not finished for a problem its
     candidates close nothing. Without `solve` no solver is asked for choices that fit."""
-    complete = [reading for reading in readings.values() if reading.complete]
+    complete = {key: reading for key, reading in readings.items() if reading.complete}
+    partial = [
+        (reading, OpenQuestion(key, reading.partial_bound, Search.COMPOSED))
+        for key, reading in readings.items()
+        if key not in complete
+    ]
     most = max(counts)
-    unproven = {key: r for key, r in readings.items() if not (r.complete and r.proven_up_to(most))}
+    unproven = {key: reading for key, reading in complete.items() if not reading.proven_up_to(most)}
     questions = {}
-    for held in counts if unproven else ():
+    for held in counts if partial or unproven else ():
         asked = [q for key, reading in unproven.items() if (q := _question(key, reading, held, solve=solve))]
+        asked += [question for reading, question in partial if reading.may_fit(held)]
         if asked:
-            best = min((reading.seconds_within(held) for reading in complete), default=math.inf)
+            best = min((reading.seconds_within(held) for reading in complete.values()), default=math.inf)
             if better := [question for question in asked if question.bound_seconds < best]:
                 questions[held] = better
     return questions
@@ -46,8 +52,6 @@ def open_questions(
 def _question(key: str, reading: Reading, held: int, *, solve: bool) -> OpenQuestion | None:
     """None where the gap is closed or small enough, or no search is left that could close it."""
     book = reading.book
-    if not reading.complete:
-        return OpenQuestion(key, reading.partial_bound, Search.COMPOSED) if reading.may_fit(held) else None
     if not reading.proven and not book.has_tried(Search.FASTEST, inverse_b=reading.inverse_b):
         return OpenQuestion(key, reading.bound_seconds, Search.FASTEST) if reading.may_fit(held) else None
     if not reading.short_of_memory(held):
