@@ -44,7 +44,7 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.search.stages.feasible_stages import feasible_stages
+from alpa_explore.search.stages.stage_problems import feasible_stages
 
 RUNS = {
     "gpt-1.3b": ("1x4:v100", 128, 6),

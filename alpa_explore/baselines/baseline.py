@@ -41,8 +41,8 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.schedules.catalog import INTERLEAVED
-from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
 from alpa_explore.search.stage_profile import StageProfile
+from alpa_explore.search.stages.versions import kinds_of, layered_versions
 from alpa_explore.sharding.rules.attention import HEAVY as ATTENTION
 from alpa_explore.tracing.cancelling import cancelled_by
 

@@ -2,7 +2,7 @@
 
 Clusters of two, four, … times the devices are looked at. A cluster is too small if no pipeline fits even with lower
 bounds on the bytes of its stages. Otherwise stages are priced, those of the best pipeline by the bounds first, as for
-another delta (`search.lazy_pricing`), until some pipeline fits: that is a plan, if not the best one.
+another delta, until some pipeline fits: that is a plan, if not the best one.
 """
 
 import threading
@@ -19,9 +19,9 @@ from alpa_explore.planner import tuning
 from alpa_explore.planner.plan import layers_of
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
-from alpa_explore.search.eager.version_pricing import layered_versions
-from alpa_explore.search.lazy_pricing import a_pipeline_fits
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.profile_stages import a_pipeline_fits
+from alpa_explore.search.stages.versions import layered_versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from alpa_explore.planner.request import PlanRequest
 from alpa_explore.planner.resources import Clock, Resources, many_problems
 from alpa_explore.plans.assemble import Found, assemble, fastest_schedule
 from alpa_explore.plans.plan import Plan
-from alpa_explore.search.eager.version_pricing import layered_versions
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.profile_stages import profile_stages
 from alpa_explore.search.stage_profile import StageProfile
+from alpa_explore.search.stages.versions import layered_versions
 from alpa_explore.sharding.spec_constraint import check_constraints
 from alpa_explore.sharding.zigzag import in_zigzag_order
 from alpa_explore.store.cache import Store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from typing import Any
@@ -33,8 +34,9 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import details_of, layered_graphs
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.lazy_pricing import profile_lazily
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.profile_stages import profile_on_demand
+from alpa_explore.search.stage_pricing import Basis
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED
 from alpa_explore.tracing.cancelling import cancelled_by
 
@@ -130,11 +132,10 @@ def _wants_screened(costs: StageCosts, query: PipelineQuery) -> bool:
     """Whether a pipeline with choices that were not looked for may be better than all others."""
     b = query.num_microbatches
     for cell, held in query.best_stages(replace(costs, bounds={})):
-        bound = costs.screened.get(cell)
-        if bound is not None and held <= bound.most_held:
-            known = costs.choose(cell, held, b)
-            if known is None or bound.at(1.0 / b) < known.latency_seconds(b):
-                return True
+        bounds = [bound.at(1.0 / b) for bound in costs.screened.get(cell, ()) if held <= bound.most_held]
+        known = costs.choose(cell, held, b)
+        if min(bounds, default=math.inf) < (math.inf if known is None else known.latency_seconds(b)):
+            return True
     return False
 
 
@@ -199,11 +200,10 @@ def _with_other_layers(before: Plan, options: PlanOptions, running: Running) -> 
     check_options(options.pipeline, basis.cluster, options.num_layers, options.num_microbatches)
     query = PipelineQuery(cluster=basis.cluster, options=options.pipeline, num_microbatches=options.num_microbatches)
     with clock("sharding"), no_collection():
-        profile = profile_lazily(
+        profile = profile_on_demand(
             layered,
             query,
-            other=known_layers[0],
-            known=basis.costs,
+            basis=Basis(known_layers[0], basis.costs),
             cancel=running.cancel,
             layer_flops=tuple(layer.flops for layer in layering.layers),
         )

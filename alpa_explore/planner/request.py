@@ -16,7 +16,7 @@ from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.intra_op.stage.recomputation import FULL, NONE
 from alpa_explore.models.catalog import entry, names
 from alpa_explore.plans.records import PlanOptions
-from alpa_explore.search.eager.version_pricing import kinds_of
+from alpa_explore.search.stages.versions import kinds_of
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 if TYPE_CHECKING:

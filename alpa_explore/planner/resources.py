@@ -15,7 +15,7 @@ from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.planner import tuning
 from alpa_explore.planner.kernels_meanwhile import kernels_meanwhile
 from alpa_explore.pricing.warm_up import warm_up_worker
-from alpa_explore.search.eager.library import SolveContext
+from alpa_explore.search.library import SolveContext
 from alpa_explore.search.profile_stages import SOLVED_BY, SOLVED_WITH
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version

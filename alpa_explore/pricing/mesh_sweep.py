@@ -15,6 +15,7 @@ from statistics import median_low
 from typing import NamedTuple
 
 from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.numerics.lower_envelope import crossing_price
@@ -55,9 +56,10 @@ class MeshSweep:
         """Sample the envelope at the requested B and at the largest, without regard to memory."""
         self._sample(self._at_inverse_b(self._bounded_at(), self.held))
 
-    def fastest(self) -> None:
-        """Sample the envelope at the requested B alone, without regard to memory."""
-        self._sample(self._at_inverse_b([self.inverse_b], self.held))
+    def fastest(self, tables: BlockTables | None = None) -> None:
+        """Sample the envelope at the requested B alone, without regard to memory; `tables`, where given, have that
+        price first."""
+        self._sample(self._at_inverse_b([self.inverse_b], self.held), tables)
 
     def take(self, known: Mapping[Range, PriceBook]) -> None:
         """Take what `bound` found on the same mesh for the same ranges, instead of solving it again."""
@@ -93,16 +95,17 @@ class MeshSweep:
         """The values of 1/B that `bound` samples, rising."""
         return sorted({self.inverse_b, tuning.SMALLEST_INVERSE_B})
 
-    def _solve(self, requests: Sequence[PricedRequest]) -> list[Solutions]:
+    def _solve(self, requests: Sequence[PricedRequest], tables: BlockTables | None = None) -> list[Solutions]:
         """For each request, a best choice of each of its ranges."""
         if not requests:
             return []
         self.solves += len(requests)
         ranges = list(dict.fromkeys(r for request in requests for r in request.ranges))
-        prices = [request.price for request in requests]
-        composed = self.composer.solve(ranges, prices, [set(request.ranges) for request in requests])
+        prices = [request.price for request in requests] if tables is None else tables.prices
+        wanted = [set(request.ranges) for request in requests] + [set()] * (len(prices) - len(requests))
+        composed = self.composer.solve(ranges, prices, wanted, tables)
         by_request: list[Solutions] = []
-        for request, by_range in zip(requests, composed, strict=True):
+        for request, by_range in zip(requests, composed, strict=False):
             solutions: Solutions = {}
             for r, best in by_range.items():
                 if best is None:
@@ -121,9 +124,9 @@ class MeshSweep:
         memory_price = tuning.TIE_SECONDS / self.memory
         return [PricedRequest(Price(b, memory_price, 1), ranges, Provenance.NEAR) for b in inverse_bs]
 
-    def _sample(self, requests: Sequence[PricedRequest]) -> list[Solutions]:
+    def _sample(self, requests: Sequence[PricedRequest], tables: BlockTables | None = None) -> list[Solutions]:
         """As `_solve`; solutions without a price for memory are kept as samples of the envelope."""
-        by_request = self._solve(requests)
+        by_request = self._solve(requests, tables)
         for request, solutions in zip(requests, by_request, strict=True):
             b = request.price.inverse_b
             for r, point in solutions.items() if request.provenance is Provenance.NEAR else ():

@@ -54,6 +54,9 @@ class Search(enum.Enum):
     """The fastest choice that fits, by a solver under the memory limit."""
 
 
+_COMPOSING = (Search.BOUNDED_WITH_CHOICES, Search.FASTEST_COMPOSED, Search.COMPOSED)
+
+
 @dataclass(frozen=True, slots=True)
 class StageChoice:
     """A choice, its totals, and how it was found."""
@@ -109,7 +112,7 @@ class PriceBook:
     @cached_property
     def has_tried_composition(self) -> bool:
         """Whether composition was tried, with or without success."""
-        return self.has_tried(Search.COMPOSED) or self.has_tried(Search.BOUNDED_WITH_CHOICES)
+        return any(t.search in _COMPOSING for t in self.tried)
 
     def merged(self, other: PriceBook) -> PriceBook:
         """What both know."""
@@ -125,7 +128,7 @@ class PriceBook:
             bounds=tuple(sorted(bounds.items())),
             tried=tuple(dict.fromkeys((*self.tried, *other.tried))),
             least_peaks=tuple(sorted((dict(self.least_peaks) | dict(other.least_peaks)).items())),
-            solves=self.solves + other.solves,
+            solves=max(self.solves, other.solves),
             variables=max(self.variables, other.variables),
             constraints=max(self.constraints, other.constraints),
             optimal=self.optimal and other.optimal,
@@ -163,12 +166,17 @@ class Reading:
     memory_bytes: int
     least_held: int
     most_held: int
+    leaner: bool = True
+    """Whether leaner choices are composed at prices of memory before one is searched for that fits."""
+    unsampled: Screened | None = None
+    """What bounds the choices without a solve, as long as the search has asked for none."""
     _fitting: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def device_bound(self) -> float:
         """Lower bound on the seconds of every choice on the device, which solvers minimise."""
-        return self.book.bound(self.inverse_b)
+        known = self.book.bound(self.inverse_b)
+        return known if self.unsampled is None else max(known, self.unsampled.at(self.inverse_b))
 
     @property
     def partial_bound(self) -> float:
@@ -179,17 +187,19 @@ class Reading:
     @cached_property
     def complete(self) -> bool:
         """Whether composition has nothing more to say: the fastest choices were composed at this B or attain the bound
-        here, and leaner ones with this memory where the fastest overflow. True where composition is impossible."""
+        here, and leaner ones with this memory where the fastest overflow. True where composition is impossible, False
+        before it began."""
         book = self.book
-        if not book.composed:
-            return True
+        if self.unsampled is not None or not book.composed:
+            return self.unsampled is None
         at_this_b = self.proven or book.has_tried(Search.FASTEST_COMPOSED, inverse_b=self.inverse_b)
         return at_this_b and self.has_leaner
 
     @property
     def has_leaner(self) -> bool:
         """Whether the envelope was composed, with choices that are leaner where the fastest overflow this memory."""
-        return self.book.has_tried(Search.COMPOSED, memory_bytes=self.memory_bytes, held=self.least_held)
+        where = {"memory_bytes": self.memory_bytes, "held": self.least_held}
+        return not self.leaner or self.book.has_tried(Search.COMPOSED, **where)
 
     @cached_property
     def proven(self) -> bool:
@@ -217,14 +227,17 @@ class Reading:
     def at_every_b(self) -> Screened | None:
         """What bounds all choices at B up to a million: the chord from there to this B; None where no choice is legal
         or none fits."""
+        if (least := self.unsampled) is not None:
+            bound = Screened(max(least.seconds, self.book.bound(0.0)), least.most_held)
+            return bound if bound.seconds < math.inf and bound.most_held > 0 else None
         most = max((held for held in range(self.least_held, self.most_held + 1) if self.may_fit(held)), default=None)
         if most is None or self.device_bound == math.inf:
             return None
-        smallest, least = self.book.bounds[0]
+        smallest, seconds = self.book.bounds[0]
         here = self.partial_bound
-        least = min(least * (1 - PROVEN) - TIE_SECONDS, here)
-        rise = (here - least) / (self.inverse_b - smallest) if self.inverse_b > smallest else 0.0
-        return Screened(least - rise * smallest, most, self.inverse_b, here)
+        seconds = min(seconds * (1 - PROVEN) - TIE_SECONDS, here)
+        rise = (here - seconds) / (self.inverse_b - smallest) if self.inverse_b > smallest else 0.0
+        return Screened(seconds - rise * smallest, most, self.inverse_b, here)
 
     def choices(self) -> list[StageChoice]:
         """All choices, each with what is proven of it at this B."""
@@ -249,6 +262,8 @@ class Reading:
 
     def may_fit(self, held: int) -> bool:
         """Whether no lower bound on the peak bytes exceeds the memory."""
+        if self.unsampled is not None:
+            return held <= self.unsampled.most_held
         return max((size for n, size in self.book.least_peaks if n <= held), default=0.0) <= self.memory_bytes
 
     def short_of_memory(self, held: int) -> bool:

@@ -83,7 +83,7 @@ class StageCandidate:
 
 
 class Screened(NamedTuple):
-    """What bounds the choices of a stage that was not priced, or not on every logical mesh."""
+    """What bounds the choices of a problem that was not searched to the end."""
 
     seconds: float
     """Lower bound on a microbatch, for every B."""
@@ -99,11 +99,23 @@ class Screened(NamedTuple):
         there = max(self.seconds, self.seconds_there)
         return self.seconds + (there - self.seconds) * min(inverse_b / self.inverse_b, 1.0)
 
-    def weakest(self, other: Screened) -> Screened:
-        """What bounds the choices of both."""
-        there = min(self.at(self.inverse_b), other.at(self.inverse_b))
-        least, most = min(self.seconds, other.seconds), max(self.most_held, other.most_held)
-        return Screened(least, most, self.inverse_b, there)
+    def both(self, other: Screened) -> Screened:
+        """What both say of the same choices, at every B."""
+        return Screened(max(self.seconds, other.seconds), min(self.most_held, other.most_held))
+
+    def below(self, other: Screened) -> bool:
+        """Whether a choice that is possible by `other` is possible by this, at every B."""
+        lower = all(self.at(b) <= other.at(b) for b in (0.0, self.inverse_b, other.inverse_b, 1.0))
+        return lower and self.most_held >= other.most_held
+
+
+def undominated(bounds: Sequence[Screened]) -> tuple[Screened, ...]:
+    """The bounds that are not above another one, once each."""
+    kept: list[Screened] = []
+    for bound in bounds:
+        if not any(other.below(bound) for other in kept):
+            kept = [other for other in kept if not bound.below(other)] + [bound]
+    return tuple(kept)
 
 
 RangeKey = tuple[int, int, int]
@@ -136,13 +148,14 @@ class StageCosts:
     """Copies of the model of which a device runs a stage: the bytes of weights, and the seconds paid once an iteration,
     are those of all copies."""
     complete: bool = True
-    """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
+    """False where only the stages that the best pipeline at one B needs have candidates (`profile_on_demand`)."""
     turns: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = field(default_factory=dict, hash=False)
     """Of a pipeline whose stages are given and run interleaved: the layers of each stage, in order -> those of each of
     its turns."""
-    screened: Mapping[RangeKey, Screened] = field(default_factory=dict, hash=False)
-    """Stages that lower bounds exclude from the best pipeline at the requested B (`search.eager`): without candidates,
-    or, where they were bounded on each logical mesh, without the choices of some of these that use less memory."""
+    screened: Mapping[RangeKey, tuple[Screened, ...]] = field(default_factory=dict, hash=False)
+    """What bounds the choices of stages that were not searched to the end, on some logical mesh or in some version,
+    because lower bounds exclude them from the best pipeline at the requested B. The candidates of such a stage are
+    none, or lack choices that use less memory."""
 
     @property
     def recomputes(self) -> bool:
@@ -287,9 +300,10 @@ class StageCosts:
             first, last, submesh = np.array(list(self.bounds)).T
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         if self.screened:
-            first, last, submesh = np.array(list(self.screened)).T
-            seconds = np.array([bound.at(1.0 / num_microbatches) for bound in self.screened.values()])
-            most = np.array([bound.most_held for bound in self.screened.values()])
+            rows = [(*cell, bound) for cell, of_cell in self.screened.items() for bound in of_cell]
+            first, last, submesh = np.array([row[:3] for row in rows]).T
+            seconds = np.array([bound.at(1.0 / num_microbatches) for *_, bound in rows])
+            most = np.array([bound.most_held for *_, bound in rows])
             bounds = np.where(np.floor(places) <= most[:, None], seconds[:, None], np.inf)
-            table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
+            np.minimum.at(table, (first, last + 1, submesh), bounds)
         return table

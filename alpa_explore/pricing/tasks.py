@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.chain import Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
@@ -28,11 +29,7 @@ from alpa_explore.pricing.mesh_sweep import MeshSweep
 from alpa_explore.pricing.price_book import PriceBook, Search, StageChoice, Tried
 from alpa_explore.pricing.stage_costs import Provenance
 
-_SWEEPS = {
-    Search.BOUNDED_WITH_CHOICES: MeshSweep.bound,
-    Search.FASTEST_COMPOSED: MeshSweep.fastest,
-    Search.COMPOSED: MeshSweep.explore,
-}
+_SWEEPS = (Search.BOUNDED_WITH_CHOICES, Search.FASTEST_COMPOSED, Search.COMPOSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +44,8 @@ class Task:
     device: Device
     inverse_b: float
     """1/B of the requested plan; other B are covered too."""
+    version: int = 0
+    """Of the layering: the graph whose layers these are."""
     solver: str = "auto"
     counts: tuple[int, ...] = ()
     """Of a search within memory by composition: the microbatches held for which a choice must fit."""
@@ -54,6 +53,13 @@ class Task:
     """Lower bound on the device seconds of every choice, without a memory limit."""
     known: Mapping[Range, PriceBook] = field(default_factory=dict, hash=False)
     """What BOUNDED_WITH_CHOICES has found for these ranges, if anything."""
+    memory_price: float | None = None
+    """Where tasks on this mesh share their tables: an estimate of the price of a byte there, 0 where there is none."""
+
+    @property
+    def on(self) -> tuple[int, LogicalMesh]:
+        """Version, and mesh without axes of size 1."""
+        return self.version, self.mesh.squeezed()
 
     @property
     def on_mesh(self) -> bool:
@@ -65,8 +71,9 @@ class Task:
         )
 
 
-def run_task(layered: LayeredGraph, task: Task) -> dict[Range, PriceBook]:
+def run_task(versions: Sequence[LayeredGraph], task: Task) -> dict[Range, PriceBook]:
     """What the search finds for each range (runs on a Dask worker)."""
+    layered = versions[task.version]
     if not task.on_mesh:
         ((layers, held),) = task.ranges
         return {layers: _solved(layered, task, layers, held)}
@@ -80,6 +87,13 @@ def run_task(layered: LayeredGraph, task: Task) -> dict[Range, PriceBook]:
         return _within_memory(composer, task)
 
 
+def _near_prices(task: Task) -> tuple[Price, ...]:
+    """Memory free but for ties, and at multiples of its estimated price."""
+    b, near = task.inverse_b, tuning.NEAR if task.memory_price else ()
+    free = Price(b, tuning.TIE_SECONDS / task.device.memory_bytes, 1)
+    return free, *(Price(b, (task.memory_price or 0.0) * times, task.least_held) for times in near)
+
+
 def _swept(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     """Of every range; those that cannot be composed have no bounds."""
     sweep = MeshSweep(
@@ -91,7 +105,12 @@ def _swept(composer: Composer, task: Task) -> dict[Range, PriceBook]:
     )
     if task.known:
         sweep.take(task.known)
-    _SWEEPS[task.search](sweep)
+    if task.search is Search.COMPOSED:
+        sweep.explore()
+    elif task.search is Search.FASTEST_COMPOSED:
+        sweep.fastest(None if task.memory_price is None else _near_tables(composer, _near_prices(task)))
+    else:
+        sweep.bound()
     tried = (Tried(task.search, task.inverse_b, task.device.memory_bytes, task.least_held),)
     return {r: sweep.book(r, tried) if r in sweep.samples else PriceBook(tried=tried) for r, _ in task.ranges}
 
@@ -107,6 +126,7 @@ def _within_memory(composer: Composer, task: Task) -> dict[Range, PriceBook]:
         limit=memory,
         inverse_b=task.inverse_b,
         gap=tuning.COMPOSED_GAP,
+        near_tables=_near_tables(composer, _near_prices(task)) if task.memory_price else None,
         combining=task.search is Search.COMPOSED_WITHIN_MEMORY,
     )
     bounds = {held: result.paced_bound(task.inverse_b) for held, result in results.items()}
@@ -166,3 +186,9 @@ def cost_model(device: Device, mesh: LogicalMesh) -> CostModel:
 def _composer_on(layered: LayeredGraph, device: Device, mesh: LogicalMesh) -> Composer:
     """The composer of a graph on a mesh, whose block subproblems serve all the tasks that one worker gets for it."""
     return Composer(chain(layered), slicer(layered), cost_model(device, mesh))
+
+
+@lru_cache(maxsize=tuning.KEPT_MESHES)
+def _near_tables(composer: Composer, prices: tuple[Price, ...]) -> BlockTables:
+    """Block tables at prices that many tasks on a mesh share."""
+    return composer.tables(prices)

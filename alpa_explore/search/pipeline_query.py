@@ -51,12 +51,19 @@ class PipelineQuery:
         return tuple(replace(self, options=options) for options in asked)
 
     def held_counts(self, layers: int) -> list[int]:
-        """Every number of microbatches that a stage can hold in a pipeline of `layers` layers, ascending."""
-        counts = set[int]()
+        """Every number of microbatches that a stage can hold in a pipeline of so many layers, rounded up, ascending."""
+        return sorted(set(map(math.ceil, self._held(layers))))
+
+    def holds_parts(self, layers: int) -> bool:
+        """Whether a stage can hold a part of a microbatch."""
+        return any(held % 1 for held in self._held(layers))
+
+    def _held(self, layers: int) -> set[float]:
+        held = set[float]()
         for query in self.each(layers):
-            most = layers // query.options.terms(1).turns
-            counts |= {query.held_at(place, depth) for depth in range(1, most + 1) for place in range(1, depth + 1)}
-        return sorted(counts)
+            terms, most = query.options.terms(query.num_microbatches), layers // query.options.terms(1).turns
+            held |= {terms.held(place, depth) for depth in range(1, most + 1) for place in range(1, depth + 1)}
+        return held
 
     def most_held(self, first: int, last: int, layers: int) -> int:
         """The most microbatches that layers first..last of so many can hold as a stage."""
@@ -93,7 +100,7 @@ class PipelineQuery:
         for cell, held in self._best_by_bounds(costs):
             bound = costs.bounds.get(cell, {}).get(math.ceil(held), math.inf)
             known = costs.choose(cell, held, b)
-            if cell in costs.screened or bound < (math.inf if known is None else known.latency_seconds(b)):
+            if bound < (math.inf if known is None else known.latency_seconds(b)):
                 found.append((cell, math.ceil(held)))
         return found
 

@@ -15,12 +15,8 @@ DEVICES_WORTH_BOUNDS = 32
 """On clusters of so many devices all meshes are bounded before any is composed: about a third of the work of composing
 them all, and of 21 meshes of Llama-3-70B on 8x8:h100 the plan needs 5."""
 WELL_DIVIDED = 0.8
-"""`eager_pricing` leaves out submeshes on which a smaller share of the FLOPs can be divided, relative to the best
-submesh, until a pipeline may want them. On 3 nodes of 8 devices it is a third where sizes are powers of two. Set by
-hand."""
-NEAR = (1.0, 2.0, 4.5)
-"""Prices of memory, in multiples of the estimated price of a byte, at which `lazy_pricing` contracts all blocks of a
-mesh together. Set by hand; not measured."""
+"""Submeshes on which a smaller share of the FLOPs can be divided, relative to the best submesh, have bounds alone until
+a pipeline may want them. On 3 nodes of 8 devices it is a third where sizes are powers of two. Set by hand."""
 SLOWER_SCHEDULE = 0.01
 """A schedule is left when the lower bound of its pipelines exceeds what is minimised of the best pipeline of another
 schedule by this share: T differs from what is minimised by less, upwards, where sends are few."""

@@ -26,8 +26,8 @@ from alpa_explore.plans.schedule_stages import possible_schedules
 from alpa_explore.questions.frontier import known_frontier
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.schedules.catalog import SCHEDULES
-from alpa_explore.search.lazy_pricing import a_pipeline_fits
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.profile_stages import a_pipeline_fits
 
 OPTIONS = {"num_microbatches": 2, "num_layers": 3, "delta": 1.0, "global_batch": 48}
 

@@ -81,9 +81,9 @@ def test_between_a_fast_choice_that_overflows_and_a_lean_one_a_sweep_finds_the_b
     task = Task(
         search=Search.COMPOSED, ranges=(((0, 0), HELD),), least_held=HELD, mesh=mesh, device=device, inverse_b=INVERSE_B
     )
-    (free,) = run_task(layered, task).values()
+    (free,) = run_task((layered,), task).values()
     short = replace(device, memory_bytes=int(peak(min(free.choices, key=seconds))) - 1)
-    (found,) = run_task(layered, replace(task, device=short)).values()
+    (found,) = run_task((layered,), replace(task, device=short)).values()
     fast, lean = min(found.choices, key=seconds), min(found.choices, key=size)
     price = (seconds(lean) - seconds(fast)) / (size(fast) - size(lean))
     best = solve(problem.at(inverse_b=INVERSE_B, memory_price=price, microbatches_held=HELD)).objective

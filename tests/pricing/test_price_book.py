@@ -145,9 +145,9 @@ def test_books_come_back_from_an_entry_as_they_were_written() -> None:
 @pytest.mark.parametrize(("memory", "b"), [(SHORT, 1), (SHORT, 2**20), (2_600_000, 8), (AMPLE, 1), (AMPLE, 2**20)])
 def test_a_composition_that_takes_the_fastest_choices_finds_what_it_finds_at_once(layered, memory, b) -> None:
     for mesh in meshes(ax.Cluster.parse("1x4:v100")):
-        known = run_task(layered, task(mesh, b, Search.BOUNDED_WITH_CHOICES, memory))
-        taken = run_task(layered, task(mesh, b, memory=memory, known=known))
-        for layers, book in run_task(layered, task(mesh, b, memory=memory)).items():
+        known = run_task((layered,), task(mesh, b, Search.BOUNDED_WITH_CHOICES, memory))
+        taken = run_task((layered,), task(mesh, b, memory=memory, known=known))
+        for layers, book in run_task((layered,), task(mesh, b, memory=memory)).items():
             both = known[layers].merged(taken[layers])
             assert {c.block_choices for c in both.choices} == {c.block_choices for c in book.choices}
             assert (both.bounds, both.least_peaks, both.solves) == (book.bounds, book.least_peaks, book.solves)
@@ -159,9 +159,9 @@ def test_a_composition_that_takes_the_fastest_choices_finds_what_it_finds_at_onc
 def test_a_book_of_another_b_bounds_this_one_and_with_the_fastest_choices_here_is_proven(layered, memory) -> None:
     near = proven = total = 0
     for mesh in meshes(ax.Cluster.parse("1x4:v100")):
-        of_b = {b: run_task(layered, task(mesh, b, memory=memory)) for b in (2, 64, 1000)}
+        of_b = {b: run_task((layered,), task(mesh, b, memory=memory)) for b in (2, 64, 1000)}
         for known, b in itertools.permutations(of_b, 2):
-            fastest = run_task(layered, task(mesh, b, Search.FASTEST_COMPOSED, memory))
+            fastest = run_task((layered,), task(mesh, b, Search.FASTEST_COMPOSED, memory))
             for layers, exact in of_b[b].items():
                 reading, there = read(of_b[known][layers], b, memory), read(exact, b, memory)
                 optimum = there.device_bound
@@ -193,10 +193,10 @@ def test_no_choice_that_fits_is_below_the_bound_of_a_search_within_memory_at_a_l
         points = [
             p
             for one in (task(mesh, 16, **where), task(mesh, 16, Search.COMPOSED_WITHIN_MEMORY, **within))
-            for p in run_task(layered, one)[WHOLE].choices
+            for p in run_task((layered,), one)[WHOLE].choices
         ]
         for search in (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY):
-            for found in run_task(layered, task(mesh, 64, search, **within))[WHOLE].tried:
+            for found in run_task((layered,), task(mesh, 64, search, **within))[WHOLE].tried:
                 fitting = [p for p in points if p.totals.peak_bytes(found.held) <= SHORT]
                 compared += len(fitting)
                 assert all(found.bound_seconds <= p.totals.latency_at(1 / 16) * (1 + 1e-9) for p in fitting)
@@ -211,12 +211,12 @@ def test_tasks_on_a_mesh_share_its_blocks_and_find_together_what_they_find_alone
     bounding, composing = (task(mesh, 8, search) for search in (Search.BOUNDED_WITH_CHOICES, Search.COMPOSED))
     builds, build = [], cut_blocks.build_stage_problem
     monkeypatch.setattr(cut_blocks, "build_stage_problem", lambda *given: builds.append(given) or build(*given))
-    alone = run_task(layered, bounding)
+    alone = run_task((layered,), bounding)
     assert builds
     builds.clear()
-    composed = run_task(layered, composing)
+    composed = run_task((layered,), composing)
     assert not builds, "the second task builds no block"
-    assert run_task(layered, bounding) == alone
+    assert run_task((layered,), bounding) == alone
     fresh = layered_anew()
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda _: run_task(fresh, composing), range(3))) == [composed] * 3

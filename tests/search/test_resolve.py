@@ -50,9 +50,11 @@ class Priced:
     def costs(self) -> StageCosts:
         return self.now
 
-    def price(self, open_stages: Sequence[HeldStage]) -> None:
+    def price(self, open_stages: Sequence[HeldStage], *, within_memory: bool = True) -> bool:
         self.asked += open_stages
-        self.now = replace(self.now, bounds={})
+        if within_memory:
+            self.now = replace(self.now, bounds={})
+        return within_memory
 
 
 def query(schedule: str = "1f1b") -> PipelineQuery:
@@ -70,14 +72,9 @@ def test_stages_of_the_best_pipeline_by_the_bounds_are_priced_until_it_cannot_be
 
 
 def test_pricing_of_a_part_ends_where_it_prices_nothing() -> None:
-    pricing, calls = Priced(costs_of(of_each=[candidate(2.0, 10.0)], bound=1.0)), list[Sequence[HeldStage]]()
-
-    def nothing(open_stages: Sequence[HeldStage]) -> bool:
-        calls.append(open_stages)
-        return False
-
-    resolve(pricing, query(), price=nothing)
-    assert (len(calls), pricing.asked) == (1, [])
+    pricing = Priced(costs_of(of_each=[candidate(2.0, 10.0)], bound=1.0))
+    assert resolve(pricing, query(), within_memory=False).bounds
+    assert len(pricing.asked) == 2, "they are asked for once"
 
 
 @pytest.mark.parametrize("bound", [None, 2.0, 1.0])

@@ -241,6 +241,7 @@ def _level(body: Mapping[str, Any]) -> Level:
 
 
 def _costs_document(costs: StageCosts) -> Document:
+    screened = [[*cell, *bound] for cell, of_cell in costs.screened.items() for bound in of_cell]
     return {
         "submeshes": [[m.nodes, m.devices_per_node] for m in costs.submeshes],
         **({"submesh_kinds": [m.kind for m in costs.submeshes]} if costs.memory_of_kinds else {}),
@@ -251,7 +252,7 @@ def _costs_document(costs: StageCosts) -> Document:
         **({"turns": [[stage, *turns] for stage, turns in costs.turns.items()]} if costs.turns else {}),
         **({"copies": costs.copies} if costs.copies > 1 else {}),
         "complete": costs.complete,
-        **({"screened": [[*cell, *bound] for cell, bound in costs.screened.items()]} if costs.screened else {}),
+        **({"screened": screened} if screened else {}),
         "columns": list(COLUMNS),
         "candidates": [
             [first, last, submesh, list(c.logical_mesh.shape), *(getattr(c, name) for name in COLUMNS[4:])]
@@ -286,7 +287,9 @@ def _costs(
         columns = dict(zip(COLUMNS[4:], figures, strict=False))
         columns["provenance"] = Provenance(columns.get("provenance", Provenance.UNKNOWN))
         candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[key], **columns))
-    screened = body.get("screened", ())
+    screened: dict[RangeKey, tuple[Screened, ...]] = {}
+    for first, last, submesh, *bound in body.get("screened", ()):
+        screened[first, last, submesh] = (*screened.get((first, last, submesh), ()), Screened(*bound))
     return StageCosts(
         num_layers=len(layers),
         submeshes=submeshes,
@@ -300,5 +303,5 @@ def _costs(
         turns={tuple(stage): tuple(map(tuple, turns)) for stage, *turns in body.get("turns", ())},
         copies=body.get("copies", 1),
         complete=body.get("complete", True),
-        screened={(first, last, on): Screened(*bound) for first, last, on, *bound in screened},
+        screened=screened,
     )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.intra_op.composition.compose import whole_choice
-from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.pricing.price_book import PriceBook, Reading, StageChoice
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 from alpa_explore.pricing.tasks import chain
+from alpa_explore.search.stages.stage_problems import StageProblems
 
 
 class CellProblem(NamedTuple):
-    """A cell of the cost table (layer range, submesh), one of its logical meshes, and the key of their problem."""
+    """A cell of the cost table (layer range, submesh), one of its logical meshes, a version of the layering, and the
+    key of their problem."""
 
     cell: RangeKey
     mesh: LogicalMesh
+    version: int
     key: str
 
 
@@ -27,8 +28,8 @@ class Candidates:
 
     def __init__(self) -> None:
         self.points: dict[str, tuple[StageChoice, CellProblem]] = {}
-        self._made: dict[tuple[str, LogicalMesh], tuple[PriceBook, list[StageCandidate]]] = {}
-        """(book used, candidates) of every problem on a mesh."""
+        self._made: dict[tuple[LogicalMesh, int, str], tuple[PriceBook, list[StageCandidate]]] = {}
+        """(book used, candidates) of every problem on a mesh, in a version."""
 
     def of(
         self, stages: Iterable[CellProblem], reading: Callable[[str], Reading]
@@ -37,9 +38,9 @@ class Candidates:
         candidates: dict[RangeKey, list[StageCandidate]] = {}
         for stage in stages:
             read = reading(stage.key)
-            made = self._made.get((stage.key, stage.mesh))
+            made = self._made.get(stage[1:])
             if made is None or made[0] is not read.book:
-                made = self._made[stage.key, stage.mesh] = read.book, self._of(stage, read)
+                made = self._made[stage[1:]] = read.book, self._of(stage, read)
             candidates.setdefault(stage.cell, []).extend(made[1])
         return {cell: tuple(of_cell) for cell, of_cell in candidates.items()}
 
@@ -54,6 +55,7 @@ class Candidates:
                     logical_mesh=stage.mesh,
                     solution_key=name,
                     provenance=point.provenance,
+                    version=stage.version,
                     microbatch_seconds=totals.microbatch_seconds,
                     iteration_seconds=totals.iteration_seconds,
                     weight_bytes=totals.weight_bytes,
@@ -69,20 +71,18 @@ class Choices(Mapping[str, tuple[int, ...]]):
     """Solution key -> choice of every node; for a composed range it is put together on reading."""
 
     def __init__(
-        self,
-        points: Mapping[str, tuple[StageChoice, CellProblem]],
-        layered: LayeredGraph,
-        problem_of: Callable[[int, int, LogicalMesh], StageProblem],
+        self, points: Mapping[str, tuple[StageChoice, CellProblem]], problems: Sequence[StageProblems]
     ) -> None:
-        """`problem_of` gives a problem with the nodes of that of these layers on this mesh."""
-        self._points, self._layered, self._problem_of = points, layered, problem_of
+        """`problems` are those of each version."""
+        self._points, self._problems = points, problems
 
     def __getitem__(self, name: str) -> tuple[int, ...]:
         point, stage = self._points[name]
         if not point.block_choices:
             return point.choices
-        first, last, _ = stage.cell
-        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.block_choices)
+        (first, last, _), problems = stage.cell, self._problems[stage.version]
+        problem = problems.equal_problem(first, last, stage.mesh)
+        return whole_choice(chain(problems.layered), problem, point.block_choices)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._points)

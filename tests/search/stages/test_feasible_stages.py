@@ -3,7 +3,7 @@ from itertools import combinations, product
 import pytest
 
 from alpa_explore.cluster import Cluster, submeshes
-from alpa_explore.search.stages.feasible_stages import feasible_stages
+from alpa_explore.search.stages.stage_problems import feasible_stages
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
-from alpa_explore.search.stages.problem_keys import price_key
+from alpa_explore.search.stages.stage_problems import price_key
 
 CLUSTER = Cluster.parse("1x4:v100")
 MESH = logical_meshes(CLUSTER, submeshes(CLUSTER)[-1])[0]

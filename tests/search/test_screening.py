@@ -1,6 +1,5 @@
 """Submeshes that are divided badly are not priced, and the plan is the best one all the same."""
 
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +7,16 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError
-from alpa_explore.pricing.stage_costs import RangeKey, Screened
+from alpa_explore.execution.executors import Executor
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.layering import cluster_operators
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.pricing.price_book import Search
+from alpa_explore.pricing.stage_costs import Screened
 from alpa_explore.search import tuning
-from alpa_explore.search.eager.eager_pricing import EagerPricing
+from alpa_explore.search.library import SolveContext
+from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.stage_pricing import StagePricing
 
 B = 8
 
@@ -44,7 +50,7 @@ def test_the_plan_is_as_fast_as_with_everything_priced_and_no_bound_is_above_a_s
     full = planned(model, cluster, **options)
     assert not full.costs.screened
     assert screened.predicted.iteration_seconds == pytest.approx(full.predicted.iteration_seconds, rel=1e-9)
-    for cell, bound in screened.costs.screened.items():
+    for cell, (bound,) in screened.costs.screened.items():
         assert cell not in screened.costs.candidates
         for candidate in full.costs.candidates.get(cell, ()):
             assert bound.seconds <= candidate.latency_seconds(1024) * (1 + 1e-9)
@@ -52,22 +58,27 @@ def test_the_plan_is_as_fast_as_with_everything_priced_and_no_bound_is_above_a_s
 
 @pytest.mark.slow
 def test_bounds_of_composition_are_below_every_stage_and_above_those_of_flops(monkeypatch: pytest.MonkeyPatch) -> None:
-    flops: dict[RangeKey, Screened] = {}
-    raise_bounds = EagerPricing.raise_bounds
-
-    def raised(pricing: EagerPricing, submeshes: Collection[int]) -> None:
-        flops.update(pricing.screened)
-        raise_bounds(pricing, {submesh for _, _, submesh in flops})
-
-    monkeypatch.setattr(EagerPricing, "raise_bounds", raised)
-    bounded = planned("gpt-tiny", "7x2:v100").costs
+    cluster = ax.Cluster.parse("7x2:v100")
+    graph = microbatch_graph("gpt-tiny", B)
+    layered = assign_layers(graph, cluster_operators(graph, 4, delta=0.5).layer_of_forward)
+    query = PipelineQuery(cluster=cluster, options=ax.PipelineOptions(), num_microbatches=B)
+    solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+    pricing = StagePricing((layered,), query, solving, layer_flops=(), first=Search.COMPOSED)
+    pricing.begin()
+    pricing.costs()
+    by_flops = pricing.screened()
+    assert by_flops.keys().isdisjoint(pricing.known_costs().candidates)
+    pricing.price([(cell, 1) for cell in {cell[2]: cell for cell in by_flops}.values()])
+    by_composition = pricing.screened()
+    assert by_composition
+    assert all(bound.seconds > 1.1 * by_flops[cell][0].seconds for cell, (bound,) in by_composition.items())
     monkeypatch.setattr(tuning, "WELL_DIVIDED", 0.0)
-    full = planned("gpt-tiny", "7x2:v100").costs
-    assert bounded.screened
-    assert all(bound.seconds > 1.1 * flops[cell].seconds for cell, bound in bounded.screened.items())
-    for cell, bound in bounded.screened.items():
+    every = StagePricing((layered,), query, solving, layer_flops=(), first=Search.COMPOSED)
+    every.begin()
+    candidates = every.known_costs().candidates
+    for cell, (bound,) in by_composition.items():
         for b in (1, B, 10**6):
-            assert bound.seconds <= min(c.latency_seconds(b) for c in full.candidates[cell]) * (1 + 1e-9)
+            assert bound.seconds <= min(c.latency_seconds(b) for c in candidates[cell]) * (1 + 1e-9)
 
 
 @pytest.mark.sweep(kept=0)
@@ -96,7 +107,7 @@ def test_another_b_warns_where_bounds_no_longer_exclude_what_was_not_priced() ->
     plan = planned("gpt-tiny", "4x2:v100")
     assert plan.costs.screened
     assert not ax.replan(plan, num_microbatches=16).warnings
-    cheap = {cell: Screened(1e-9, bound.most_held) for cell, bound in plan.costs.screened.items()}
+    cheap = {cell: (Screened(1e-9, bound.most_held),) for cell, (bound,) in plan.costs.screened.items()}
     doubtful = ax.replan(replace(plan, costs=replace(plan.costs, screened=cheap)), num_microbatches=16)
     assert any("Plan anew" in warning for warning in doubtful.warnings)
     certain = ax.replan(replace(doubtful, costs=plan.costs), num_microbatches=12)

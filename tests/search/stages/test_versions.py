@@ -17,8 +17,8 @@ from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.search.eager.version_pricing import kinds_of, layered_versions
 from alpa_explore.search.stages.tied_weights import tied_weights
+from alpa_explore.search.stages.versions import kinds_of, layered_versions
 from tests.daily import today
 
 B, STAGES = 8, 2

@@ -10,9 +10,10 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.pricing import tuning
-from alpa_explore.search.eager.eager_pricing import EagerPricing
-from alpa_explore.search.eager.library import SolveContext
+from alpa_explore.pricing.price_book import Search
+from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.stage_pricing import StagePricing
 from alpa_explore.store.cache import SolveCache
 
 CLUSTER, LAYERS = "1x4:v100", 4
@@ -62,14 +63,16 @@ def pricing(graph, folder, b):
     layered = assign_layers(graph, cluster_operators(graph, LAYERS, delta=2.0).layer_of_forward)
     solving = SolveContext(solver="auto", executor=Executor("serial"), store=SolveCache(folder))
     query = PipelineQuery(cluster=ax.Cluster.parse(CLUSTER), options=PipelineOptions(), num_microbatches=b)
-    return EagerPricing(layered, query, solving, ())
+    return StagePricing((layered,), query, solving, layer_flops=(), first=Search.COMPOSED)
 
 
 def test_books_are_kept_by_their_problems_alone_and_those_that_are_damaged_are_made_again(graph, tmp_path) -> None:
     first, beside = pricing(graph, tmp_path, 8), pricing(graph, tmp_path, 64)
     first.begin()
-    beside.begin()  # it has not seen what the first one has found, and writes over it
+    beside.begin()  # it has not seen what the first one has found, and adds to it
     assert (first.library.cached, beside.library.cached) == (0, 0)
+    for b in (8, 64):
+        assert pricing(graph, tmp_path, b).library.books() == pricing(graph, tmp_path, b).library.books()
     again = pricing(graph, tmp_path, 64)
     again.begin()
     assert again.library.cached == len(again.library.books())

@@ -1,5 +1,6 @@
 """On large clusters meshes are bounded before they are composed: the plan is that of composing all of them."""
 
+import math
 import random
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.cluster import Submesh
 from alpa_explore.planner.interface import plan as plan_model
-from alpa_explore.pricing.stage_costs import Screened, StageCosts
+from alpa_explore.pricing.stage_costs import Screened, StageCosts, undominated
 from alpa_explore.search import profile_stages
 
 B = 8
@@ -40,10 +41,11 @@ def test_the_plan_is_that_of_composing_every_mesh_and_no_bound_is_above_a_choice
     assert few.predicted.iteration_seconds == pytest.approx(every.predicted.iteration_seconds, rel=2 * 2.5e-3)
     assert few.costs.screened
     assert not every.costs.screened
-    for cell, bound in few.costs.screened.items():
+    for cell, bounds in few.costs.screened.items():
         for b in (1, 3, B, 64, 10**5):
             exact, known = (costs.choose(cell, 1, b) for costs in (every.costs, few.costs))
-            least = bound.at(1 / b) if known is None else min(bound.at(1 / b), known.latency_seconds(b))
+            bound = min(bound.at(1 / b) for bound in bounds)
+            least = bound if known is None else min(bound, known.latency_seconds(b))
             assert exact is None or least <= exact.latency_seconds(b) * (1 + 1e-9)
 
 
@@ -93,11 +95,29 @@ def test_a_bound_at_two_b_is_below_every_least_cost_between_and_beyond() -> None
         bound = Screened(least[0.0], 1, at, least[at])
         assert bound.at(at) == pytest.approx(least[at])
         assert all(bound.at(x) <= seconds * (1 + 1e-12) for x, seconds in least.items())
-        other = Screened(rng.uniform(0, 5), 2, rng.uniform(0.01, 1), rng.uniform(5, 10))
-        for both in (bound.weakest(other), other.weakest(bound)):
-            assert both.most_held == 2
-            assert all(both.at(x) <= min(bound.at(x), other.at(x)) * (1 + 1e-12) for x in least)
     assert Screened(2.0, 1).at(0.3) == 2.0
+
+
+def test_of_several_bounds_those_are_kept_that_say_more_than_the_others_at_some_b_with_some_microbatches_held() -> None:
+    rng, some, dropped = random.Random(1), 0, 0
+    for _ in range(200):
+        bounds = [
+            Screened(rng.choice((1.0, 2.0)), rng.randrange(1, 4), rng.choice((0.1, 0.5)), rng.choice((0.0, 2.0, 3.0)))
+            for _ in range(4)
+        ]
+        kept = undominated(bounds)
+        for x in (0.0, 0.1, 0.3, 0.5, 1.0):
+            for held in range(1, 4):
+                least, of_kept = (
+                    min((bound.at(x) for bound in of if held <= bound.most_held), default=math.inf)
+                    for of in (bounds, kept)
+                )
+                assert of_kept == least
+        for bound in kept:
+            others = [other for other in kept if other is not bound]
+            assert not any(other.below(bound) for other in others)
+        some, dropped = some + len(kept), dropped + len(bounds) - len(kept)
+    assert min(some, dropped) > 100
 
 
 def test_a_bound_without_a_b_is_the_same_at_every_b() -> None:
@@ -106,8 +126,7 @@ def test_a_bound_without_a_b_is_the_same_at_every_b() -> None:
         submeshes=(Submesh(1, 1),),
         device_memory_bytes=1,
         candidates={},
-        screened={(0, 0, 0): Screened(2.0, 3)},
+        screened={(0, 0, 0): (Screened(2.0, 3), Screened(5.0, 6))},
     )
     for b in (1, 8, 1000):
-        assert costs.bound_table(b, held=[3])[0, 1, 0, 0] == 2.0
-        assert costs.bound_table(b, held=[4])[0, 1, 0, 0] == float("inf")
+        assert [costs.bound_table(b, held=[n])[0, 1, 0, 0] for n in (3, 4, 7)] == [2.0, 5.0, math.inf]

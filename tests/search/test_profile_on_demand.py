@@ -4,22 +4,26 @@ import math
 import threading
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
 import alpa_explore as ax
 import alpa_explore.planner.replan as replanning
-import alpa_explore.search.lazy_pricing as lazy
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError, LayeringError, OptionError
+from alpa_explore.execution.executors import Executor
+from alpa_explore.intra_op.composition.within_memory.lagrangian_memory import MemoryLimitedChoice
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.resources import Running
 from alpa_explore.plans.rebuild import layered_graphs
+from alpa_explore.pricing import tasks
+from alpa_explore.pricing.price_book import Search
 from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
-from alpa_explore.search.lazy_pricing import LazyPricing
+from alpa_explore.search.library import SolveContext
 from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.profile_stages import profile_on_demand
+from alpa_explore.search.stage_pricing import Basis, StagePricing
 
 B = 8
 
@@ -215,44 +219,46 @@ def test_errors_say_what_stands_in_the_way(gpt):
         ax.replan(by_hand, delta=0.2)
 
 
-def lazy_pricing(graph, memory_bytes, plan):
+def on_demand(graph, memory_bytes, plan):
+    """The arguments of a search for stages of a plan, on devices with so much memory."""
     where = cluster(memory_bytes=memory_bytes)
     (layered,) = layered_graphs(plan, graph)
     query = PipelineQuery(cluster=where, options=ax.PipelineOptions(), num_microbatches=B)
-    known = replace(plan.costs, device_memory_bytes=memory_bytes)
-    return LazyPricing(layered, query, other=layered, known=known, cancel=None, layer_flops=())
+    return layered, query, Basis(layered, replace(plan.costs, device_memory_bytes=memory_bytes))
 
 
 @pytest.mark.slow
-def test_a_stage_may_get_its_answer_from_another_with_the_same_problem(gpt):
-    """Fault of 0.1.0: min() of nothing, where two stages share a problem and one asks what the other has priced."""
+def test_a_stage_gets_its_answer_from_another_with_the_same_problem(gpt):
     plan = planned(gpt, cluster(), 4, delta=2.0)
-    checked = 0
-    for memory_bytes in range(900_000, 1_000_000, 12_000):
-        one, other = (1, 1, 1), (2, 2, 1)
+    checked, one, other = 0, (1, 1, 1), (2, 2, 1)
+    for memory_bytes in range(900_000, 1_000_000, 24_000):
+        layered, query, basis = on_demand(gpt, memory_bytes, plan)
+        solving = SolveContext(solver="auto", executor=Executor("serial"), store=None)
+        first = Search.FASTEST_COMPOSED
+        pricing = StagePricing((layered,), query, solving, layer_flops=(), first=first, basis=basis)
         for held in range(1, 5):
-            pricing = lazy_pricing(gpt, memory_bytes, plan)
-            if held not in pricing.costs().bounds[one]:
-                continue
-            pricing.price([(one, held)])
-            if held + 1 in pricing.costs().bounds[one]:
-                pricing.price([(other, held + 1)])
-                pricing.price([(one, held + 1)])
-                assert held + 1 not in pricing.costs().bounds[one]
-                checked += 1
+            costs = pricing.costs()
+            while held in costs.bounds.get(one, ()):
+                pricing.price([(one, held)])
+                costs = pricing.costs()
+            assert held not in costs.bounds.get(other, ())
+            assert [c.solution_key for c in costs.candidates.get(one, ())] == [
+                c.solution_key for c in costs.candidates.get(other, ())
+            ]
+            checked += one in costs.candidates
     assert checked >= 3
 
 
 def test_stages_for_which_no_choice_that_fits_was_found_are_counted_in_a_warning(gpt, monkeypatch):
     """Fault of 0.1.0: such a stage was dropped without a word."""
-    plan = planned(gpt, cluster(), 4, delta=2.0)
-    pricing = lazy_pricing(gpt, 900_000, plan)
+    one = ax.PipelineOptions(num_stages=1)
+    plan = planned(gpt, cluster(), 4, delta=2.0, pipeline=one)
+    layered, query, basis = on_demand(gpt, int(plan.stages[0].peak_bytes) - 1, plan)
     monkeypatch.setattr(
-        lazy,
+        tasks,
         "fastest_within_memory",
-        lambda *_, counts, **__: {held: SimpleNamespace(best=None, bound=1.0, price=0.0) for held in counts},
+        lambda *_, counts, **__: {n: MemoryLimitedChoice(best=None, bound=1.0, price=0.0) for n in counts},
     )
-    (cell, held), *_ = [(c, h) for c, bounds in pricing.costs().bounds.items() for h in bounds if c == (1, 1, 1)]
-    pricing.price([(cell, held)])
-    (warning,) = [w for w in pricing.profile(pricing.costs()).warnings if "no choice that fits was found" in w]
+    warnings = profile_on_demand(layered, replace(query, options=one), basis=basis).warnings
+    (warning,) = [w for w in warnings if "no choice that fits was found" in w]
     assert "for some stages (1)" in warning

@@ -7,7 +7,7 @@ from dataclasses import fields
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.pricing.price_book import PriceBook, Reading, Search, StageChoice, Tried
 from alpa_explore.pricing.tuning import PROVEN, TIE_SECONDS
-from alpa_explore.search.eager.open_questions import OpenQuestion, next_searches, open_questions
+from alpa_explore.search.open_questions import OpenQuestion, next_searches, open_questions
 
 MEMORY, INVERSE_B, COUNTS = 10, 0.25, range(1, 7)
 NAMES = [field.name for field in fields(StageTotals)]

@@ -27,21 +27,21 @@ class OpenQuestion(NamedTuple):
 def open_questions(
     readings: Mapping[str, Reading], counts: Collection[int], *, solve: bool = True
 ) -> dict[int, list[OpenQuestion]]:
-    """Of the problems of one stage (one for each logical mesh), for each number of microbatches held: those whose lower
-    bound is below the best candidate of all of them. Where composition is not finished for a problem its candidates
-    close nothing. Without `solve` no solver is asked for choices that fit."""
-    partial = {key: reading for key, reading in readings.items() if not reading.complete}
+    """Of the problems of one stage (one for each logical mesh and version), for each number of microbatches held: those
+    whose lower bound is below the best candidate of all of them. Where composition is not finished for a problem its
+    candidates close nothing. Without `solve` no solver is asked for choices that fit."""
     complete = {key: reading for key, reading in readings.items() if reading.complete}
+    partial = [
+        (reading, OpenQuestion(key, reading.partial_bound, Search.COMPOSED))
+        for key, reading in readings.items()
+        if key not in complete
+    ]
     most = max(counts)
     unproven = {key: reading for key, reading in complete.items() if not reading.proven_up_to(most)}
     questions = {}
     for held in counts if partial or unproven else ():
         asked = [q for key, reading in unproven.items() if (q := _question(key, reading, held, solve=solve))]
-        asked += [
-            OpenQuestion(key, reading.partial_bound, Search.COMPOSED)
-            for key, reading in partial.items()
-            if reading.may_fit(held)
-        ]
+        asked += [question for reading, question in partial if reading.may_fit(held)]
         if asked:
             best = min((reading.seconds_within(held) for reading in complete.values()), default=math.inf)
             if better := [question for question in asked if question.bound_seconds < best]:
@@ -56,8 +56,8 @@ def _question(key: str, reading: Reading, held: int, *, solve: bool) -> OpenQues
         return OpenQuestion(key, reading.bound_seconds, Search.FASTEST) if reading.may_fit(held) else None
     if not reading.short_of_memory(held):
         return None
-    bound = reading.bound_within(held)
-    if book.variables > EASY_ILP_VARIABLES and reading.seconds_within(held) <= bound * (1 + TOLERANCE):
+    bound, easy = reading.bound_within(held), solve and book.variables <= EASY_ILP_VARIABLES
+    if not easy and reading.seconds_within(held) <= bound * (1 + TOLERANCE):
         return None
     where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes, "held": held}
     searches = WITHIN_MEMORY[0 if book.composed else 2 : 3 if solve else 2]

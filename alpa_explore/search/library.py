@@ -1,0 +1,188 @@
+"""The price books of a search: read from the cache, sharpened by tasks on the executor, and written back.
+
+The books of all problems on one mesh are one entry of the cache. What another process has written there since is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from alpa_explore.cluster import LogicalMesh
+from alpa_explore.execution.executors import Executor
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.intra_op.composition.cut_blocks import Range
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.pricing.price_book import PriceBook, Reading, dump, load
+from alpa_explore.pricing.stage_costs import Screened
+from alpa_explore.pricing.tasks import Task, run_task
+from alpa_explore.search.tuning import SECONDS_BETWEEN_WRITES
+from alpa_explore.store.cache import Store
+
+_NOTHING = PriceBook()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveContext:
+    """How problems are solved: the solver, the executor, the cache, and the progress and cancellation of the solves."""
+
+    solver: str
+    executor: Executor
+    store: Store | None
+    progress: ProgressCallback | None = None
+    cancel: threading.Event | None = None
+
+
+class Library:
+    """The books of the problems of some versions of a layering."""
+
+    def __init__(
+        self,
+        versions: Sequence[LayeredGraph],
+        solving: SolveContext,
+        tasks: Mapping[str, Task],
+        unsampled: Mapping[str, Screened],
+        *,
+        leaner: bool,
+    ) -> None:
+        """`tasks` has for every problem a task for its range, `unsampled` what bounds its choices without a solve;
+        `leaner` is that of `Reading`."""
+        self.tasks, self._versions, self._solving, self._leaner = tasks, tuple(versions), solving, leaner
+        self._unsampled = dict(unsampled)
+        self._books: dict[str, PriceBook] = {}
+        self._readings: dict[str, Reading] = {}
+        self._reserved: dict[str, float] = {}
+        """Entry -> bytes of a device that the software keeps back."""
+        self._entry_of: dict[str, str] = {}
+        """Problem -> its entry in the cache."""
+        self._keys_in: dict[str, list[str]] = {}
+        self._grown: set[str] = set()
+        """Problems about which a task has found something."""
+        self._unwritten: set[str] = set()
+        """Entries."""
+        self._written = time.monotonic()
+        self.problems_on: dict[tuple[int, LogicalMesh], dict[Range, str]] = {}
+        """(version, squeezed mesh) -> the distinct problems on it, by a range that has it."""
+        for key, task in tasks.items():
+            self.problems_on.setdefault(task.on, {})[task.ranges[0][0]] = key
+        for problems in self.problems_on.values():
+            self._open(list(problems.values()))
+
+    def __getitem__(self, key: str) -> PriceBook:
+        return self._books.get(key, _NOTHING)
+
+    def read(self, key: str) -> Reading:
+        """What the book of a problem says now."""
+        book, reading = self[key], self._readings.get(key)
+        if reading is None or reading.book is not book:
+            task = self.tasks[key]
+            reading = self._readings[key] = Reading(
+                book=book,
+                inverse_b=task.inverse_b,
+                memory_bytes=task.device.memory_bytes,
+                least_held=task.least_held,
+                most_held=task.ranges[0][1],
+                leaner=self._leaner,
+                unsampled=self._unsampled.get(key),
+            )
+        return reading
+
+    def is_sampled(self, key: str) -> bool:
+        """Whether the search has asked for choices of this problem. Those of an earlier search do not count: the plan
+        does not depend on what the cache has."""
+        return key not in self._unsampled
+
+    def sampled(self, keys: Iterable[str]) -> None:
+        """Have the choices of these problems count."""
+        for key in keys:
+            self._unsampled.pop(key, None)
+            self._readings.pop(key, None)
+
+    def books(self) -> list[PriceBook]:
+        """All that are known."""
+        return list(self._books.values())
+
+    @property
+    def cached(self) -> int:
+        """How many books needed no task."""
+        return len(self._books.keys() - self._grown)
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Run tasks, and add what they find. Those on meshes and others are not mixed; the progress counts all as the
+        first. CancelledError when cancelled: what was found is kept."""
+        if not tasks:
+            return
+        on_mesh = tasks[0].on_mesh
+        # Long tasks first: the last worker to finish should finish a short one. Meshes of two axes have larger tables.
+        order = sorted(range(len(tasks)), key=lambda i: -len(tasks[i].mesh.shape) if on_mesh else -_length(tasks[i]))
+        results = self._solving.executor.map(
+            run_task,
+            {i: tasks[i] for i in order},
+            shared=self._versions,
+            name=tasks[0].search.value,
+            progress=self._solving.progress,
+            cancel=self._solving.cancel,
+            # On meshes a task runs long enough, and none waits in a batch while another worker is idle.
+            batch_size=1 if on_mesh else None,
+            compiled=on_mesh,
+        )
+        with self._writing():
+            for i, found in results:
+                problems = self.problems_on[tasks[i].on]
+                self._add({problems[layers]: book for layers, book in found.items()})
+
+    def _open(self, keys: Collection[str]) -> None:
+        """Read the books of the problems on one mesh, which are one entry. What the software keeps back of a device may
+        depend on its memory."""
+        entry = f"{sha256(repr(sorted(keys)).encode()).hexdigest()}-prices"
+        self._keys_in[entry] = list(keys)
+        self._reserved[entry] = next(self.tasks[key].device.reserved_bytes for key in keys)
+        self._entry_of |= dict.fromkeys(keys, entry)
+        self._books |= self._stored(entry)
+
+    def _stored(self, entry: str) -> dict[str, PriceBook]:
+        """The books of an entry as the cache has them now."""
+        stored = None if self._solving.store is None else self._solving.store.get(entry)
+        if stored is None:
+            return {}
+        more = self._reserved[entry] - stored["reserved"]
+        return {key: book.with_reserve(more) if more else book for key, book in load(stored).items()}
+
+    def _add(self, found: Mapping[str, PriceBook]) -> None:
+        for key, book in found.items():
+            known = self[key]
+            self._books[key] = replace(known.merged(book), solves=known.solves + book.solves)
+        self._grown |= found.keys()
+        self._unwritten |= {self._entry_of[key] for key in found}
+        if time.monotonic() > self._written + SECONDS_BETWEEN_WRITES:
+            self._write()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write to the cache what is found, also where the search is cancelled."""
+        try:
+            yield
+        finally:
+            self._write()
+
+    def _write(self) -> None:
+        if (store := self._solving.store) is not None:
+            for entry in self._unwritten:
+                beside = self._stored(entry)
+                known = {
+                    key: self[key].merged(beside[key]) if key in beside else self[key]
+                    for key in self._keys_in[entry]
+                    if key in self._books or key in beside
+                }
+                store.put(entry, {"reserved": self._reserved[entry], **dump(known)})
+        self._unwritten.clear()
+        self._written = time.monotonic()
+
+
+def _length(task: Task) -> int:
+    (((first, last), _),) = task.ranges
+    return last - first

@@ -1,0 +1,403 @@
+"""The stage costs of a search: which problems get choices first, and what is searched for where a stage stays open.
+
+Every feasible (layer range × submesh × logical mesh), in every version of the layering, has a problem with a price
+book (`Library`); equal problems have one. `first` says which problems get choices when:
+
+    COMPOSED               all at once, for other B and memories too
+    BOUNDED_WITH_CHOICES   all at once the fastest; the others of a mesh when a pipeline may want one of its stages
+    FASTEST_COMPOSED       each when a pipeline may want it, for this B alone
+
+Submeshes that no logical mesh divides well, as 3 nodes for sizes that are powers of two, wait in any case. A problem
+without choices has the lower bound that follows from its FLOPs and bytes and from the costs of another layering
+(`search.bounds`), then that of composition.
+
+Problems that cannot be composed get near-optimal choices with a lower bound, and those whose choices overflow the
+device leaner ones. `resolve` has the open stages of the best pipeline priced: where composition has more to say about a
+problem than its book (`Reading.complete`), its mesh is composed; where memory is short, choices that fit are bounded,
+then composed, then solved for; all others are solved to optimality. The result is the same as if everything had been
+solved at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from alpa_explore.cluster import LogicalMesh, logical_meshes
+from alpa_explore.intra_op.composition.cut_blocks import Range
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.numerics.memory import no_collection
+from alpa_explore.pricing.price_book import Reading, Search
+from alpa_explore.pricing.stage_costs import RangeKey, Screened, StageCandidate, StageCosts, undominated
+from alpa_explore.pricing.tasks import Task
+from alpa_explore.pricing.tuning import SMALLEST_INVERSE_B
+from alpa_explore.search import tuning
+from alpa_explore.search.bounds.lower_bounds import LowerBounds
+from alpa_explore.search.library import Library, SolveContext
+from alpa_explore.search.open_questions import WITHIN_MEMORY, OpenQuestion, next_searches, open_questions
+from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
+from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
+from alpa_explore.search.stages.candidates import Candidates, CellProblem, Choices
+from alpa_explore.search.stages.stage_problems import (
+    StageProblems,
+    feasible_stages,
+    price_key,
+    problem_key,
+    unpriced_costs,
+)
+
+_BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
+
+Questions = Mapping[int, Sequence[OpenQuestion]]
+"""Microbatches held -> the questions that are open then."""
+OnMesh = tuple[int, LogicalMesh]
+"""(version, squeezed mesh)."""
+
+
+class NotComposableError(Exception):
+    """A problem that is priced on demand cannot be composed."""
+
+
+class Basis(NamedTuple):
+    """Another layering of the same graph, and the costs of its stages on the same cluster."""
+
+    layered: LayeredGraph
+    costs: StageCosts
+
+
+class StagePricing:
+    """The stage costs of the versions of a layering, from `begin` on. CancelledError when cancelled: what was found
+    stays in the cache."""
+
+    def __init__(
+        self,
+        versions: Sequence[LayeredGraph],
+        query: PipelineQuery,
+        solving: SolveContext,
+        *,
+        layer_flops: tuple[int, ...],
+        first: Search,
+        basis: Basis | None = None,
+    ) -> None:
+        """`first` as above; `basis`, where known, raises the bounds of problems without choices."""
+        self.query, self._first, self._solver = query, first, solving.solver
+        self._on_demand = first is Search.FASTEST_COMPOSED
+        self.counts = query.held_counts(versions[0].num_layers)
+        self._problems = [StageProblems(layered, query.cluster) for layered in versions]
+        self._unpriced = replace(unpriced_costs(versions, query, layer_flops), complete=not self._on_demand)
+        self._memory_prices = {} if basis is None else basis.costs.memory_prices(query.num_microbatches)
+        """An estimate of the price of a byte on each mesh where memory is short."""
+        self._stages: dict[RangeKey, list[CellProblem]] = {}
+        """Every feasible cell with its problems: of each version, on each logical mesh."""
+        self._at_once: dict[str, None] = {}
+        """The problems that get choices in `begin`."""
+        with no_collection():  # ten thousands of permanent objects
+            tasks, unsampled = self._collect(basis)
+            self.library = Library(versions, solving, tasks, unsampled, leaner=not self._on_demand)
+        self._bounded: set[int] = set()
+        """Submeshes whose problems without choices have the lower bounds of composition."""
+        self._candidates = Candidates()
+        self._questions: dict[RangeKey, Questions] = {}
+        self._asked: dict[RangeKey, tuple[bool, list[Reading], Questions]] = {}
+        """What was read for each cell, and the questions that this left open."""
+        self._solved_within: set[tuple[str, int]] = set()
+        """(problem, microbatches held) that solvers were asked for."""
+
+    def _collect(self, basis: Basis | None) -> tuple[dict[str, Task], dict[str, Screened]]:
+        """The distinct problems of all feasible stages, as tasks for near-optimal choices, and what bounds their
+        choices."""
+        query, cluster, layers = self.query, self.query.cluster, self._unpriced.num_layers
+        meshes = [logical_meshes(cluster, submesh) for submesh in query.submeshes]
+        # Kinds of nodes that differ in memory alone have books of their own.
+        kinds = [str(kind.device.memory_bytes) if cluster.others else "" for kind in cluster.kinds]
+        prices = {
+            mesh: price_key(mesh, cluster.kinds[mesh.kind].device, self._solver) + kinds[mesh.kind]
+            for of_submesh in meshes
+            for mesh in of_submesh
+        }
+        tasks, unsampled = dict[str, Task](), dict[str, Screened]()
+        cells = list(feasible_stages(layers, query.submeshes, cluster.devices))
+        # At least its place from the end: with another B the same stage may hold that many.
+        most_held = {(k, i): max(layers - i, query.most_held(k, i, layers)) for k, i in {cell[:2] for cell in cells}}
+        round_held = math.ceil if query.holds_parts(layers) else math.floor
+        for version, problems in enumerate(self._problems):
+            other, known = basis or Basis(problems.layered, self._unpriced)
+            devices = [kind.device for kind in cluster.kinds]
+            bounds = LowerBounds(
+                problems.layered, devices, meshes, other=other, known=known, num_microbatches=query.num_microbatches
+            )
+            divided = [0.0 if self._on_demand else bounds.divided(submesh) for submesh in range(len(meshes))]
+            for cell in cells:
+                first, last, submesh = cell
+                waits = self._on_demand or divided[submesh] < tuning.WELL_DIVIDED * max(divided)
+                held = most_held[first, last]
+                most = round_held(min(max(bounds.most_held(*cell), 0.0), held))
+                for mesh in meshes[submesh]:
+                    key = problem_key(problems.stage(first, last), prices[mesh])
+                    self._stages.setdefault(cell, []).append(CellProblem(cell, mesh, version, key))
+                    least = Screened(bounds.seconds(*cell, mesh) if waits else 0.0, most)
+                    unsampled[key] = least.both(unsampled.get(key, least))
+                    if not waits:
+                        self._at_once[key] = None
+                    if key not in tasks or tasks[key].ranges[0][1] < held:
+                        tasks[key] = Task(
+                            search=Search.NEAR_OPTIMAL,
+                            ranges=(((first, last), held),),
+                            least_held=self.counts[0],
+                            mesh=mesh,
+                            device=devices[mesh.kind],
+                            version=version,
+                            solver=self._solver,
+                            inverse_b=1.0 / query.num_microbatches,
+                        )
+        return tasks, unsampled
+
+    def begin(self) -> None:
+        """Choices for all problems that do not wait."""
+        self._sample(self._at_once)
+
+    def known_costs(self) -> StageCosts:
+        """The candidates so far, also where `begin` or `price` was cancelled; without bounds, so nothing is proven."""
+        return replace(self._unpriced, candidates=self._known_candidates(), complete=False)
+
+    def costs(self) -> StageCosts:
+        """All candidates, and a lower bound for every stage that may have a better choice."""
+        self._questions = {cell: questions for cell in self._stages if (questions := self._open_questions(cell))}
+        bounds = {
+            cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
+            for cell, by_held in self._questions.items()
+        }
+        with no_collection():
+            candidates = self._known_candidates()
+        return replace(self._unpriced, candidates=candidates, bounds=bounds)
+
+    def _open_questions(self, cell: RangeKey) -> Questions:
+        """Of a cell, asked again when one of its books has grown."""
+        solve = not self._on_demand and len(self._solved_within) <= tuning.MOST_SOLVED_WITHIN_MEMORY
+        readings = {stage.key: self.library.read(stage.key) for stage in self._stages[cell]}
+        known = self._asked.get(cell)
+        if (
+            known is None
+            or known[0] != solve
+            or any(now is not then for now, then in zip(readings.values(), known[1], strict=True))
+        ):
+            questions = open_questions(readings, self.counts, solve=solve)
+            known = self._asked[cell] = solve, list(readings.values()), questions
+        return known[2]
+
+    def _known_candidates(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        is_sampled = self.library.is_sampled
+        stages = (stage for of_cell in self._stages.values() for stage in of_cell if is_sampled(stage.key))
+        return self._candidates.of(stages, self.library.read)
+
+    def price(self, open_stages: Sequence[HeldStage], *, within_memory: bool = True) -> bool:
+        """Run the searches that would close the gap of these stages; of each those for its lowest bound. Without
+        `within_memory` no choices are searched for that fit, which takes longest. Whether there was anything to do."""
+        waiting: dict[int, None] = {}
+        unsampled: dict[str, None] = {}
+        meshes: dict[OnMesh, None] = {}
+        asked: list[tuple[int, list[OpenQuestion]]] = []
+        for cell, held in open_stages:
+            questions = sorted(self._questions.get(cell, {}).get(held, ()), key=lambda question: question.bound_seconds)
+            if not questions or (not within_memory and questions[0].search in WITHIN_MEMORY):
+                continue
+            if not self.library.is_sampled(questions[0].key):
+                if self._on_demand:
+                    unsampled[questions[0].key] = None
+                else:
+                    waiting[cell[2]] = None
+            elif questions[0].search is Search.COMPOSED:
+                # By bounds without regard to memory the first rarely closes the question: the next one beside it.
+                partial = [q.key for q in questions if q.search is Search.COMPOSED and self.library.is_sampled(q.key)]
+                on = [self.library.tasks[key].on for key in partial]
+                meshes |= dict.fromkeys(on[: 1 if self._has_leaner(on[0]) else 2])
+            else:
+                asked.append((held, questions))
+        for submesh in waiting:
+            of_submesh = self._problems_of(cell for cell in self._stages if cell[2] == submesh)
+            if self._solver == "auto" and submesh not in self._bounded:
+                self._bounded.add(submesh)
+                self._sweep(Search.BOUNDED, [key for key in of_submesh if not self.library[key].bounds])
+            else:
+                unsampled |= dict.fromkeys(of_submesh)
+        if unsampled:
+            self._sample(unsampled)
+        searches = next_searches(asked)
+        within = [
+            task
+            for search in (Search.BOUNDED_WITHIN_MEMORY, Search.COMPOSED_WITHIN_MEMORY)
+            for task in self._within_memory(search, searches.pop(search, []))
+        ]
+        with no_collection():
+            self._compose(meshes, beside=within)
+        for search, of_search in searches.items():
+            if search is Search.SOLVED_WITHIN_MEMORY:
+                self._solved_within |= set(of_search)
+                self._search(search, of_search)
+            else:
+                self._search(search, {key: self.library.tasks[key].ranges[0][1] for key, _ in of_search}.items())
+        return bool(waiting or unsampled or meshes or asked)
+
+    def finish_composition(self) -> None:
+        """Finish the composition of all meshes."""
+        library = self.library
+        sampled = filter(library.is_sampled, self._problems_of(self._stages))
+        self._compose(dict.fromkeys(library.tasks[key].on for key in sampled if not library.read(key).complete))
+
+    def profile(self, costs: StageCosts, warnings: Sequence[str] = ()) -> StageProfile:
+        """The result for the planner."""
+        books = self.library.books()
+        spent = len(self._solved_within) > tuning.MOST_SOLVED_WITHIN_MEMORY
+
+        def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
+            return self._problems[version].problem(first, last, mesh)
+
+        return StageProfile(
+            costs=costs,
+            choices=Choices(self._candidates.points, self._problems),
+            problem_of=problem_of,
+            solves=sum(book.solves for book in books),
+            distinct_solves=len(books),
+            cached_solves=self.library.cached,
+            variables=sum(book.variables for book in books),
+            constraints=sum(book.constraints for book in books),
+            warnings=(
+                *warnings,
+                *((TIME_LIMIT_REACHED,) if not all(book.optimal for book in books) else ()),
+                *((_BUDGET_SPENT,) if spent else ()),
+            ),
+        )
+
+    def screened(self) -> dict[RangeKey, tuple[Screened, ...]]:
+        """What bounds, at every B, the choices of the problems that were not searched to the end."""
+        screened = {}
+        for cell, stages in self._stages.items():
+            readings = (self.library.read(stage.key) for stage in stages)
+            partial = [bound for r in readings if not r.complete and (bound := r.at_every_b()) is not None]
+            if partial:
+                screened[cell] = undominated(partial)
+        return screened
+
+    def gaps_within_memory(self) -> list[tuple[CellProblem, float]]:
+        """Of each problem that was searched within memory how much faster a choice that fits may be, relative to the
+        fastest that was found: inf where none was."""
+        gaps = []
+        for stages in self._stages.values():
+            for stage in stages:
+                reading = self.library.read(stage.key)
+                where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes}
+                gaps += [
+                    (stage, reading.seconds_within(held) / reading.bound_within(held) - 1)
+                    for held in self.counts
+                    if reading.book.has_tried(Search.COMPOSED_WITHIN_MEMORY, held=held, **where)
+                ]
+        return gaps
+
+    def _problems_of(self, cells: Iterable[RangeKey]) -> list[str]:
+        """The distinct problems of these cells."""
+        return list(dict.fromkeys(stage.key for cell in cells for stage in self._stages[cell]))
+
+    def _sample(self, keys: Collection[str]) -> None:
+        """First choices for these problems."""
+        library = self.library
+        library.sampled(keys)
+        if self._solver == "auto":
+            enough = {Search.COMPOSED, self._first}
+            unknown = [key for key in keys if not any(library[key].has_tried(search) for search in enough)]
+            self._sweep(self._first, unknown)
+            if self._first is Search.BOUNDED_WITH_CHOICES:
+                self._sweep(Search.COMPOSED, [key for key in unknown if not library[key].composed])
+        unknown = [k for k in keys if not (library[k].composed or library[k].has_tried(Search.NEAR_OPTIMAL))]
+        if self._on_demand and unknown:
+            raise NotComposableError
+        self._search(Search.NEAR_OPTIMAL, [(key, library.tasks[key].ranges[0][1]) for key in unknown])
+        self._find_leaner(keys)
+
+    def _compose(self, meshes: Collection[OnMesh], beside: Sequence[Task] = ()) -> None:
+        """Finish the composition of these meshes; problems that overflow the device get leaner choices. The tasks
+        `beside` find choices within memory for problems that are composed already; they run together with these."""
+        tasks = [
+            self._on_mesh(Search.FASTEST_COMPOSED if self._has_leaner(on) else Search.COMPOSED, self._composable(on))
+            for on in meshes
+        ]
+        self.library.run([*tasks, *beside])
+        self._find_leaner([key for on in meshes for key in self.library.problems_on[on].values()])
+
+    def _sweep(self, search: Search, keys: Collection[str]) -> None:
+        """Run one search for these problems; for the others on their meshes as well, unless they are priced on demand
+        or the search gives bounds alone."""
+        alone = self._on_demand or search is Search.BOUNDED
+        wanted = set(keys)
+        tasks = []
+        for on in dict.fromkeys(self.library.tasks[key].on for key in keys):
+            problems = {r: key for r, key in self._composable(on).items() if not alone or key in wanted}
+            if problems:
+                tasks.append(self._on_mesh(search, problems))
+        self.library.run(tasks)
+
+    def _on_mesh(self, search: Search, problems: Mapping[Range, str]) -> Task:
+        """One task for these problems, which are on one mesh."""
+        tasks = [self.library.tasks[key] for key in problems.values()]
+        books = {layers: self.library[key] for layers, key in problems.items()}
+        bounded = all({SMALLEST_INVERSE_B, tasks[0].inverse_b} <= dict(book.bounds).keys() for book in books.values())
+        return replace(
+            tasks[0],
+            search=search,
+            mesh=tasks[0].mesh.squeezed(),
+            ranges=tuple((layers, task.ranges[0][1]) for layers, task in zip(problems, tasks, strict=True)),
+            known=books if search is Search.COMPOSED and bounded else {},
+            memory_price=self._memory_price(tasks[0].mesh),
+        )
+
+    def _memory_price(self, mesh: LogicalMesh) -> float | None:
+        """What stages that are priced on demand take a byte to cost on this mesh."""
+        return self._memory_prices.get(mesh, 0.0) if self._on_demand else None
+
+    def _composable(self, on: OnMesh) -> dict[Range, str]:
+        """The problems on a mesh of which it is not known that they cannot be composed."""
+        problems = self.library.problems_on[on].items()
+        books = {key: self.library[key] for _, key in problems}
+        return {r: key for r, key in problems if books[key].composed or not books[key].has_tried_composition}
+
+    def _has_leaner(self, on: OnMesh) -> bool:
+        """Whether composition has nothing more to say about a mesh but the fastest choices at this B."""
+        return all(self.library.read(key).has_leaner for key in self._composable(on).values())
+
+    def _within_memory(self, search: Search, keys: Iterable[tuple[str, int]]) -> list[Task]:
+        """A task for each of these problems, for all numbers of microbatches held at which memory is short."""
+        counts: dict[str, set[int]] = {}
+        for key, held in keys:
+            counts.setdefault(key, set()).add(held)
+        tasks = []
+        for key, asked in counts.items():
+            task, reading = self.library.tasks[key], self.library.read(key)
+            asked.update(n for n in range(task.least_held, reading.most_held + 1) if reading.short_of_memory(n))
+            price = self._memory_price(task.mesh)
+            tasks.append(replace(task, search=search, counts=tuple(sorted(asked)), memory_price=price))
+        return tasks
+
+    def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        """Run one search for these (problem, microbatches held), one task each."""
+        tasks = []
+        for key, held in keys:
+            task, bound = self.library.tasks[key], self.library.read(key).device_bound
+            tasks.append(replace(task, search=search, ranges=((task.ranges[0][0], held),), bound_seconds=bound))
+        self.library.run(tasks)
+
+    def _find_leaner(self, keys: Iterable[str]) -> None:
+        """Leaner choices for those of these problems that overflow the device and have no exact frontier yet."""
+        todo = []
+        for key in keys:
+            reading = self.library.read(key)
+            # A composed range has the convex part of its frontier already; the exact frontier is computed for small
+            # problems.
+            inexact = not reading.proven or reading.book.variables <= tuning.EXACT_FRONTIER_VARIABLES
+            overflows = reading.complete and reading.leaner and reading.overflows(reading.most_held)
+            if overflows and inexact:
+                where = {"inverse_b": reading.inverse_b, "memory_bytes": reading.memory_bytes}
+                if not reading.book.has_tried(Search.LEANER, held=reading.most_held, **where):
+                    todo.append((key, reading.most_held))
+        self._search(Search.LEANER, todo)
