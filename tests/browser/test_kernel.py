@@ -160,8 +160,10 @@ def check_ended(lab: LabPage, explorer: Locator, banner: str) -> None:
     broken = """(root) => [root, ...root.querySelectorAll('*')]
       .filter((e) => getComputedStyle(e, '::before').content.includes('\\uf127')).length"""
     assert explorer.evaluate(broken) == 0, "no broken icons"
-    columns = explorer.locator(".alpa-body").evaluate("(body) => [...body.children].map((c) => c.offsetTop)")
-    assert columns[0] == columns[1], "both columns are where they were"
+    columns = explorer.locator(".alpa-body > .alpa-sliders, .alpa-body > .alpa-main")
+    tops = columns.evaluate_all("(columns) => columns.map((column) => column.offsetTop)")
+    assert len(tops) == 2
+    assert tops[0] == tops[1], "both columns are where they were"
     lab.page.locator(".alpa-saved td").first.wait_for()
     before = explorer.locator(".alpa-body").inner_text()
     handle = explorer.locator("input[type=range]").nth(4)

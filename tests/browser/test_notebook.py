@@ -22,7 +22,7 @@ def test_in_notebook_7_the_explorer_works_by_keyboard_follows_the_theme_says_tha
     explorer = first_explorer(notebook)
 
     tab(explorer, "Layers").focus()
-    for _ in range(3):
+    for _ in range(2):
         notebook.page.keyboard.press("ArrowRight")
     notebook.wait_until(lambda: tab(explorer, "t_max").get_attribute("aria-selected") == "true", "arrows choose a tab")
     before = seen_figure(notebook, explorer)["data"]

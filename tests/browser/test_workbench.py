@@ -10,7 +10,7 @@ CELL = """\
 from alpa_explore.course.examples import MLP
 from alpa_explore_widgets.course import Workbench
 
-mlp = MLP(cluster="1x4:a100@alpa", tokens=8192, num_microbatches=16)
+mlp = MLP(cluster="1x4:a100@alpa", tokens=8192, num_microbatches=2)
 bench = Workbench(mlp.problem, mlp.names, seconds=True)
 bench"""
 TRIANGLE = """\

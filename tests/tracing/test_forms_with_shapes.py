@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from alpa_explore.errors import CaptureError
-from alpa_explore.sharding.splits import splits_for
+from alpa_explore.sharding.splits import splits_for, with_discovered_splits
 from alpa_explore.tracing.capture import capture
 from tests.one_layer import OneLayer
 from tests.tracing.autograd import assert_autograd
@@ -16,7 +16,7 @@ from tests.tracing.autograd import assert_autograd
 
 def assert_captured(model, inputs, reference=None):
     """The captured graph gives the loss and gradients of `reference` (or the model), and every operator divides."""
-    graph = capture(model, inputs)
+    graph = with_discovered_splits(capture(model, inputs))
     assert_autograd(graph, model, inputs, called=reference)
     assert "replicated" not in {splits_for(o, graph.tensors).how for o in graph.operators}
     return graph

@@ -12,7 +12,7 @@ MESH = logical_meshes(CLUSTER, submeshes(CLUSTER)[-1])[0]
 
 
 def key(device=CLUSTER.device, mesh=MESH, solver="auto"):
-    return price_key(mesh, device, solver, ())
+    return price_key(mesh, device, solver)
 
 
 def test_the_name_and_the_source_of_a_device_are_no_part_of_the_key():

@@ -16,6 +16,8 @@ from numba import njit
 import alpa_explore as ax
 from alpa_explore.execution import dask_pool
 from alpa_explore.execution.progress import Progress
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph.document import load_graph
 from tests.waiting import LIMIT_SECONDS
 from tests.widgets.conftest import plan_and_wait
 
@@ -63,7 +65,12 @@ def test_a_graph_that_other_code_captured_is_captured_again(
 ) -> None:
     Backend().capture("mlp-tiny", 8)
     captured = []
-    monkeypatch.setattr("alpa_explore.tracing.catalogue.load_graph", lambda _: captured.append("stored"))
+
+    def stored_graph(stored: dict[str, Any]) -> TrainingGraph:
+        captured.append("stored")
+        return load_graph(stored)
+
+    monkeypatch.setattr("alpa_explore.tracing.catalogue.load_graph", stored_graph)
     Backend().capture("mlp-tiny", 8)
     assert captured == ["stored"]
     monkeypatch.setattr("alpa_explore.tracing.catalogue.code_version", lambda *_: change)
