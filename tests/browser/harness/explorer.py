@@ -41,7 +41,7 @@ explorer.tabs.selected = tab
 answers = ("layouts", "scaling")  # of questions that take a while and whose answers stay true
 explorer.session.store.change(**{name: value for name, value in vars(first).items() if name not in answers})
 """
-_IS_HIDDEN = """(tab) => tab.offsetTop > tab.parentElement.firstElementChild.offsetTop + 3
+_IS_HIDDEN = """(tab) => !tab.isConnected ? null : tab.offsetTop > tab.parentElement.firstElementChild.offsetTop + 3
   && !tab.closest('.alpa-tab-bar').classList.contains('alpa-open')"""
 _TO_THE_TOP = """(explorer) => {
   document.activeElement?.blur();
@@ -134,7 +134,9 @@ def tab(explorer: Locator, title: str) -> Locator:
     """The tab with this title; where it is in a line that is hidden, that is opened first."""
     found = explorer.locator(".alpa-tabs").get_by_role("tab", name=title, exact=True)
     found.wait_for()
-    if found.evaluate(_IS_HIDDEN):
+    while (is_hidden := found.evaluate(_IS_HIDDEN)) is None:
+        pass  # the bar was drawn anew in between
+    if is_hidden:
         explorer.locator(".alpa-more").click()
     return found
 
