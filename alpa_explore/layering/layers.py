@@ -38,7 +38,7 @@ class Layering:
     flops_limit: int | None
     """Most forward FLOPs that a layer may have, floor((1 + delta) · total / L); None when set by hand."""
     received: bool = False
-    """Whether C counted the bytes that a layer receives (as in Alpa's code) instead of its `cut_bytes`."""
+    """Whether C counted the bytes that a layer receives (as in the paper, §5.2) instead of its `cut_bytes`."""
 
     @property
     def layer_of_forward(self) -> tuple[int, ...]:

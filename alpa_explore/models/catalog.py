@@ -154,6 +154,13 @@ def names() -> tuple[str, ...]:
     return tuple(_catalog())
 
 
+def llama(name: str) -> LlamaConfig:
+    """The sizes of a model of the catalogue that is built as a Llama."""
+    config = entry(name).config
+    assert isinstance(config, LlamaConfig), f"{name} is not built as a Llama"
+    return config
+
+
 def entry(name: str, sequence: int | None = None) -> CatalogEntry:
     """The entry of model `name` (in any case), with samples of `sequence` tokens if that is given.
 

@@ -18,8 +18,8 @@ SECONDS, BYTES = 0.002, 0.006
 """Largest difference; of models of a usual size half of it. Of seconds twice as much with ZeRO-3 and context
 parallelism: a plan gathers weights along one axis of its mesh after the other, and a layout among all at once."""
 SUMMED = 1.5e-4
-"""Seconds of a microbatch in which a plan sums the loss over replicas, and a layout does not: models this small take
-little longer for all the rest."""
+"""Seconds of a microbatch in which a plan sums the number of tokens over replicas (one collective of the loss, launched
+and waited for), and a layout does not: models this small take little longer for all the rest."""
 
 
 def of_each_kind(layouts: Layouts, most: int) -> list[PricedLayout]:

@@ -12,7 +12,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.course.definition import Exercise, Mistake
 from alpa_explore.course.kinds import Choice, Number
 from alpa_explore.figures.course.training.attention import ORDERS, causal_shares, ring_times
-from alpa_explore.models.catalog import entry
+from alpa_explore.models.catalog import llama
 from alpa_explore.models.configs import LlamaConfig
 
 _LENGTHS = (8192, 16384, 32768, 65536, 131072)
@@ -27,9 +27,7 @@ class Long(NamedTuple):
     @property
     def config(self) -> LlamaConfig:
         """Its sizes."""
-        config = entry(self.model).config
-        assert isinstance(config, LlamaConfig)
-        return config
+        return llama(self.model)
 
     @property
     def matrices(self) -> int:

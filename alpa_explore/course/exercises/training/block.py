@@ -12,7 +12,7 @@ from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.resharding import reshard_table
 from alpa_explore.course.definition import Exercise, Mistake
 from alpa_explore.course.kinds import Number
-from alpa_explore.models.catalog import entry
+from alpa_explore.models.catalog import llama
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
@@ -27,9 +27,7 @@ class Heads(NamedTuple):
     @property
     def config(self) -> LlamaConfig:
         """Its sizes."""
-        config = entry(self.model).config
-        assert isinstance(config, LlamaConfig)
-        return config
+        return llama(self.model)
 
     @property
     def head(self) -> int:

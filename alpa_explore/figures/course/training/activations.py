@@ -12,8 +12,7 @@ from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.course.training.block import SUMS
 from alpa_explore.figures.marks import axis, bars, words
 from alpa_explore.figures.style import OKABE_ITO, Figure, finished
-from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.catalog import llama
 
 RECOMPUTED = ("none", "norms", "norms+attention", "full")
 """As `rematerialization` of the planner."""
@@ -32,7 +31,7 @@ def kept_bytes(
     model: str, tokens: int, recomputed: str = "none", degree: int = 1, sums: str = SUMS[0]
 ) -> dict[str, float]:
     """Bytes of a block on a device, by part."""
-    config = _config(model)
+    config = llama(model)
     hidden, keys = config.hidden, config.hidden // config.heads * config.key_heads
     whole = 1 / degree if sums == SUMS[1] else 1.0
     each = {
@@ -59,7 +58,7 @@ def kept_figure(model: str, tokens: int, degree: int, sums: str, *, theme: str =
         looks = {"base": bases, "name": part, "hover": hover}
         traces.append(bars(list(RECOMPUTED), sizes, OKABE_ITO[place], ("", "/", ".", "x", "-", "+")[place], **looks))
         bases = [base + size for base, size in zip(bases, sizes, strict=True)]
-    blocks, block = _config(model).layers, sum(columns["none"].values())
+    blocks, block = llama(model).layers, sum(columns["none"].values())
     return finished(
         [*traces, words(list(RECOMPUTED), bases, [units.bytes_(2**20 * base) for base in bases], "top center")],
         f"{model}, {tokens:,} tokens: {units.bytes_(block)} a block, {units.bytes_(blocks * block)} in {blocks} blocks",
@@ -84,9 +83,3 @@ def kept_player() -> InteractiveFigure:
             Control(name="sums", label="Sums by", values=SUMS, start=SUMS[0]),
         ),
     )
-
-
-def _config(model: str) -> LlamaConfig:
-    config = entry(model).config
-    assert isinstance(config, LlamaConfig), "a Llama model"
-    return config

@@ -17,8 +17,7 @@ from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.marks import at, axis, bars, note
 from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ink, stage_color
-from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
 DEGREES = (1, 2, 4, 8, 16)
@@ -54,7 +53,7 @@ class BlockTimes:
 
 def block_times(degree: int, sums: str, tokens: int) -> BlockTimes:
     """By the kernels and collectives of the cost model, on `2x8:h100`."""
-    config, cluster = _config(), Cluster.parse("2x8:h100")
+    config, cluster = llama("llama-3-8b"), Cluster.parse("2x8:h100")
     hidden, inner, head = config.hidden, config.ffn // degree, config.hidden // config.heads
     heads, keys = config.heads // degree, max(config.key_heads // degree, 1)
 
@@ -81,7 +80,7 @@ def block_figure(degree: int, sums: str, tokens: int, *, theme: str = "light") -
     """Above, the weights of a block in the slices of its devices; below, the time of a block for every degree."""
     times = {p: block_times(p, sums, tokens) for p in DEGREES}
     own, each = times[degree], 1 if sums == SUMS[0] else degree
-    between = units.bytes_(_BYTES * tokens * _config().hidden / each)
+    between = units.bytes_(_BYTES * tokens * llama("llama-3-8b").hidden / each)
     title = (
         f"{degree} × H100, {tokens:,} tokens: a block takes {units.seconds(own.seconds)}, "
         f"{units.percent(own.sums_seconds / own.seconds)} of it for sums; between pairs a device holds {between}"
@@ -125,12 +124,6 @@ def block_player() -> InteractiveFigure:
             Control(name="tokens", label="Tokens", values=(2048, 8192, 32768), start=8192),
         ),
     )
-
-
-def _config() -> LlamaConfig:
-    config = entry("llama-3-8b").config
-    assert isinstance(config, LlamaConfig)
-    return config
 
 
 def _kernel(cluster: Cluster, kind: KernelKind, flops: float, moved: float, sizes: tuple[float, ...]) -> float:

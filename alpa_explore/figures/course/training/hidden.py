@@ -18,8 +18,7 @@ from alpa_explore.figures.course.interactive import Control, InteractiveFigure
 from alpa_explore.figures.course.training.block import SUMS, block_times
 from alpa_explore.figures.marks import axis, bars_across
 from alpa_explore.figures.style import OKABE_ITO, Figure, finished
-from alpa_explore.models.catalog import entry
-from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.catalog import llama
 from alpa_explore.sharding.reshard import StepKind
 
 MODES = ("DDP", "FSDP", "HSDP")
@@ -73,8 +72,7 @@ def block_seconds(mode: str, place: str, tokens: int) -> BlockSeconds:
     cluster, times = Cluster.parse(PLACES[place]), block_times(1, SUMS[0], tokens)
     attention = times.attention_seconds * 2 / 7  # two products of seven are forward
     forward = times.products_seconds / 3 + attention
-    config = entry("llama-3-8b").config
-    assert isinstance(config, LlamaConfig)
+    config = llama("llama-3-8b")
     weights = 2.0 * (config.with_periods(2).parameter_count - config.with_periods(1).parameter_count)
     everyone, node = (device_group(cluster, count, 1) for count in (cluster.devices, cluster.devices_per_node))
     both = {"forward": forward, "backward": times.seconds - forward}
