@@ -48,7 +48,7 @@ def cluster_operators(
     """Cluster the forward operators of `graph` into exactly `num_layers` layers by Eq. 6.
 
     Every layer has at least the share `least` of the mean FLOPs. `received` counts the bytes that a layer receives
-    instead of those it produces for others, as Alpa's code does.
+    instead of those it produces for others, as the paper (§5.2) has it.
     OptionError: fewer than one layer, a delta that is negative or not finite, a least share outside 0 … 1.
     LayeringError: more layers than operators, or an infeasible delta (the message names the smallest feasible one).
     """
