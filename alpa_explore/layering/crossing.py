@@ -65,7 +65,7 @@ def produced_changes(crossings: Sequence[Crossing]) -> Iterator[tuple[int, int, 
 
 
 def received_changes(crossings: Sequence[Crossing], operators: int) -> Iterator[tuple[int, int, int, int]]:
-    """The same for C as the paper (§5.2) and Alpa's code have it: bytes that o_i … o_k reads of earlier operators, each once.
+    """The same for C as the paper has it (§5.2): the bytes that o_i … o_k reads of earlier operators, each tensor once.
 
     For i = r, a reader, the tensor counts for every k ≥ r, where for i = r + 1 it counts only from the next reader on.
     For i = producer it is produced inside the run and no longer counts.
