@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -75,7 +75,7 @@ def attached_document(attached: Attached) -> dict[str, Any]:
 def save_attached(attached: Attached, path: str | os.PathLike[str], *, devices_per_node: int | None = None) -> None:
     """Write the cluster file. ClusterError where the hosts make no cluster, PlanFileError where writing fails."""
     cluster = attached.cluster(devices_per_node)
-    device = asdict(cluster.device)
+    device = asdict(replace(cluster.device, measured=None))
     name, source = device.pop("name"), device.pop("source")
     body = {
         "name": name,

@@ -21,7 +21,6 @@ from alpa_explore.baselines.layout import RECOMPUTED
 from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Device, LogicalMesh, Software
 from alpa_explore.cost.kernels import Kernel
-from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed, in_sequence
 from alpa_explore.errors import OptionError
@@ -35,6 +34,7 @@ from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.recomputation import NONE, Recomputation
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
+from alpa_explore.numerics.liveness import peak_bytes
 from alpa_explore.pricing.tuning import TIE_SECONDS
 from alpa_explore.sharding.reshard import StepKind
 

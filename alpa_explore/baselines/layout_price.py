@@ -27,13 +27,12 @@ import numpy as np
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import Layout, Parts
-from alpa_explore.cluster import Cluster, Device, Software
+from alpa_explore.cluster import Cluster, Software
 from alpa_explore.cluster.group import Group, call_seconds, device_group, expert_seconds, straggler_factor
 from alpa_explore.cost.collectives import exposed_seconds, launched, send_seconds
-from alpa_explore.cost.compute import adding_seconds, seconds_of_table
+from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import group_seconds, rows_seconds, stored_seconds
-from alpa_explore.cost.kernel_seconds import KernelTable
-from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.cost.stage_seconds import OnceParts, PassParts, once_seconds, pass_seconds
 from alpa_explore.cost.work import PassWork
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
@@ -98,7 +97,7 @@ def counted_microbatches(pipeline: int, microbatches: int) -> int:
 def part_seconds(work: DecoderWork, cluster: Cluster, layout: Layout) -> Floats:
     """Seconds of the parts of a model in one microbatch, [parts, forward and backward, device and host]."""
     passes = passes_of(work, layout.recompute)
-    return seconds_of_passes(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
+    return seconds_of_passes(passes, [kernels_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
 
 
 def passes_of(work: DecoderWork, recompute: str) -> tuple[PassWork, ...]:
@@ -108,11 +107,6 @@ def passes_of(work: DecoderWork, recompute: str) -> tuple[PassWork, ...]:
         is_block = 0 < place <= len(work.blocks)
         passes += (part.forward, part.backward, part.recomputed[recompute].again if is_block else PassWork())
     return tuple(passes)
-
-
-def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> Floats:
-    """Device seconds of each of some kernels."""
-    return seconds_of_table(device, KernelTable.of(kernels)) if kernels else np.zeros(0)
 
 
 def seconds_of_passes(

@@ -10,6 +10,7 @@ Read in this order:
     kernel_fit        a few figures for all shapes of products, attention and memory-bound kernels
     device_file       from measured points to a device file, which `--cluster` reads
     refit             fit launch time, efficiencies and links to observed tasks
+    profiling/        time the kernels that a plan and its search ask for
     from_run          the observations of finished training runs
 
 A microbenchmark measures kernels alone; a run measures them inside a program, between other kernels. This package must

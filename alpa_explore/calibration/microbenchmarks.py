@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import platform
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from alpa_explore.calibration.measurements import Measurements
 from alpa_explore.calibration.measuring import kernels, links
 from alpa_explore.calibration.measuring.clock import Clock, clocks
 from alpa_explore.calibration.measuring.host_time import host_seconds
+from alpa_explore.calibration.measuring.identity import device_name, software_versions
 from alpa_explore.errors import ExecutorError, OptionError
 
 
@@ -91,8 +91,8 @@ def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float, sha
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     clock, before = Clock(kind, ranks, run_seconds), clocks(kind)
     found = Measurements(
-        device=_name(kind),
-        software=_software(kind),
+        device=device_name(kind),
+        software=software_versions(kind),
         memory_bytes=_memory_bytes(kind, ranks),
         main_dtype=kernels.DTYPES[kind][0],
         ranks=ranks,
@@ -113,16 +113,6 @@ def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float, sha
         dist.destroy_process_group()
         # At a regular exit a thread of gloo may still run, and the process would end with SIGABRT.
         os._exit(0)
-
-
-def _software(kind: str) -> str:
-    """Versions of what ran."""
-    text = f"torch {torch.__version__}, {platform.system()} {platform.machine()}"
-    return f"{text}, CUDA {torch.version.cuda}" if kind == "cuda" else text
-
-
-def _name(kind: str) -> str:
-    return torch.cuda.get_device_name(0) if kind == "cuda" else f"{platform.processor() or platform.machine()} CPU"
 
 
 def _memory_bytes(kind: str, ranks: int) -> int:

@@ -38,6 +38,13 @@ in a run."""
 MOST_COPIES = 4096
 """The most tensors that take turns to overflow that cache."""
 
+PROFILE_RUN_SECONDS = 0.005
+"""Least duration of a timed run of a kernel of a model (`profiling`): a plan needs hundreds."""
+MOST_COPIES_OF_INPUTS = 64
+"""The most sets of inputs of such a kernel that take turns."""
+STEADY = 0.2
+"""Spread of the runs of a kernel from which it is timed again."""
+
 FIRST_STEP = 0.5
 """The first relative step of the pattern search of `kernel_fit`."""
 LAST_STEP = 1e-4

@@ -10,7 +10,7 @@ that can be wrong with the input has been checked.
     models, clusters, validation          what is built in: catalogue, device presets, measured runs
     planning/                plan, show, simulate, export, report, baselines, layouts, scale, predict
     solve, compare_solvers, coverage      the sharding problem of a stage
-    running/                 program, launch, verify, compare_run, logs, calibrate, nodes
+    running/                 program, launch, verify, compare_run, logs, calibrate, profile, nodes
     course                   lists the lessons, writes the website
     lab, app                 open JupyterLab on the tour, or the explorer alone; located by name, never imported
 
@@ -32,7 +32,7 @@ from alpa_explore import __version__
 from alpa_explore.cli import app, clusters, compare_solvers, course, coverage, lab, models, solve, validation
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, export, layouts, plan, predict, report, scale, show, simulate
-from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, program, verify
+from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, profile, program, verify
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.units import printable
 
@@ -64,6 +64,7 @@ _COMMANDS = (
     validation,
     nodes,
     calibrate,
+    profile,
     course,
     lab,
     app,

@@ -5,6 +5,7 @@ In the order to read them:
     precisions   low precisions of matrix products: formats, casts, which devices have them
     software     a framework: fusion, host time, overlap, precision policy, memory reserve
     kernel_figures  how the kernels of a device depend on their local sizes
+    kernel_store  kernels that were timed on a kind of device, and their file
     software_profiles/  frameworks with their figures, one JSON file each
     device       a device (peak rates, memory, efficiencies), with its software; a link (latency, bandwidth)
     presets/     devices with published or measured figures, one JSON file each
@@ -18,8 +19,8 @@ In the order to read them:
 
 It imports `errors` only.
 
-Concepts that others use: Cluster, Device, Group, KernelFigures, Kind, Level, Link, LogicalMesh, Mirror, Parts,
-Software, Submesh.
+Concepts that others use: Cluster, Device, Group, KernelFigures, KernelStore, Kind, Level, Link, LogicalMesh,
+MeasuredKernel, Mirror, Parts, Software, Submesh.
 """
 
 from alpa_explore.cluster.device import Device, Link, Mirror

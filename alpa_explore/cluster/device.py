@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 
 from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.kernel_store import KernelStore
 from alpa_explore.cluster.precisions import BLOCK_FORMATS, RECIPES, nearest, runs
 from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
@@ -57,6 +58,8 @@ class Device:
 
     kernels: KernelFigures | None = None
     """How kernels depend on their local sizes. When None, products follow `matmul_curve` or `half_efficiency_flops`."""
+    measured: KernelStore | None = None
+    """Kernels that were timed on such a device: they take the measured seconds."""
     collective_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of collectives that overlaps with the operator beside them (asynchronous
     tensor parallelism); 0 as in the paper."""

@@ -269,6 +269,12 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
             if given.get(name) is not None:
                 raise _fault(path, key, repr(given[name])[:80], "Leave it out: a schedule with two copies has one.")
             continue
+        if name == "measured":
+            if given.get(name) is not None:
+                raise _fault(
+                    path, key, str(given[name])[:80], "Name a file of kernels behind the device: 1x8:h100+FILE."
+                )
+            continue
         if name not in given:
             if base is not None:
                 values[name] = getattr(base, name)

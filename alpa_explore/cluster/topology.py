@@ -12,6 +12,7 @@ from numbers import Integral
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.files import ClusterParts, is_file_name, read_cluster, read_device
+from alpa_explore.cluster.kernel_store import read_kernel_store
 from alpa_explore.cluster.levels import Level, Tier, check_levels, inside, tiers_of
 from alpa_explore.cluster.precisions import recipe_of
 from alpa_explore.cluster.presets import default_software, load_preset, preset_names, rack_of
@@ -100,7 +101,8 @@ class Cluster:
         """'2x8:a100' -> 2 nodes of 8 A100 devices; '2x8:a100@fsdp': the same with the software profile of FSDP.
 
         `changes` replace fields of the cluster or its device (memory_bytes, software, …). A device can be a file
-        ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
+        ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`. A file of kernels that were
+        timed on the device follows it ('2x8:a100+kernels.json'): see `kernel_store`.
         Raises ClusterError when the text or a file has another form, UnknownNameError for an unknown device.
         """
         if not isinstance(text, str):
@@ -112,6 +114,10 @@ class Cluster:
         if named is not None:
             return cls.parse(named[1], **{"software": named[2], **changes})
         match = _FORM.match(text)
+        if match is not None and (named_store := _split_store(match[3])) is not None:
+            device, kernels = named_store
+            store = read_kernel_store(kernels)
+            return cls.parse(f"{match[1]}x{match[2]}:{device}", **{"measured": store, **changes})
         if match is not None and is_file_name(match[3]):
             parts = ClusterParts(int(match[1]), int(match[2]), *read_device(match[3]), ())
             return cls._of(parts, changes)
@@ -282,6 +288,14 @@ def _named_software(name: str, present: Software) -> Software:
     """The profile of a name; `present` where that is its name, for its figures may be measured."""
     software = load_software(name)
     return present if software.name == present.name else software
+
+
+def _split_store(device: str) -> tuple[str, str] | None:
+    """(device, file of measured kernels) of 'h100+kernels.json'; None where the text is a device alone. A name of a
+    file may hold a '+'."""
+    name, plus, kernels = device.rpartition("+")
+    known = is_file_name(name) or name.strip().lower() in preset_names()
+    return (name.strip(), kernels.strip()) if plus and known and is_file_name(kernels) else None
 
 
 def _part(part: str, text: str) -> Cluster:

@@ -11,8 +11,8 @@ In the order to read them:
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
     stage_seconds  a pass of a stage and what is paid once an iteration, from parts: what hides behind what
     kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic
+    measured      kernels that were timed on the device, in place of the formulas
     tuning        constants of these formulas
-    memory        the peak of live bytes
     resharding    the cheapest sequence of collectives between any two specs of a tensor
     model         CostModel: the strategies of an operator with their seconds, on one mesh
 

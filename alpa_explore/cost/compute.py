@@ -17,11 +17,10 @@ import numpy as np
 from alpa_explore.cluster import Device
 from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cost.measured import least_factor, with_measured
 from alpa_explore.numerics.arrays import Floats
 
 AnyFloat = TypeVar("AnyFloat", float, Floats)
-_TRAFFIC = (KernelKind.MEMORY, KernelKind.UPDATE)
-"""Kinds of kernels that do not run on matrix units."""
 
 
 def compute_seconds(device: Device, kernel: Kernel) -> float:
@@ -30,13 +29,15 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
     launch + max( (FLOPs + half) / (peak × efficiency), bytes / (bandwidth × efficiency) ), where `half` is
     `half_efficiency_flops`: a matrix product of `half` FLOPs reaches half of the efficiency of a large one. Operators
     that do not use matrix units run at the fp32 peak. For a device with a measured curve the first argument of the
-    maximum is read from the curve instead; one with kernel figures has the formulas of `kernel_seconds`. Kernels in
-    sequence (`steps`) take the sum of their times.
+    maximum is read from the curve instead; one with kernel figures has the formulas of `kernel_seconds`, and one with
+    timed kernels their seconds (`measured`). Kernels in sequence (`steps`) take the sum of their times.
     """
+    return float(kernels_seconds(device, [kernel])[0])
+
+
+def _by_roofline(device: Device, kernel: Kernel) -> float:
     if kernel.is_view:
         return 0.0
-    if device.kernels is not None:
-        return float(table_seconds(device, KernelTable.of([kernel]))[0])
     one = _of_one_step(kernel)
     return kernel.steps * (device.launch_seconds + max(arithmetic_seconds(device, one), memory_seconds(device, one)))
 
@@ -54,30 +55,25 @@ def adding_seconds(device: Device, gradient_bytes: AnyFloat, element_bytes: int,
 
 def kernels_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
     """`compute_seconds` of many kernels, shape [kernels]."""
+    seconds = formula_seconds(device, kernels)
+    return seconds if device.measured is None else with_measured(device, kernels, seconds, formula_seconds)
+
+
+def formula_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
+    """The same by the formulas alone, without timed kernels."""
     if device.kernels is not None:
         return table_seconds(device, KernelTable.of(kernels))
-    return np.array([compute_seconds(device, kernel) for kernel in kernels], dtype=np.float64)
-
-
-def seconds_of_table(device: Device, table: KernelTable) -> Floats:
-    """The same of a table; a device without kernel figures goes by FLOPs and bytes alone."""
-    if device.kernels is not None:
-        return table_seconds(device, table)
-    kinds = list(KernelKind)
-    dtypes = [table.dtypes[place] for place in table.dtype]
-    columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), dtypes, strict=True)
-    each = [
-        Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] not in _TRAFFIC, kind=kinds[kind])
-        for kind, f, b, dtype in columns
-    ]
-    return kernels_seconds(device, each) * table.steps
+    return np.array([_by_roofline(device, kernel) for kernel in kernels], dtype=np.float64)
 
 
 def least_seconds(device: Device, kernel: Kernel) -> float:
     """A lower bound on the seconds of every kernel with at least the FLOPs and bytes of `kernel`.
 
-    It equals `compute_seconds` unless the device has a measured curve, on which a larger product may be faster.
+    It equals `compute_seconds` unless the device has a measured curve, on which a larger product may be faster, or
+    timed kernels, of which the one that is fastest beside its formula lowers all bounds.
     """
+    if device.measured is not None:
+        return least_factor(device, formula_seconds) * least_seconds(replace(device, measured=None), kernel)
     if device.kernels is not None or not (kernel.matrix and device.matmul_curve):
         return compute_seconds(device, kernel)
     one, peak = _of_one_step(kernel), device.peak(kernel.dtype)

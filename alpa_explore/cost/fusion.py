@@ -30,7 +30,7 @@ from alpa_explore.graph.counts import VIEWS, is_matrix_product, is_view, packet
 from alpa_explore.graph.linear_layers import LinearLayer, linear_layers, weight_tensors
 from alpa_explore.graph.operator import Joined
 
-_NEVER = frozenset(
+NEVER_FUSED = frozenset(
     {
         "aten._scaled_mm",
         "aten.cumsum",
@@ -91,7 +91,7 @@ def fuse(graph: TrainingGraph, layer_of: Sequence[int]) -> TrainingGraph:
 def is_fusible(operator: Operator, graph: TrainingGraph) -> bool:
     """Whether a compiler may fuse the operator with its neighbours."""
     kind = operator.kind
-    if operator.phase is Phase.UPDATE or is_view(kind) or is_matrix_product(kind) or packet(kind) in _NEVER:
+    if operator.phase is Phase.UPDATE or is_view(kind) or is_matrix_product(kind) or packet(kind) in NEVER_FUSED:
         return False
     known = kind.startswith("aten.") or packet(kind) in _FUSIBLE
     if not known or not operator.bytes_accessed or not operator.outputs:

@@ -12,14 +12,20 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from alpa_explore.cluster.precisions import RECIPES
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.graph.counts import RECURRENCES, ROUTED, attention_window, matrix_shapes, packet
-from alpa_explore.sharding.rules.attention import RING, RING_ZIGZAG, ULYSSES
+from alpa_explore.sharding.rules.attention import CONTEXT, RING, RING_ZIGZAG, ULYSSES
+from alpa_explore.sharding.spec import local_shape
+from alpa_explore.sharding.strategy import Strategy
 from alpa_explore.units import DTYPE_BYTES
 
 Shape = tuple[int, ...]
+Sizes = tuple[float, ...]
+"""(count, m, n, k)."""
+NO_SIZES: Sizes = (0, 0, 0, 0)
 ADDING_BIAS_BYTES = (28, 40)
 """Bytes that are moved for each number of the results of routed experts to add the bias of the down projection, and in
 the backward pass of that. Grouped products do not add it, as it is weighted by the router: Megatron-Core and NeMo
@@ -43,6 +49,15 @@ class KernelKind(enum.StrEnum):
     """The step of an optimizer: memory traffic, of one fused kernel in any software."""
 
 
+class KernelName(NamedTuple):
+    """How a kernel is found among those that were timed (`cost.measured`)."""
+
+    name: str
+    """Of the operator, its arguments and its local shapes."""
+    family: str
+    """Of all kernels that differ from it in their sizes alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """The work of one device for one operator."""
@@ -59,6 +74,9 @@ class Kernel:
     steps: float = 1
     """Kernels in sequence that share the FLOPs and bytes evenly, each of the sizes above: the steps of a recurrence.
     Below 1, the share of one kernel of these sizes that the FLOPs and bytes are (`graph.operator.Joined`)."""
+
+    name: KernelName | None = None
+    """On a device with timed kernels, where it runs by itself and not as part of another kernel."""
 
     @property
     def is_view(self) -> bool:
@@ -189,3 +207,27 @@ def cast_elements(
         return float(count * rows * (hidden + width))
     down = matrix_shapes(name, inputs, operator.arguments)[-1]
     return float(count * rows * (width + math.prod(down[1:]) // width))
+
+
+def local_sizes(
+    operator: Operator,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: tuple[int, ...],
+) -> Sizes:
+    """`product_sizes` of the shapes that a device computes with under a strategy."""
+    sizes = product_sizes(operator, *local_shapes(inputs, outputs, strategy, mesh_shape))
+    if CONTEXT & set(strategy.factors):
+        sizes = sizes_in_context(sizes, strategy.factors, mesh_shape)
+    return sizes_in_window(operator, sizes)
+
+
+def local_shapes(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], strategy: Strategy, mesh_shape: tuple[int, ...]
+) -> tuple[list[Shape], list[Shape]]:
+    """The shapes of inputs and outputs that a device has under a strategy."""
+    return (
+        [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(inputs, strategy.inputs, strict=True)],
+        [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(outputs, strategy.outputs, strict=True)],
+    )

@@ -14,15 +14,19 @@ from alpa_explore.cost.collectives import axis_seconds, exposed_seconds, launche
 from alpa_explore.cost.compute import adding_seconds, kernels_seconds
 from alpa_explore.cost.group_collectives import rows_seconds
 from alpa_explore.cost.kernels import (
+    NO_SIZES,
     Kernel,
+    KernelName,
+    Sizes,
     cast_elements,
     kernel_dtype,
     kernel_kind,
+    local_shapes,
+    local_sizes,
     product_sizes,
     routed_bytes,
-    sizes_in_context,
-    sizes_in_window,
 )
+from alpa_explore.cost.measured import is_measured, kernel_name
 from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TensorKind, TrainingGraph
 from alpa_explore.graph.counts import GATHERS, ROUTED, packet
@@ -31,7 +35,7 @@ from alpa_explore.graph.loops import SCAN
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.rules.attention import CONTEXT
 from alpa_explore.sharding.rules.experts import DIVIDE_EXPERTS
-from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Exchange, Split, Strategy, enumerate_strategies
 from alpa_explore.units import DTYPE_BYTES
@@ -209,8 +213,9 @@ class CostModel:
         moved = _moved_whole(operator, inputs, outputs)
         local = sum(t.bytes * local_share(s, self.mesh.shape) for t, s in zip(moved, specs[-len(moved) :], strict=True))
         heavy = splits_for(operator, tensors).heavy
-        sizes = _sizes(operator, inputs, outputs, strategy, self.mesh.shape) if heavy else _NO_SIZES
-        return _kernel(operator, inputs, outputs, heavy, (strategy.work_share, local, sizes))
+        sizes = local_sizes(operator, inputs, outputs, strategy, self.mesh.shape) if heavy else NO_SIZES
+        name = kernel_name(self.device, operator, inputs, outputs, strategy, self.mesh.shape)
+        return _kernel(operator, inputs, outputs, heavy, (strategy.work_share, local, sizes, name))
 
     def exchange_seconds(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> tuple[float, ...]:
         """For each mesh axis the seconds of the collectives inside an operator that its own computing does not hide:
@@ -277,7 +282,12 @@ class CostModel:
             held[-1] = _read_only(held[-1] + [operator.unfused.kept_bytes * s.work_share for s in strategies])
         heavy, shape = coverage.heavy, self.mesh.shape
         works = [
-            (s.work_share, bytes_held, _sizes(operator, inputs, outputs, s, shape) if heavy else _NO_SIZES)
+            (
+                s.work_share,
+                bytes_held,
+                local_sizes(operator, inputs, outputs, s, shape) if heavy else NO_SIZES,
+                kernel_name(self.device, operator, inputs, outputs, s, shape),
+            )
             for s, bytes_held in zip(strategies, local, strict=True)
         ]
         # Many strategies give a device the same work.
@@ -312,9 +322,10 @@ class CostModel:
             return ()
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
         if unfused is not None:
-            moved = unfused.moved_bytes * strategy.work_share
+            beside = not is_measured(self.device, self.kernel(operator, tensors, strategy))  # else it was timed as well
+            moved = unfused.moved_bytes * strategy.work_share * beside
             return (Kernel(flops=float(moved > 0), bytes_accessed=moved, dtype=outputs[0].dtype, matrix=False),)
-        local = _local_shapes(inputs, outputs, strategy, self.mesh.shape)
+        local = local_shapes(inputs, outputs, strategy, self.mesh.shape)
         sizes, load, found = product_sizes(operator, *local), self._load(strategy) if routed else 1.0, []
         if low is not None:
             dtype = inputs[low.operand].dtype
@@ -422,37 +433,6 @@ def _fastest(strategies: Sequence[Strategy], seconds: Floats) -> Sequence[int]:
     return sorted(best.values())
 
 
-_Sizes = tuple[float, ...]
-_NO_SIZES: _Sizes = (0, 0, 0, 0)
-
-
-def _sizes(
-    operator: Operator,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    strategy: Strategy,
-    mesh_shape: tuple[int, ...],
-) -> _Sizes:
-    """`product_sizes` of the shapes that a device computes with under a strategy."""
-    sizes = product_sizes(operator, *_local_shapes(inputs, outputs, strategy, mesh_shape))
-    if CONTEXT & set(strategy.factors):
-        sizes = sizes_in_context(sizes, strategy.factors, mesh_shape)
-    return sizes_in_window(operator, sizes)
-
-
-_Shapes = list[tuple[int, ...]]
-
-
-def _local_shapes(
-    inputs: Sequence[Tensor], outputs: Sequence[Tensor], strategy: Strategy, mesh_shape: tuple[int, ...]
-) -> tuple[_Shapes, _Shapes]:
-    """The shapes of inputs and outputs that a device has under a strategy."""
-    return (
-        [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(inputs, strategy.inputs, strict=True)],
-        [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(outputs, strategy.outputs, strict=True)],
-    )
-
-
 def _moved_whole(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The inputs and outputs of an operator without the table of a gather, of which it reads a few rows."""
     return (*inputs[packet(operator.kind) in GATHERS :], *outputs)
@@ -463,17 +443,17 @@ def _kernel(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     heavy: bool,
-    work: tuple[float, float, _Sizes],
+    work: tuple[float, float, Sizes, KernelName | None],
 ) -> Kernel:
-    """The kernel of a device with this (share of the work, bytes that it holds of what is moved whole, sizes)."""
-    share, local_bytes, sizes = work
+    """The kernel of a device with this (share of the work, bytes that it holds of what is moved whole, sizes, name)."""
+    share, local_bytes, sizes, name = work
     whole = sum(t.bytes for t in _moved_whole(operator, inputs, outputs)) or 1
     moved = operator.bytes_accessed * local_bytes / whole
     steps: float = steps_in_sequence(operator.kind, inputs)
     weight_again = (steps - 1) * inputs[1].bytes if steps > 1 else 0  # of a recurrence, whole on every device
     if operator.kind == SCAN:
         steps = operator.launches
-    if operator.joined is not None and sizes != _NO_SIZES:
+    if operator.joined is not None and sizes != NO_SIZES:
         place, part = operator.joined.place, operator.joined.share
         sizes = tuple(size / part if i == place else size for i, size in enumerate(sizes))
         steps = part
@@ -488,6 +468,7 @@ def _kernel(
         kind=kernel_kind(operator, heavy),
         sizes=sizes,
         steps=steps,
+        name=name,
     )
 
 

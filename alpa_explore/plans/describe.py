@@ -6,14 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore import units
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.measured import is_measured
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import ReshardTable
-from alpa_explore.graph import Phase
+from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.stage.edge import Edge
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
+from alpa_explore.sharding.strategy import Strategy
 
 
 def describe_stage(
@@ -95,6 +98,7 @@ def _described_operator(
         compute_seconds=copies * float(node.priced.seconds[choice]),
         communication_seconds=sum((c.seconds for c in collectives), 0.0),
         communication=tuple(c.line for c in collectives),
+        measured_seconds=0.0 if update else _measured_seconds(problem, operator, strategy),
         flops=operator.flops,
         output_shape=outputs[0].shape if outputs else (),
         weight_half=operator.phase is Phase.BACKWARD and operator.index in halves,
@@ -111,6 +115,15 @@ def _described_operator(
         collective_kinds=tuple(c.kinds for c in collectives),
         collective_seconds=tuple(c.seconds for c in collectives),
     )
+
+
+def _measured_seconds(problem: StageProblem, operator: Operator, strategy: Strategy) -> float:
+    """Seconds of the kernel of an operator that was timed on the device; 0 where it was not."""
+    device = problem.model.device
+    if device.measured is None:
+        return 0.0
+    kernel = problem.model.kernel(operator, problem.stage.layered.graph.tensors, strategy)
+    return compute_seconds(device, kernel) if is_measured(device, kernel) else 0.0
 
 
 def describe_tensors(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanTensor, ...]:

@@ -94,6 +94,8 @@ class PlanOperator:
     """One line for each input that is resharded: 'input 0: RS0 → RR, all-gather axis 0, 8.39 MB'."""
     flops: int
     output_shape: tuple[int, ...]
+    measured_seconds: float = 0.0
+    """The part of `compute_seconds` that was timed on the device (`Device.measured`)."""
     weight_half: bool = False
     """Whether it is a backward operator that only gradients of weights depend on: no other layer waits for it."""
     recomputed: str = ""

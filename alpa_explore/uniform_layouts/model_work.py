@@ -11,8 +11,8 @@ from typing import Any
 from alpa_explore.baselines.block_work import CapturedBlocks, Counted, DecoderWork, decoder_work
 from alpa_explore.baselines.kinds import dividing_sequences, ordered
 from alpa_explore.baselines.roles import Role
-from alpa_explore.cluster import Cluster, Device, Software, Submesh, logical_mesh
-from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cluster import Cluster, Device, Submesh, logical_mesh
+from alpa_explore.cost.kernels import Kernel, KernelKind, KernelName
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork, Recomputed
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
@@ -48,11 +48,12 @@ def check_dtype(device: Device, dtype: str) -> None:
         )
 
 
-def features(software: Software) -> tuple[object, ...]:
-    """What of the software decides on the work that is read from a graph."""
+def features(device: Device) -> tuple[object, ...]:
+    """What of a device and its software decides on the work that is read from a graph."""
+    software = device.software
     products = software.joins_projections, software.low_precision, software.lowers_head
     others = software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes
-    return *products, *others, software.recomputes_whole
+    return *products, *others, software.recomputes_whole, software.plain_loop, device.measured is not None
 
 
 def own_work(
@@ -97,7 +98,13 @@ def _part(stored: Mapping[str, Any]) -> PartWork:
 
 def _pass(stored: Mapping[str, Any]) -> PassWork:
     kernels = tuple(
-        Kernel(**{**k, "kind": KernelKind(k["kind"]), "sizes": tuple(k["sizes"])}) for k in stored["kernels"]
+        Kernel(
+            **{
+                **{**k, "kind": KernelKind(k["kind"]), "sizes": tuple(k["sizes"])},
+                "name": None if k["name"] is None else KernelName(*k["name"]),
+            }
+        )
+        for k in stored["kernels"]
     )
     calls = tuple(CollectiveCall(**{**c, "kind": StepKind(c["kind"])}) for c in stored["collectives"])
     return PassWork(**{**stored, "kernels": kernels, "collectives": calls})

@@ -123,7 +123,7 @@ class Works:
         return _Source(
             key=self._key(layout.microbatch * layout.expert),
             degrees=(layout.expert, layout.context, layout.tensor),
-            features=features(cluster.software),
+            features=features(cluster.device),
             device=cluster.device.name,
             per_node=cluster.devices_per_node,
         )

@@ -144,7 +144,7 @@ def run_features(run: RunRequest) -> tuple[object, ...]:
     """What of a run decides on its work, beside the model and the device."""
     at = run.layout
     degrees = at.tensor, at.context, at.expert, at.expert_tensor
-    return (*degrees, run.cluster.devices_per_node, *features(run.cluster.software))
+    return (*degrees, run.cluster.devices_per_node, *features(run.cluster.device))
 
 
 def _work(model: CapturedModel, run: RunRequest) -> DecoderWork:

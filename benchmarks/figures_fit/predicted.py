@@ -14,8 +14,7 @@ import numpy as np
 
 from alpa_explore.baselines.layout_price import LayoutPricer, passes_of, seconds_of_passes
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import seconds_of_table
-from alpa_explore.cost.kernel_seconds import KernelTable
+from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
 from benchmarks.figures_fit.figures import Figure, Values
@@ -73,7 +72,7 @@ class PredictedRuns:
     def _price(self, group: _Group, values: Values, seconds: Floats) -> None:
         first = self.runs[group.runs[0][0]].machine.cluster
         device, inside = overlaid(self.figures, values, first.device, first.inside_node)
-        kernels = seconds_of_table(device, group.table)
+        kernels = table_seconds(device, group.table)
         of_passes = np.split(kernels, group.ends)
         clusters: dict[tuple[object, ...], Cluster] = {}
         times: dict[tuple[object, ...], Floats] = {}

@@ -152,6 +152,12 @@ calibrate --device cpu --name 'my gpu'                              | short name
 calibrate --device cpu -o mine.txt                                  | mine.txt.json
 calibrate --device cpu -o no/such/folder/mine.json                  | Make the folder first
 calibrate --device tpu                                              | invalid choice
+profile a.plan.json -o kernels.txt                                  | kernels.txt.json
+profile a.plan.json -o no/such/folder/kernels.json                  | Make the folder first
+profile a.plan.json -o kernels.json --seconds 0                     | The seconds of a profile must be positive
+profile missing.plan.json -o kernels.json                           | missing.plan.json
+plan gpt-tiny --cluster 1x2:cpu+missing.json -B 4                   | missing.json: No such file
+plan gpt-tiny --cluster 1x2:cpu+problem.json -B 4                   | no list named kernels
 solve none.json                                                     | cannot be read
 solve problem.json --solver elimnation                              | Did you mean 'elimination'
 solve problem.json --solver elimination                             | cannot take a memory limit

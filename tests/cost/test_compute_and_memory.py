@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import compute_seconds, seconds_of_table
-from alpa_explore.cost.kernel_seconds import KernelTable
+from alpa_explore.cost.compute import compute_seconds, kernels_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
-from alpa_explore.cost.memory import peak_bytes, peak_bytes_of_rows
+from alpa_explore.numerics.liveness import peak_bytes, peak_bytes_of_rows
 
 DEVICE = Cluster.parse("1x1:v100").device
 
@@ -76,5 +75,5 @@ def test_a_table_has_the_seconds_of_its_kernels_with_and_without_kernel_figures(
         for dtype in ("float16", "float32")
     ]
     kernels.append(Kernel(flops=1e6, bytes_accessed=1e7, dtype="float16", matrix=False))
-    found = seconds_of_table(device, KernelTable.of(kernels))
+    found = kernels_seconds(device, kernels)
     assert found.tolist() == pytest.approx([compute_seconds(device, kernel) for kernel in kernels])

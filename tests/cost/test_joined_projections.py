@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.baselines.block_work import CapturedBlocks, decoder_work
-from alpa_explore.baselines.layout_price import kernel_seconds
 from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.fusion import join_projections
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LlamaConfig
@@ -37,8 +37,8 @@ def test_a_block_whose_projections_are_joined_costs_what_the_fused_one_does(tens
     graph = captured_graph(replace(APART, fused_projections=True), 1, "bfloat16")
     fused = decoder_work(graph, alone, mesh, role, blocks=CapturedBlocks.of_period(1)).blocks[0]
     for mine, theirs in ((joined.forward, fused.forward), (joined.backward, fused.backward)):
-        assert kernel_seconds(H100, mine.kernels).sum() == pytest.approx(
-            kernel_seconds(H100, theirs.kernels).sum(), rel=0.03
+        assert kernels_seconds(H100, mine.kernels).sum() == pytest.approx(
+            kernels_seconds(H100, theirs.kernels).sum(), rel=0.03
         )
         assert sum(k.flops for k in mine.kernels if k.matrix) == sum(k.flops for k in theirs.kernels if k.matrix)
         assert mine.launches == pytest.approx(theirs.launches, abs=2)

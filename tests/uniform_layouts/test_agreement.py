@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.baselines.layout import BASELINE
+from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
 from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
+from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 
@@ -64,6 +68,29 @@ def test_layouts_and_plans_have_one_price(model: str, cluster: str, software: st
         longer = row.seconds * (1 + within) + row.layout.microbatches * SUMMED
         assert shorter <= plan.predicted.iteration_seconds <= longer, row.words
         assert plan.predicted.peak_bytes_per_device == pytest.approx(row.bytes, rel=BYTES), row.words
+
+
+@pytest.mark.slow
+def test_layouts_and_plans_price_kernels_alike_that_were_timed() -> None:
+    machines = Cluster.parse("1x2:h100@eager")
+    before = ax.layouts("llama-tiny", machines, global_batch=8, scheduler="serial", cache=False)
+    row = before.ranked[0]
+    wanted = wanted_kernels(the_plan("llama-tiny", machines, before, row))
+    kernels = {name_of(each): as_if_timed(each, 30 * each.seconds) for each in wanted}
+    store = KernelStore(device="x", driver="", software="torch", date="2026-11-29", kernels=kernels)
+    timed = replace(machines, device=replace(machines.device, measured=store))
+    after = ax.layouts("llama-tiny", timed, global_batch=8, scheduler="serial", cache=False)
+    again = next(r for r in after.ranked if r.layout == row.layout)
+    plan = the_plan("llama-tiny", timed, after, again)
+    assert any(o.measured_seconds for stage in plan.stages for o in stage.operators)
+    assert again.seconds > 1.0001 * row.seconds
+    longer = again.seconds * (1 + SECONDS) + again.layout.microbatches * SUMMED
+    assert again.seconds * (1 - SECONDS) <= plan.predicted.iteration_seconds <= longer
+
+
+def as_if_timed(wanted: WantedKernel, seconds: float) -> MeasuredKernel:
+    assert wanted.kernel.name is not None
+    return measured_kernel(wanted.kernel, wanted.kernel.name, seconds=seconds, host_seconds=0.0, spread=0.0)
 
 
 @pytest.mark.slow

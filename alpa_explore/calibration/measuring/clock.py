@@ -8,7 +8,6 @@ needs to issue it, which `host_time` measures by itself.
 from __future__ import annotations
 
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from alpa_explore.calibration import tuning
+from alpa_explore.calibration.measuring.identity import asked
 
 
 class Clock:
@@ -27,7 +27,11 @@ class Clock:
         """All timed runs until now; equal on all ranks, so that they skip the same points."""
 
     def __call__(self, kernel: Callable[[], object]) -> float:
-        """The median of `tuning.REPEATS` runs, each of as many calls as `run_seconds` needs."""
+        """The median of `runs`."""
+        return statistics.median(self.runs(kernel))
+
+    def runs(self, kernel: Callable[[], object]) -> list[float]:
+        """Seconds of a call in each of `tuning.REPEATS` runs of as many calls as `run_seconds` needs."""
         for _ in range(tuning.WARM_UPS):
             kernel()
         repeats, once = 1, self._run(kernel, 1)
@@ -36,7 +40,7 @@ class Clock:
             enough = int(1.2 * self.run_seconds * repeats / max(once, 1e-9))
             repeats = min(max(2 * repeats, min(enough, 100 * repeats)), most)
             once = self._run(kernel, repeats)
-        return statistics.median(self._run(kernel, repeats) for _ in range(tuning.REPEATS)) / repeats
+        return [self._run(kernel, repeats) / repeats for _ in range(tuning.REPEATS)]
 
     def meet(self) -> None:
         """Wait for all ranks and for the device."""
@@ -88,10 +92,10 @@ def clocks(kind: str) -> str:
     """Clocks, power and temperature of the GPU as its driver tells them; '' where there is none to ask."""
     if kind != "cuda":
         return ""
-    asked = "clocks.sm,clocks.mem,clocks.max.sm,power.draw,power.limit,temperature.gpu"
-    command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader", "--id=0"]
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
+    queries = "clocks.sm,clocks.mem,clocks.max.sm,power.draw,power.limit,temperature.gpu"
+    told = asked(queries)
+    if not told:
         return ""
-    return ", ".join(f"{name} {value.strip()}" for name, value in zip(asked.split(","), told.split(","), strict=False))
+    return ", ".join(
+        f"{name} {value.strip()}" for name, value in zip(queries.split(","), told.split(","), strict=False)
+    )

@@ -5,6 +5,7 @@
     compare_run   measured and predicted times of a run
     logs          what the ranks of a run print
     calibrate     measure the devices, or refit to runs
+    profile       time the kernels of a plan on the attached device
     program       the instructions of every rank
     nodes         the hosts that are attached by Dask, and their links
 

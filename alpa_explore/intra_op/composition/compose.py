@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.cost.memory import peak_bytes_of_rows
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
@@ -38,6 +37,7 @@ from alpa_explore.intra_op.stage.stage_graph import Holding, StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import FIGURES, Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.liveness import peak_bytes_of_rows
 from alpa_explore.sharding.spec import legal_specs, local_share
 
 

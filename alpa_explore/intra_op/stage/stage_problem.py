@@ -28,7 +28,6 @@ from functools import cached_property
 
 import numpy as np
 
-from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
@@ -38,6 +37,7 @@ from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_totals import EXPOSED, FIGURES, Figure, StageTotals, totals_of
 from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.liveness import peak_bytes
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.units import DTYPE_BYTES
 

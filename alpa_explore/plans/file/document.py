@@ -1,11 +1,12 @@
 """A plan as the JSON document of a plan file, and back. plan.schema.json describes the document."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, fields, replace
 from typing import Any, TypeVar
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Software, Submesh, logical_mesh
 from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.kernel_store import kernel_store_of
 from alpa_explore.cluster.levels import Level
 from alpa_explore.cluster.topology import Kind
 from alpa_explore.inter_op.options import PipelineOptions
@@ -50,8 +51,7 @@ _P = TypeVar("_P", bound=PlanValue)
 def to_document(plan: PlanValue) -> Document:
     """The plan as dicts, lists, strings, numbers, booleans and None."""
     cluster, device, time = plan.cluster, plan.cluster.device, iteration_time(plan)
-    figures = asdict(device)
-    del figures["name"], figures["mirror"]
+    figures = _figures(device)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -193,12 +193,21 @@ def _pipeline(body: Mapping[str, Any], cluster: Cluster) -> PipelineOptions:
     return options
 
 
+def _figures(device: Device) -> Document:
+    """All of a device but its name."""
+    store = device.measured
+    figures = asdict(replace(device, measured=None))
+    del figures["name"], figures["mirror"], figures["measured"]
+    return figures if store is None else {**figures, "measured": store.as_json()}
+
+
 def _device(body: Mapping[str, Any]) -> Device:
     figures = body["device_figures"]
     # A file of a version without software profiles has the figures of an ideal one.
     software = _record(Software, figures.get("software", {}))
     kernels = None if figures.get("kernels") is None else _kernels(figures["kernels"])
-    device: Device = _record(Device, figures, name=body["device"], software=software, kernels=kernels)
+    store = None if figures.get("measured") is None else kernel_store_of(figures["measured"], "the plan")
+    device: Device = _record(Device, figures, name=body["device"], software=software, kernels=kernels, measured=store)
     return device
 
 
@@ -208,12 +217,10 @@ def _kernels(body: Mapping[str, Any]) -> KernelFigures:
 
 
 def _kind_document(kind: Kind) -> Document:
-    figures = asdict(kind.device)
-    del figures["mirror"]
     return {
         "nodes": kind.nodes,
-        "device": figures.pop("name"),
-        "device_figures": figures,
+        "device": kind.device.name,
+        "device_figures": _figures(kind.device),
         "inside_node": asdict(kind.inside_node),
     }
 

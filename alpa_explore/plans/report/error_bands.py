@@ -63,6 +63,24 @@ def _shares_sequences(plan: PlanValue) -> bool:
     return any(use.kind == "context" for stage in plan.representatives() for use in axis_uses(stage))
 
 
+def measured_share(plan: PlanValue) -> float | None:
+    """Of the seconds that devices compute in a microbatch, the share of kernels that were timed on the device; None
+    where the cluster has no timed kernels."""
+    if plan.cluster.device.measured is None:
+        return None
+    of_microbatch = [o for stage in plan.stages for o in stage.operators if o.phase != "update"]
+    return sum(o.measured_seconds for o in of_microbatch) / (sum(o.compute_seconds for o in of_microbatch) or 1.0)
+
+
+def measured_sentence(plan: PlanValue) -> str:
+    """'Kernels with 93 % of the computing time were timed on NVIDIA H100 (date, torch …).'; '' where none were."""
+    share, store = measured_share(plan), plan.cluster.device.measured
+    if share is None or store is None:
+        return ""
+    where = f"{store.device} ({store.date}, {store.software})"
+    return f"Kernels with {units.percent(share)} of the computing time were timed on {printable(where)}."
+
+
 def band_short(band: Band | None) -> str:
     """'± 9 %'; '± ?' where it is not known."""
     return UNKNOWN if band is None else band.short

@@ -19,7 +19,7 @@ from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import precision_phrase
 from alpa_explore.plans.records import PlanOperator, PlanStage
-from alpa_explore.plans.report.error_bands import plan_bands_sentence
+from alpa_explore.plans.report.error_bands import measured_sentence, plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, objective_words, sends_meaning, sends_share
 from alpa_explore.plans.report.parallelism import parallelism_lines
@@ -117,6 +117,7 @@ def plan_report(plan: PlanValue) -> str:
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         f"{sentence(plan)} {plan_bands_sentence(plan)}" + _objective_sentence(plan),
+        *([measured] if (measured := measured_sentence(plan)) else []),
         *([schedules_sentence(plan)] if plan.schedules else []),
         *([run_sentence(plan)] if plan.cluster.software.low_precision else []),
         *(["\n".join(lines)] if (lines := parallelism_lines(plan)) else []),

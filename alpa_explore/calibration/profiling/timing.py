@@ -1,0 +1,102 @@
+"""One kernel on the device: its seconds, their spread, and the seconds of the host to issue it.
+
+Inputs are random. Several sets of them take turns, so that none is in the caches of a GPU when it is read again.
+Integers may be indices: they are below the least extent for which the operator runs, which is tried on the CPU, since a
+GPU does not go on after an index out of range.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from alpa_explore.calibration import tuning
+from alpa_explore.calibration.measuring.clock import Clock
+from alpa_explore.calibration.profiling.wanted import WantedKernel
+from alpa_explore.graph import Operator
+from alpa_explore.tracing.aten import run_operator
+
+
+class Timed(NamedTuple):
+    """What was measured of one kernel."""
+
+    seconds: float
+    host_seconds: float
+    spread: float
+    """(third quartile − first quartile) / median of the runs."""
+
+
+@torch.no_grad()
+def timed(wanted: WantedKernel, clock: Clock) -> Timed:
+    """Time a kernel. RuntimeError, or what else torch raises, where it does not run on the device."""
+    high = _bound_of_indices(wanted)
+    size = sum(math.prod(shape) * _dtype(dtype).itemsize for shape, dtype in wanted.inputs)
+    copies = min(max(2, math.ceil(tuning.CACHE_BYTES[clock.kind] / max(size, 1))), tuning.MOST_COPIES_OF_INPUTS)
+    sets = itertools.cycle([_inputs(wanted, high, clock.kind) for _ in range(copies)])
+    host: list[float] = []
+
+    def kernel() -> None:
+        began = time.perf_counter()
+        _run(wanted, next(sets), clock.kind)
+        host.append(time.perf_counter() - began)
+
+    runs = clock.runs(kernel)
+    quartiles = statistics.quantiles(runs, n=4)
+    median = statistics.median(runs)
+    return Timed(
+        seconds=median,
+        host_seconds=statistics.median(host) if clock.kind == "cuda" else 0.0,
+        spread=(quartiles[2] - quartiles[0]) / median,
+    )
+
+
+def _run(wanted: WantedKernel, inputs: Sequence[torch.Tensor], device: str) -> None:
+    values = dict(enumerate(inputs))
+    for step in wanted.call.steps:
+        assert isinstance(step, Operator), "a kernel that is timed has no collectives"
+        made = run_operator(step, {t: values[t] for t in step.inputs}, device)
+        values.update(zip(step.outputs, made, strict=True))
+
+
+def _bound_of_indices(wanted: WantedKernel) -> int:
+    """One more than the largest index; 2 where nothing else runs."""
+    if not any(_is_integer(dtype) for _, dtype in wanted.inputs):
+        return 2
+    extents = sorted({size for shape, _ in wanted.inputs for size in shape if size > 1}, reverse=True)
+    for high in extents:
+        try:
+            _run(wanted, _inputs(wanted, high, "cpu"), "cpu")
+        except (IndexError, RuntimeError):
+            continue
+        return high
+    return 2
+
+
+def _inputs(wanted: WantedKernel, high: int, device: str) -> list[torch.Tensor]:
+    return [_input(shape, _dtype(name), high).to(device) for shape, name in wanted.inputs]
+
+
+def _input(shape: tuple[int, ...], dtype: torch.dtype, high: int) -> torch.Tensor:
+    if dtype is torch.bool:
+        return torch.rand(shape) < 0.5
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return torch.randint(0, high, shape).to(dtype)
+    # Positive: they may be variances, or the results of a softmax.
+    return torch.rand(shape).mul_(0.8).add_(0.1).to(dtype)
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    assert isinstance(found, torch.dtype), "a dtype of torch"
+    return found
+
+
+def _is_integer(name: str) -> bool:
+    dtype = _dtype(name)
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)

@@ -1,0 +1,106 @@
+"""The distinct kernels of a plan and of its search, those that matter most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from alpa_explore.cluster import Device, LogicalMesh, logical_meshes, submeshes
+from alpa_explore.cluster.kernel_store import KernelStore
+from alpa_explore.cost.compute import formula_seconds
+from alpa_explore.cost.kernels import Kernel
+from alpa_explore.cost.model import CostModel
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.rebuild import details_of
+from alpa_explore.programs.lowering.decision import stage_decision
+from alpa_explore.sharding.local.local_call import LocalCall, localize
+from alpa_explore.sharding.local.steps import LocalCollective
+from alpa_explore.sharding.spec import local_shape
+from alpa_explore.sharding.strategy import Strategy
+
+_NOTHING = KernelStore(device="", driver="", software="", date="", kernels={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedKernel:
+    """What one device runs for an operator, with the local shapes and dtypes that it reads."""
+
+    kernel: Kernel
+    """Has a name."""
+    call: LocalCall
+    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    plan_seconds: float
+    """That it takes in a microbatch of the plan, by the formulas; 0 for one that only other strategies need."""
+    seconds: float
+    """Of one call, by the formulas."""
+
+
+def wanted_kernels(plan: Plan) -> tuple[WantedKernel, ...]:
+    """The kernels of the plan by their share of its time, then those of all strategies on all logical meshes of the
+    cluster by their seconds. RecipeError for a plan from a file whose model cannot be rebuilt."""
+    details = details_of(plan)
+    device = replace(plan.cluster.device, measured=_NOTHING)
+    found: dict[str, WantedKernel] = {}
+    graphs = []
+    for stage in plan.stages:
+        problem, choices = details.solved(stage.layers, plan.candidate_of(stage))
+        decision = stage_decision(problem, choices, stage.devices)
+        graph = problem.stage.layered.graph
+        graphs.append(graph)
+        model = CostModel(device, decision.model.mesh)
+        for index, strategy in decision.strategies.items():
+            for wanted in _wanted(model, graph, index, [strategy]):
+                known = found.get(name := name_of(wanted))
+                before = 0.0 if known is None else known.plan_seconds
+                found[name] = replace(wanted, plan_seconds=before + wanted.seconds)
+    for mesh in _meshes(plan):
+        model = CostModel(device, mesh)
+        for graph in dict.fromkeys(graphs):
+            first = {signature: index for index, signature in reversed(list(enumerate(graph.signatures)))}
+            for index in first.values():
+                for wanted in _wanted(model, graph, index, model.operator(graph, index).strategies):
+                    found.setdefault(name_of(wanted), wanted)
+    return tuple(sorted(found.values(), key=lambda wanted: (-wanted.plan_seconds, -wanted.seconds)))
+
+
+def name_of(wanted: WantedKernel) -> str:
+    """The name of a kernel in a store."""
+    assert wanted.kernel.name is not None, "a wanted kernel has a name"
+    return wanted.kernel.name.name
+
+
+def _meshes(plan: Plan) -> Sequence[LogicalMesh]:
+    cluster = plan.cluster
+    found = (m.squeezed() for submesh in submeshes(cluster) for m in logical_meshes(cluster, submesh))
+    return tuple({mesh.shape: mesh for mesh in found}.values())
+
+
+def _wanted(
+    model: CostModel, graph: TrainingGraph, index: int, strategies: Sequence[Strategy]
+) -> Iterator[WantedKernel]:
+    """The kernels of an operator under these strategies that run by themselves and can be timed by themselves."""
+    operator, tensors, shape = graph.operators[index], graph.tensors, model.mesh.shape
+    if not operator.inputs:
+        return
+    for strategy in strategies:
+        kernel = model.kernel(operator, tensors, strategy)
+        if kernel.name is None or kernel.is_view:
+            continue
+        call = localize(operator, tensors, strategy, shape, (0,) * len(shape))
+        if any(isinstance(step, LocalCollective) for step in call.steps):
+            continue
+        yield WantedKernel(
+            kernel=kernel,
+            call=call,
+            inputs=tuple(
+                (local_shape(spec, tensors[t].shape, shape), tensors[t].dtype)
+                for t, spec in zip(operator.inputs, strategy.inputs, strict=True)
+            ),
+            plan_seconds=0.0,
+            seconds=_formula(model.device, kernel),
+        )
+
+
+def _formula(device: Device, kernel: Kernel) -> float:
+    return float(formula_seconds(device, [kernel])[0])

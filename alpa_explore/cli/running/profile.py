@@ -1,0 +1,98 @@
+"""`alpa-explore profile PLAN -o FILE`: time the kernels of a plan on the attached device."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.cli.output import complain, print_json
+from alpa_explore.units import printable
+
+_EPILOG = """example:
+  alpa-explore plan gpt-tiny --cluster 1x2:cpu -B 4 -o a.plan.json
+  alpa-explore profile a.plan.json -o kernels.json --seconds 20
+  alpa-explore plan gpt-tiny --cluster 1x2:cpu+kernels.json -B 4
+
+The kernels of the plan are timed first, by their share of its time, then those of all other strategies. Where FILE is
+there already, its kernels are kept, and only others are timed: a profile that was interrupted goes on."""
+
+
+def add(command: Any) -> None:
+    """Add the command to the parser."""
+    argument = command(
+        "profile",
+        help="time the kernels of a plan on the attached device",
+        description="Time the kernels that a plan and its search ask for on the attached device, and write them to a"
+        " file. A cluster NxM:DEVICE+FILE is planned with these times.",
+        epilog=_EPILOG,
+    ).add_argument
+    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    argument("-o", "--output", metavar="FILE", required=True, help="the file of kernels (JSON)")
+    argument("--seconds", type=float, default=30.0, metavar="S", help="about how long to measure (default: 30)")
+    argument("--device", type=str.lower, choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
+    argument(
+        "--allow-import",
+        action="store_true",
+        help="allow a recipe package.module:function in the plan file, which runs that code",
+    )
+    argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, write, and say what is known now."""
+    from alpa_explore.calibration.profiling.profile import profile
+    from alpa_explore.cluster.kernel_store import read_kernel_store
+    from alpa_explore.errors import OptionError
+    from alpa_explore.plans.plan import load_plan
+    from alpa_explore.plans.rebuild import rebuild
+    from alpa_explore.store.write import check_target, write_text
+
+    check_target(options.output, "The file of kernels")
+    if not options.output.lower().endswith(".json"):
+        raise OptionError("The file of kernels is JSON", found=options.output, remedy=f"Name it {options.output}.json.")
+    if not options.seconds > 0:
+        raise OptionError(
+            "The seconds of a profile must be positive", found=f"{options.seconds} s", remedy="Give 30 or so."
+        )
+    plan = rebuild(load_plan(options.file), allow_import=options.allow_import)
+    known = read_kernel_store(options.output) if Path(options.output).exists() else None
+    told = time.monotonic()
+
+    def progress(done: int, of: int, share: float) -> None:
+        nonlocal told
+        if time.monotonic() > told + 1:
+            told = time.monotonic()
+            print(f"{done:,} of {of:,} kernels, {units.percent(share)} of the plan's time", file=sys.stderr, flush=True)
+
+    made = profile(plan, seconds=options.seconds, kind=options.device, store=known, progress=progress)
+    write_text(options.output, json.dumps(made.store.as_json(), ensure_ascii=False) + "\n", "The file of kernels")
+    name = printable(options.output)
+    shape = f"{plan.cluster.nodes}x{plan.cluster.devices_per_node}"
+    complain(f"wrote {name}; use it as --cluster {shape}:DEVICE+{name}")
+    if options.json:
+        print_json(
+            {
+                "device": made.store.device,
+                "timed": made.timed,
+                "known": made.known,
+                "left": made.left,
+                "plan_share": made.plan_share,
+                "failed": [list(pair) for pair in made.failed],
+                "unsteady": list(made.unsteady),
+            }
+        )
+        return 0
+    print(
+        f"{printable(made.store.device)}: {made.timed:,} kernels timed, {made.known:,} known before, {made.left:,} left"
+    )
+    print(f"{units.percent(made.plan_share)} of the plan's kernel time is measured now")
+    if made.unsteady:
+        print(f"{len(made.unsteady):,} kernels vary by more than 20 %: another program may use the device; run again")
+    for kernel, why in made.failed:
+        print(f"not timed: {printable(kernel)}: {printable(why)}")
+    return 0

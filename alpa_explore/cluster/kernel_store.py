@@ -1,0 +1,161 @@
+"""Kernels that were timed on one kind of device, by operator and local shapes: `alpa-explore profile` writes them.
+
+A file of them is named behind a device: `1x8:h100+kernels.json`. It is a JSON object:
+
+    device, driver, software, date       where and when they were timed
+    kernels                              a list; each has the fields of `MeasuredKernel`
+
+Seconds are those of the device for one call whose inputs are not in its caches.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from alpa_explore.errors import ClusterError
+from alpa_explore.store.read import parse_json, read_bytes
+
+MOST_BYTES = 2**26
+_ADVICE = "Write it anew with `alpa-explore profile`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredKernel:
+    """One kernel and its time. The fields from `flops` to `steps` are those of `cost.kernels.Kernel`."""
+
+    name: str
+    """Of the operator and its local shapes: `cost.measured.kernel_name`."""
+    family: str
+    """Of all kernels that differ from it in their sizes alone."""
+    flops: float
+    bytes_accessed: float
+    dtype: str
+    matrix: bool
+    kind: str
+    sizes: tuple[float, ...]
+    steps: float
+    seconds: float
+    """Of the device: the median of several runs."""
+    host_seconds: float
+    """Of the host, to issue it."""
+    spread: float
+    """(third quartile − first quartile) / median of the runs."""
+
+    @property
+    def size(self) -> float:
+        """By which kernels of a family are ordered: FLOPs on matrix units, else bytes."""
+        return self.flops if self.matrix else self.bytes_accessed
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelStore:
+    """The kernels that were timed on one kind of device. Two with the same `digest` are equal."""
+
+    device: str = field(compare=False)
+    """Its own name for itself."""
+    driver: str = field(compare=False)
+    software: str = field(compare=False)
+    """Versions of torch and what it was built with."""
+    date: str = field(compare=False)
+    kernels: Mapping[str, MeasuredKernel] = field(compare=False, repr=False)
+    """By name."""
+    digest: str = ""
+    """Of the names and seconds."""
+
+    def __post_init__(self) -> None:
+        body = repr(sorted((name, kernel.seconds) for name, kernel in self.kernels.items()))
+        object.__setattr__(self, "digest", sha256(body.encode()).hexdigest()[:16])
+
+    def __repr__(self) -> str:
+        # The cache keys of prices contain it: what else a store says has no influence on them.
+        return f"KernelStore({self.digest})"
+
+    @cached_property
+    def families(self) -> Mapping[str, Sequence[MeasuredKernel]]:
+        """Family -> its kernels, by size."""
+        found: dict[str, list[MeasuredKernel]] = {}
+        for kernel in sorted(self.kernels.values(), key=lambda kernel: kernel.size):
+            found.setdefault(kernel.family, []).append(kernel)
+        return found
+
+    def with_kernels(self, kernels: Sequence[MeasuredKernel]) -> "KernelStore":
+        """The store with more kernels; of one that it has, the new time."""
+        return KernelStore(
+            device=self.device,
+            driver=self.driver,
+            software=self.software,
+            date=self.date,
+            kernels={**self.kernels, **{kernel.name: kernel for kernel in kernels}},
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The body of its file."""
+        return {
+            "device": self.device,
+            "driver": self.driver,
+            "software": self.software,
+            "date": self.date,
+            "kernels": [asdict(kernel) for kernel in self.kernels.values()],
+        }
+
+
+def read_kernel_store(path: str) -> KernelStore:
+    """The store in a file. ClusterError, with the place, where it is damaged."""
+    try:
+        body = parse_json(read_bytes(Path(path).expanduser(), MOST_BYTES).decode("utf-8"))
+    except OSError as error:
+        raise _fault(
+            path, error.strerror or str(error), "Give the path of a file of `alpa-explore profile`."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise _fault(path, str(error) or "nested too deep", _ADVICE) from error
+    if not isinstance(body, dict):
+        raise _fault(path, f"{type(body).__name__} and not an object", _ADVICE)
+    return kernel_store_of(body, path)
+
+
+def kernel_store_of(body: Mapping[str, Any], path: str) -> KernelStore:
+    """The store of the body of its file; `path` names it in the ClusterError for one that is damaged."""
+    if not isinstance(body.get("kernels"), list):
+        raise _fault(path, "no list named kernels", _ADVICE)
+    texts: dict[str, str] = {}
+    for name in ("device", "driver", "software", "date"):
+        text = body.get(name)
+        if not isinstance(text, str):
+            raise _fault(path, f"{name} is {text!r}, not a text", _ADVICE)
+        texts[name] = text
+    kernels = [_kernel(path, place, entry) for place, entry in enumerate(body["kernels"])]
+    return KernelStore(**texts, kernels={kernel.name: kernel for kernel in kernels})
+
+
+_TEXTS = ("name", "family", "dtype", "kind")
+_NUMBERS = ("flops", "bytes_accessed", "steps", "seconds", "host_seconds", "spread")
+
+
+def _kernel(path: str, place: int, entry: object) -> MeasuredKernel:
+    def is_number(value: object) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+    where = f"kernels[{place}]"
+    if not isinstance(entry, dict) or set(entry) != set(MeasuredKernel.__dataclass_fields__):
+        raise _fault(path, f"{where} does not have the fields of a kernel", _ADVICE)
+    sizes = entry["sizes"]
+    right = {
+        **{name: isinstance(entry[name], str) for name in _TEXTS},
+        **{name: is_number(entry[name]) for name in _NUMBERS},
+        "matrix": isinstance(entry["matrix"], bool),
+        "sizes": isinstance(sizes, list) and len(sizes) == 4 and all(map(is_number, sizes)),
+    }
+    if wrong := [name for name, is_right in right.items() if not is_right]:
+        raise _fault(path, f"{where}.{wrong[0]} is {str(entry[wrong[0]])[:60]!r}", _ADVICE)
+    if not entry["seconds"] or not entry["steps"]:
+        raise _fault(path, f"{where} takes no time", _ADVICE)
+    return MeasuredKernel(**{**entry, "sizes": tuple(map(float, sizes))})
+
+
+def _fault(path: str, found: str, remedy: str) -> ClusterError:
+    return ClusterError("A file of measured kernels cannot be used", found=f"{path}: {found}", remedy=remedy)

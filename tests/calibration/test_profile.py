@@ -1,0 +1,163 @@
+"""Kernels of a plan that are timed on the attached device, and plans that are made with them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.calibration.profiling.profile import profile
+from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store
+from alpa_explore.cost.measured import measured_kernel
+from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.plans.report.error_bands import measured_sentence, measured_share
+from alpa_explore.plans.report.summary import plan_report
+
+
+@pytest.fixture(scope="module")
+def plan() -> ax.Plan:
+    return ax.plan("gpt-tiny", "1x2:cpu", num_microbatches=4, precision="float32", cache=False)
+
+
+@pytest.fixture(scope="module")
+def wanted(plan: ax.Plan) -> tuple[WantedKernel, ...]:
+    return wanted_kernels(plan)
+
+
+def store(wanted: tuple[WantedKernel, ...], factor: float) -> KernelStore:
+    """Every kernel as if it had taken `factor` times what the formulas say."""
+    kernels = {}
+    for each in wanted:
+        assert each.kernel.name is not None
+        timed = {"seconds": factor * each.seconds, "host_seconds": 0.0, "spread": 0.0}
+        kernels[name_of(each)] = measured_kernel(each.kernel, each.kernel.name, **timed)
+    return KernelStore(device="x", driver="", software="torch", date="2026-11-29", kernels=kernels)
+
+
+def with_store(cluster: Cluster, kernels: KernelStore) -> Cluster:
+    return replace(cluster, device=replace(cluster.device, measured=kernels))
+
+
+def replanned(plan: ax.Plan, kernels: KernelStore) -> ax.Plan:
+    cluster = with_store(plan.cluster, kernels)
+    return ax.plan("gpt-tiny", cluster, num_microbatches=4, precision="float32", cache=False)
+
+
+def test_the_kernels_of_the_plan_come_first_and_take_its_computing_time(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...]
+) -> None:
+    of_plan = [each.plan_seconds for each in wanted]
+    assert of_plan == sorted(of_plan, reverse=True)
+    computed = sum(o.compute_seconds for s in plan.stages for o in s.operators if o.phase != "update")
+    assert 0.9 * computed < sum(of_plan) <= computed * (1 + 1e-9)
+    assert len({name_of(each) for each in wanted}) == len(wanted)
+    assert any(seconds == 0 for seconds in of_plan), "other strategies need kernels that the plan does not have"
+
+
+def test_with_measurements_that_equal_the_formulas_the_plan_is_the_same(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...]
+) -> None:
+    same = replanned(plan, store(wanted, 1.0))
+    assert same.predicted.iteration_seconds == pytest.approx(plan.predicted.iteration_seconds, rel=1e-9)
+    assert [s.layers for s in same.stages] == [s.layers for s in plan.stages]
+
+
+@pytest.mark.parametrize("factor", [0.2, 3.0])
+def test_the_time_of_a_plan_follows_the_measurements(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], factor: float
+) -> None:
+    def computing(of: ax.Plan) -> dict[str, float]:
+        return {o.name: o.compute_seconds for s in of.stages for o in s.operators if o.measured_seconds}
+
+    changed = replanned(plan, store(wanted, factor))
+    assert computing(changed)
+    unchanged = wanted_kernels(changed)
+    assert sum(computing(changed).values()) == pytest.approx(
+        factor * sum(each.plan_seconds for each in unchanged), rel=1e-9
+    )
+    share = measured_share(changed)
+    assert share is not None
+    assert 0.9 < share <= 1
+    assert measured_sentence(changed) in plan_report(changed)
+    assert measured_share(plan) is None
+    assert not measured_sentence(plan)
+
+
+def test_costs_that_are_searched_for_on_demand_find_the_plan_of_a_new_search_with_measurements(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...]
+) -> None:
+    cluster = with_store(plan.cluster, store(wanted[::2], 0.1))
+    first = ax.plan("gpt-tiny", cluster, num_microbatches=4, precision="float32", cache=False)
+    other = ax.replan(first, delta=0.2, cache=False)
+    new = ax.plan("gpt-tiny", cluster, num_microbatches=4, precision="float32", delta=0.2, cache=False)
+    assert other.predicted.iteration_seconds == pytest.approx(new.predicted.iteration_seconds, rel=1e-9)
+
+
+def test_a_plan_file_keeps_the_measurements(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = replanned(plan, store(wanted, 2.0))
+    path = tmp_path_factory.mktemp("plans") / "a.plan.json"
+    made.save(path)
+    read = ax.load_plan(path)
+    assert read.cluster == made.cluster
+    assert measured_share(read) == pytest.approx(measured_share(made))
+    again = ax.rebuild(read)
+    assert again.predicted.iteration_seconds == made.predicted.iteration_seconds
+
+
+def test_profile_times_what_matters_first_goes_on_where_it_stopped_and_names_the_device(
+    plan: ax.Plan, wanted: tuple[WantedKernel, ...], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    done: list[tuple[int, int, float]] = []
+    first = profile(plan, seconds=1e-9, kind="cpu")
+    assert first.timed == 0
+    assert first.plan_share == 0
+
+    class Stop:
+        def is_set(self) -> bool:
+            return len(done) == 2
+
+    two = profile(plan, seconds=600, kind="cpu", progress=lambda *told: done.append(told), cancel=Stop())  # type: ignore[arg-type]  # an event that is set after two kernels
+    assert two.timed == 2
+    assert two.left == len(wanted) - 2
+    assert set(two.store.kernels) == {name_of(each) for each in wanted[:2]}
+    assert two.plan_share == pytest.approx(done[-1][2])
+    path = tmp_path_factory.mktemp("stores") / "kernels.json"
+    path.write_text(json.dumps(two.store.as_json()))
+    assert read_kernel_store(str(path)) == two.store
+    known = Cluster.parse(f"1x2:cpu+{path}")
+    assert known.device.measured == two.store
+    assert Cluster.parse(f"1x2:cpu+{path}@megatron").device.measured == two.store
+    again = profile(plan, seconds=1e-9, kind="cpu", store=two.store)
+    assert (again.timed, again.known) == (0, 2)
+    assert again.plan_share == two.plan_share
+    other = replace(two.store, device="another card")
+    with pytest.raises(OptionError, match="another card"):
+        profile(plan, seconds=1, kind="cpu", store=other)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda body: body.pop("kernels"), "no list named kernels"),
+        (lambda body: body.update(device=7), "device is 7"),
+        (lambda body: body["kernels"].append({"name": "a"}), "kernels[1] does not have the fields"),
+        (lambda body: body["kernels"][0].update(seconds=-1.0), "kernels[0].seconds is '-1.0'"),
+        (lambda body: body["kernels"][0].update(seconds=0), "kernels[0] takes no time"),
+        (lambda body: body["kernels"][0].update(sizes=[1, 2]), "kernels[0].sizes"),
+    ],
+)
+def test_a_damaged_store_is_refused_with_the_place(
+    wanted: tuple[WantedKernel, ...], tmp_path_factory: pytest.TempPathFactory, change: object, found: str
+) -> None:
+    body = store(wanted[:1], 1.0).as_json()
+    assert callable(change)
+    change(body)
+    path = tmp_path_factory.mktemp("stores") / "kernels.json"
+    path.write_text(json.dumps(body))
+    with pytest.raises(AlpaExploreError) as caught:
+        Cluster.parse(f"1x2:cpu+{path}")
+    assert found in str(caught.value)
