@@ -23,9 +23,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from alpa_explore.attached.attach import attach as attach
+    from alpa_explore.attached.profile import profile as profile
     from alpa_explore.baselines.baseline import baseline as baseline
     from alpa_explore.calibration.from_run import recalibrate as recalibrate
-    from alpa_explore.calibration.profiling.profile import profile as profile
     from alpa_explore.cluster import Cluster as Cluster
     from alpa_explore.course import exercise as exercise
     from alpa_explore.course import guess as guess
@@ -87,7 +87,7 @@ _HOME = {
     "lower": "alpa_explore.programs.lowering.lower",
     "plan": "alpa_explore.planner.interface",
     "points": "alpa_explore.course",
-    "profile": "alpa_explore.calibration.profiling.profile",
+    "profile": "alpa_explore.attached.profile",
     "regrets": "alpa_explore.questions.what_if",
     "rebuild": "alpa_explore.plans.rebuild",
     "recalibrate": "alpa_explore.calibration.from_run",

@@ -16,6 +16,7 @@ Read in this order:
     cluster_of     the cluster of equal hosts, or why there is none
     attach         the hosts of a scheduler and their links, measured: `attach`, and its result `Attached`
     tables         hosts and links as rows of tables
+    profile        time the kernels of a plan on the hosts, or here: `profile`
     file           the result as a cluster file, which `--cluster FILE` reads
 
 Nothing here starts a run. Dask and torch are imported when they are needed.

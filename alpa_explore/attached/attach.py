@@ -277,7 +277,7 @@ def attach(
                 attached = replace(attached, links=await measure_links(client, able, progress=progress, cancel=cancel))
             return attached
 
-    return _alone(work)
+    return alone(work)
 
 
 def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, allow_remote: bool = False) -> Path:
@@ -292,10 +292,10 @@ def calibrate(scheduler: Any, host: Host, devices: int, *, shapes: bool = True, 
         async with connected(address) as client:
             return await calibrate_on(client, host, devices, shapes=shapes)
 
-    return _alone(work)
+    return alone(work)
 
 
-def _alone(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+def alone(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Run a coroutine on an event loop of its own: a notebook's thread has one that runs already."""
     with ThreadPoolExecutor(1, thread_name_prefix="alpa-explore attach") as thread:
         return thread.submit(lambda: asyncio.run(work())).result()

@@ -27,5 +27,7 @@ UNLIKE_LINKS = 1.5
 """Links between hosts of which the fastest is so much faster than the slowest are said to differ."""
 CALIBRATE_SECONDS = 900.0
 """Time limit for calibrating on a worker."""
+KERNEL_SECONDS = 120.0
+"""Time limit for one kernel on a worker, which imports torch before the first."""
 START_SECONDS = 60.0
 """Time limit for workers started by SSH or Slurm."""

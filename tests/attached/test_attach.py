@@ -183,3 +183,17 @@ def test_a_calibration_on_a_worker_is_kept_for_machines_of_its_kind(cluster, tmp
     assert (path.parent, path.stem) == (tmp_path / "kept", calibrations.machine_key(host, 2))
     device = ax.attach(cluster, links=False).cluster(2).device
     assert (device.name, device.launch_seconds) == (path.stem, 2e-6)
+
+
+def test_hosts_share_the_kernels_of_a_plan_and_time_each_of_them_once(cluster, reported) -> None:
+    reported()
+    plan = ax.plan("mlp-tiny", "1x2:cpu", num_microbatches=2, cache=False)
+    told: list[tuple[int, int, float]] = []
+    found = ax.profile(plan, seconds=600, scheduler=cluster, progress=lambda *now: told.append(now))
+    assert (found.left, found.failed, found.known) == (0, (), 0)
+    assert found.timed == len(found.store.kernels) == len(told)
+    assert found.plan_share == pytest.approx(1.0)
+    assert all(kernel.seconds > 0 for kernel in found.store.kernels.values())
+    reported(gpus=[{"name": "H100", "uuid": "1", "memory_bytes": 2**36, "free_bytes": 2**36}])
+    with pytest.raises(OptionError, match="one kind of device"):
+        ax.profile(plan, scheduler=cluster)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.calibration.profiling.profile import profile
+from alpa_explore.attached.profile import profile
 from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.kernel_store import KernelStore, read_kernel_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,12 +13,15 @@ import torch
 from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measuring.clock import Clock
 from alpa_explore.calibration.measuring.identity import device_name, driver_version, software_versions
-from alpa_explore.calibration.profiling.timing import timed
-from alpa_explore.calibration.profiling.wanted import name_of, wanted_kernels
+from alpa_explore.calibration.profiling.timing import Timed, timed
+from alpa_explore.calibration.profiling.wanted import WantedKernel, name_of, wanted_kernels
 from alpa_explore.cluster.kernel_store import KernelStore, MeasuredKernel
 from alpa_explore.cost.measured import measured_kernel
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
+
+ProfileProgress = Callable[[int, int, float], None]
+"""Is told (kernels done, kernels, share of the plan's kernel time that is timed)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,73 +44,100 @@ class Profile:
     use the device."""
 
 
-def profile(
+class Profiling:
+    """The kernels of a plan and its search that are not in a store yet, and what was found of them."""
+
+    def __init__(self, plan: Plan, store: KernelStore, progress: ProfileProgress | None = None) -> None:
+        self._every = wanted_kernels(plan)
+        self._known = store.kernels.keys() & {name_of(wanted) for wanted in self._every}
+        self._store, self._progress = store, progress
+        self._found: dict[str, MeasuredKernel] = {}
+        self._failed: dict[str, str] = {}
+        self._unsteady: list[str] = []
+
+    def waiting(self) -> Iterator[WantedKernel]:
+        """The kernels to time, what matters most first."""
+        return (wanted for wanted in self._every if name_of(wanted) not in self._known)
+
+    def add(self, wanted: WantedKernel, found: Timed | str) -> None:
+        """What was measured of a kernel, or why it was not."""
+        name = name_of(wanted)
+        if isinstance(found, str):
+            self._failed[name] = found
+            return
+        assert wanted.kernel.name is not None, "a wanted kernel has a name"
+        self._found[name] = measured_kernel(wanted.kernel, wanted.kernel.name, **found._asdict())
+        if found.spread > tuning.STEADY:
+            self._unsteady.append(name)
+        if self._progress is not None:
+            done = len(self._known) + len(self._found) + len(self._failed)
+            self._progress(done, len(self._every), self._plan_share())
+
+    def result(self) -> Profile:
+        """What is known now."""
+        return Profile(
+            store=self._store.with_kernels(tuple(self._found.values())),
+            timed=len(self._found),
+            known=len(self._known),
+            left=len(self._every) - len(self._known) - len(self._found) - len(self._failed),
+            plan_share=self._plan_share(),
+            failed=tuple(self._failed.items()),
+            unsteady=tuple(self._unsteady),
+        )
+
+    def _plan_share(self) -> float:
+        known = self._known | self._found.keys()
+        covered = sum(wanted.plan_seconds for wanted in self._every if name_of(wanted) in known)
+        return covered / (sum(wanted.plan_seconds for wanted in self._every) or 1.0)
+
+
+def profile_here(
     plan: Plan,
     *,
-    seconds: float = 30.0,
+    seconds: float,
     kind: str | None = None,
     store: KernelStore | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: ProfileProgress | None = None,
     cancel: threading.Event | None = None,
 ) -> Profile:
-    """Time kernels of `plan` and of its search for about so many `seconds` on a device of `kind` ('cpu' or 'cuda';
-    default: CUDA if available), and add them to `store`. Those of the plan come first, by their share of its time.
-    `progress` is told (kernels done, kernels, share of the plan's kernel time that is timed).
-
-    OptionError where there is no such device, or the store is of another device. A store of another driver or torch is
-    used.
-    """
+    """`attached.profile` on a device of this machine, of `kind` 'cpu' or 'cuda' (default: CUDA if available)."""
     kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
-    name = device_name(kind)
-    if store is not None and store.device != name:
-        raise OptionError(
-            "The store has the kernels of another device",
-            found=f"{store.device}, and this is {name}",
-            remedy="Name another file: a store is of one kind of device.",
-        )
-    if store is None:
-        store = KernelStore(
-            device=name,
-            driver=driver_version(kind),
-            software=software_versions(kind),
-            date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            kernels={},
-        )
-    every = wanted_kernels(plan)
+    profiling = Profiling(plan, checked_store(store, device(kind)), progress)
     clock, end = Clock(kind, 1, tuning.PROFILE_RUN_SECONDS), time.monotonic() + seconds
-    whole = sum(wanted.plan_seconds for wanted in every) or 1.0
-    known = {name_of(wanted) for wanted in every} & store.kernels.keys()
-    covered = sum(wanted.plan_seconds for wanted in every if name_of(wanted) in known)
-    found: dict[str, MeasuredKernel] = {}
-    failed: list[tuple[str, str]] = []
-    unsteady: list[str] = []
-    for wanted in every:
-        if name_of(wanted) in known:
-            continue
+    for wanted in profiling.waiting():
         if time.monotonic() > end or (cancel is not None and cancel.is_set()):
             break
-        try:
-            measured = timed(wanted, clock)
-            if measured.spread > tuning.STEADY:
-                measured = min(measured, timed(wanted, clock), key=lambda each: each.spread)
-        except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
-            failed.append((name_of(wanted), (str(error).strip().splitlines() or [type(error).__name__])[0]))
-            continue
+        profiling.add(wanted, timed_or_why(wanted, clock))
+    return profiling.result()
+
+
+def timed_or_why(wanted: WantedKernel, clock: Clock) -> Timed | str:
+    """The time of a kernel, measured again where its runs differ much; or why it cannot be timed."""
+    try:
+        measured = timed(wanted, clock)
         if measured.spread > tuning.STEADY:
-            unsteady.append(name_of(wanted))
-        assert wanted.kernel.name is not None, "a wanted kernel has a name"
-        found[name_of(wanted)] = measured_kernel(wanted.kernel, wanted.kernel.name, **measured._asdict())
-        covered += wanted.plan_seconds
-        if progress is not None:
-            progress(len(known) + len(found) + len(failed), len(every), covered / whole)
-    return Profile(
-        store=store.with_kernels(tuple(found.values())),
-        timed=len(found),
-        known=len(known),
-        left=len(every) - len(known) - len(found) - len(failed),
-        plan_share=covered / whole,
-        failed=tuple(failed),
-        unsteady=tuple(unsteady),
-    )
+            measured = min(measured, timed(wanted, clock), key=lambda each: each.spread)
+    except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError) as error:
+        return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return measured
+
+
+def device(kind: str) -> dict[str, str]:
+    """What a store says of the device of this process."""
+    return {"device": device_name(kind), "driver": driver_version(kind), "software": software_versions(kind)}
+
+
+def checked_store(store: KernelStore | None, device: dict[str, str]) -> KernelStore:
+    """`store`, or a new one for this device. OptionError for a store of another device; one of another driver or torch
+    is used."""
+    if store is None:
+        return KernelStore(**device, date=datetime.datetime.now(datetime.UTC).date().isoformat(), kernels={})
+    if store.device != device["device"]:
+        raise OptionError(
+            "The store has the kernels of another device",
+            found=f"{store.device}, and this is {device['device']}",
+            remedy="Name another file: a store is of one kind of device.",
+        )
+    return store

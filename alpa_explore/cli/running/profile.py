@@ -34,6 +34,12 @@ def add(command: Any) -> None:
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument("-o", "--output", metavar="FILE", required=True, help="the file of kernels (JSON)")
     argument("--seconds", type=float, default=30.0, metavar="S", help="about how long to measure (default: 30)")
+    argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="measure on the hosts of a Dask scheduler (tcp://HOST:PORT), which share the list of kernels",
+    )
+    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
     argument("--device", type=str.lower, choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
     argument(
         "--allow-import",
@@ -45,7 +51,7 @@ def add(command: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, write, and say what is known now."""
-    from alpa_explore.calibration.profiling.profile import profile
+    from alpa_explore.attached.profile import profile
     from alpa_explore.cluster.kernel_store import read_kernel_store
     from alpa_explore.errors import OptionError
     from alpa_explore.plans.plan import load_plan
@@ -69,7 +75,15 @@ def run(options: argparse.Namespace) -> int:
             told = time.monotonic()
             print(f"{done:,} of {of:,} kernels, {units.percent(share)} of the plan's time", file=sys.stderr, flush=True)
 
-    made = profile(plan, seconds=options.seconds, kind=options.device, store=known, progress=progress)
+    made = profile(
+        plan,
+        seconds=options.seconds,
+        scheduler=options.scheduler,
+        kind=options.device,
+        store=known,
+        progress=progress,
+        allow_remote=options.allow_remote,
+    )
     write_text(options.output, json.dumps(made.store.as_json(), ensure_ascii=False) + "\n", "The file of kernels")
     name = printable(options.output)
     shape = f"{plan.cluster.nodes}x{plan.cluster.devices_per_node}"

@@ -1,0 +1,123 @@
+"""`ax.profile`: time the kernels of a plan on this machine, or on the hosts of a Dask scheduler.
+
+All hosts share the list of kernels: each times a few of them, then gets the next. One worker of a host measures, since
+the devices of a host share its memory and its cores.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from alpa_explore.attached import tuning
+from alpa_explore.attached.attach import alone, find_hosts
+from alpa_explore.attached.connection import call, connected, scheduler_address
+from alpa_explore.attached.hosts import Host
+from alpa_explore.calibration.profiling.profile import (
+    Profile,
+    ProfileProgress,
+    Profiling,
+    checked_store,
+    device,
+    profile_here,
+    timed_or_why,
+)
+from alpa_explore.calibration.profiling.timing import Timed
+from alpa_explore.calibration.profiling.wanted import WantedKernel
+from alpa_explore.cluster.kernel_store import KernelStore
+from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.plans.plan import Plan
+
+
+def profile(
+    plan: Plan,
+    *,
+    seconds: float = 30.0,
+    scheduler: Any = None,
+    kind: str | None = None,
+    store: KernelStore | None = None,
+    progress: ProfileProgress | None = None,
+    cancel: threading.Event | None = None,
+    allow_remote: bool = False,
+) -> Profile:
+    """Time kernels of `plan` and of its search for about so many `seconds`, and add them to `store`. Those of the plan
+    come first, by their share of its time. Without a `scheduler` ('tcp://host:8786', or a dask Client) a device of this
+    machine is measured, of `kind` 'cpu' or 'cuda' (default: CUDA if available).
+
+    OptionError where there is no such device, where the hosts have unlike devices, or the store is of another device;
+    a store of another driver or torch is used. ExecutorError where the scheduler cannot be reached, or no host is left.
+    A host that fails is left out.
+    """
+    if scheduler is None:
+        return profile_here(plan, seconds=seconds, kind=kind, store=store, progress=progress, cancel=cancel)
+    address = scheduler_address(scheduler, allow_remote=allow_remote)
+
+    async def work() -> Profile:
+        async with connected(address) as client:
+            hosts = [host for host in await find_hosts(client) if not host.problem]
+            kind = _kind_of(hosts)
+            workers = [host.workers[0] for host in hosts]
+            told = await call(client, workers[:1], _described, kind, seconds=tuning.DESCRIBE_SECONDS)
+            if not isinstance(told[workers[0]], dict):
+                raise ExecutorError(
+                    f"{hosts[0].name} does not say what its device is",
+                    found=str(told[workers[0]])[:300],
+                    remedy="Look at the log of its worker.",
+                )
+            profiling = Profiling(plan, checked_store(store, told[workers[0]]), progress)
+            await _share(client, workers, kind, profiling, seconds, cancel)
+            return profiling.result()
+
+    return alone(work)
+
+
+def _kind_of(hosts: Sequence[Host]) -> str:
+    """The kind of the device that all hosts have."""
+    names = {host.device for host in hosts}
+    if len(names) != 1:
+        raise OptionError(
+            "A store is of one kind of device",
+            found=f"the hosts have {', '.join(sorted(names)) or 'no devices'}",
+            remedy="Attach workers on hosts with equal devices.",
+        )
+    return hosts[0].kind
+
+
+async def _share(
+    client: Any, workers: Sequence[str], kind: str, profiling: Profiling, seconds: float, cancel: threading.Event | None
+) -> None:
+    """Have the workers time what waits, until the time is over. ExecutorError where all of them fail."""
+    waiting, end, faults = profiling.waiting(), time.monotonic() + seconds, []
+
+    async def serve(worker: str) -> None:
+        for wanted in waiting:  # one iterator for all: none times what another has
+            if time.monotonic() > end or (cancel is not None and cancel.is_set()):
+                return
+            found = (await call(client, [worker], _timed, wanted, kind, seconds=tuning.KERNEL_SECONDS))[worker]
+            if not isinstance(found, tuple | str):
+                faults.append(f"{worker}: {found}")
+                return
+            profiling.add(wanted, Timed(*found) if isinstance(found, tuple) else found)
+
+    await asyncio.gather(*(serve(worker) for worker in workers))
+    if len(faults) == len(workers):
+        raise ExecutorError(
+            "No host is left that could time kernels", found=faults[0][:300], remedy="Look at the logs of the workers."
+        )
+
+
+async def _described(kind: str) -> dict[str, str]:
+    return await asyncio.to_thread(device, kind)
+
+
+async def _timed(wanted: WantedKernel, kind: str) -> Timed | str:
+    """On a worker."""
+    return await asyncio.to_thread(_time, wanted, kind)
+
+
+def _time(wanted: WantedKernel, kind: str) -> Timed | str:
+    from alpa_explore.calibration import tuning as measuring
+    from alpa_explore.calibration.measuring.clock import Clock
+
+    return timed_or_why(wanted, Clock(kind, 1, measuring.PROFILE_RUN_SECONDS))
