@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+SMALL = 5e-4
+"""A difference or a part below this share is shown as none: it would not change a figure of three digits."""
+
 
 def printable(text: str) -> str:
     """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""

@@ -227,7 +227,7 @@ def predicted(runs: Runs, values: Values) -> list[Prediction]:
 
 
 def kind(p: Prediction) -> str:
-    of = " experts" if p.row.architecture.experts > 1 else " cp" if p.row.context > 1 else ""
+    of = " experts" if p.row.architecture.experts > 1 else " cp" if p.row.layout.context > 1 else ""
     return f"{p.device} {p.software} {p.row.precision}{of}"
 
 

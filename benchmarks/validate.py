@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from alpa_explore.accuracy.record import FILE, Record, Source, record_to_bytes, stored_record
+from alpa_explore.accuracy.record import FILE, Record, Source, stored_record
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.figures.accuracy.layout_choices import layout_choices_sentence
 from alpa_explore.figures.accuracy.sources import sources_table
@@ -29,7 +29,7 @@ from alpa_explore.plans.report.text import render_table
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.run_price import RunPricer
 from alpa_explore.validation.runs.rows import read_rows
-from benchmarks.figures_fit.record import record_of
+from benchmarks.figures_fit.record import record_of, record_to_bytes
 
 ROOT = Path(__file__).parents[1]
 VTRAIN = ROOT / "tests/validation/data/vtrain"

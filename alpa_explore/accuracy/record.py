@@ -7,10 +7,9 @@ the fields of `MeasuredRun` that `columns` names. The figures of the runs are pu
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.errors import PlanFileError
@@ -78,21 +77,6 @@ def record_from_bytes(packed: bytes) -> Record:
     )
 
 
-def record_to_bytes(record: Record) -> bytes:
-    """The content of the file; equal records give equal bytes."""
-    columns = [field.name for field in fields(MeasuredRun)]
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "made": record.made,
-        "sources": [asdict(source) for source in record.sources],
-        "columns": columns,
-        "rows": [[_rounded(getattr(run, name)) for name in columns] for run in record.runs],
-    }
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return gzip.compress(text.encode(), mtime=0)
-
-
 @cache
 def stored_reasons() -> tuple[Mapping[str, str], ...]:
     """What people found out about runs that are predicted badly, or are left out: {"source", "feature", "value",
@@ -100,8 +84,3 @@ def stored_reasons() -> tuple[Mapping[str, str], ...]:
     meant, and an empty `source` means all."""
     text = (files(__package__) / "data" / "reasons.json").read_text(encoding="utf-8")
     return tuple(json.loads(text)["reasons"])
-
-
-def _rounded(value: Any) -> Any:
-    """Six digits of a figure: more than any clock measured."""
-    return float(f"{value:.6g}") if isinstance(value, float) else value

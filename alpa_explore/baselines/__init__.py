@@ -23,4 +23,7 @@ parts of a stage, and 1F1B in closed form, which is tested against the simulator
 
 It stands above the planner, which it calls for the baselines that are plans under constraints. It imports neither
 figures nor runtime, torch or Dask.
+
+Concepts that others use: Axis, CapturedBlocks, Counted, DecoderWork, Degrees, DimLabels, Layout, LayoutPrice,
+LayoutPricer, Parts, Role.
 """

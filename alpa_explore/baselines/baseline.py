@@ -48,7 +48,7 @@ from alpa_explore.tracing.cancelling import cancelled_by
 
 _NEAR, _MOST_NEAR = 0.01, 4
 """Of pipelines whose objective is longer than the least by at most this share, at most so many have an iteration
-simulated. Set by hand: degrees that the objective puts first took 0.04 % longer than others."""
+simulated. Degrees that the objective put first took 0.04 % longer than others: a 25th of this share."""
 
 
 def baseline(
@@ -228,7 +228,7 @@ def _with_roles(
         (layered,) = layered_versions(
             arranged, layers.layer_of_forward, options.rematerialization or None, software=offering.software
         )
-        pricer = StagePricer(layered, layers, offering, b, cancel, options.pipeline, blocks)
+        pricer = StagePricer(layered, layers, offering, options, cancel, blocks)
         for candidate in candidates:
             if candidate.cp != cp:
                 continue

@@ -78,8 +78,8 @@ class DecoderWork:
     dtype: str
     """Of weights and activations."""
     boundary_bytes: float
-    """Of the activation between two blocks: of `decoder_work` that of all samples of its graph, in a layout that of the
-    devices that share each product."""
+    """The activation between two blocks. `decoder_work` counts all samples of its graph; in a layout it is what the
+    devices have that share each product."""
 
     @property
     def parts(self) -> tuple[PartWork, ...]:

@@ -59,8 +59,8 @@ part is 1.3 or 2.5 times as long as the others, and mostly exactly (2 rounds: wi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutPrice:
-    """What a layout is predicted to take, in parts. Made for 3 · pipeline microbatches or more, it holds with any
-    larger number in the place of `microbatches`; made for fewer, for that number alone (`counted_microbatches`)."""
+    """What a layout is predicted to take, in parts. A price of 3 · pipeline microbatches or more holds for any larger
+    `microbatches`; one of fewer holds for that number alone (`counted_microbatches`)."""
 
     microbatches: int
     each_seconds: float
@@ -88,8 +88,8 @@ def price_layout(work: DecoderWork, cluster: Cluster, layout: Layout, parts: Par
 
 
 def counted_microbatches(pipeline: int, microbatches: int) -> int:
-    """The number of microbatches as far as the costs of a pipeline of so many stages depend on it: no part holds more
-    than two for each stage (`ScheduleTerms.held_in_turns`), and a loss is kept from the second one on; an interleaved
+    """The least number of microbatches whose price also holds for `microbatches`. A part of a pipeline holds two for
+    each stage at most (`ScheduleTerms.held_in_turns`), a loss is kept from the second microbatch on, and an interleaved
     pipeline is full after `FULL_ROUNDS`."""
     return min(microbatches, FULL_ROUNDS * pipeline)
 

@@ -20,7 +20,6 @@ from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import CancelledError, SolverError
-from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
@@ -31,6 +30,7 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.intra_op.stage.stage_totals import StageTotals
 from alpa_explore.layering import Layering
 from alpa_explore.numerics.arrays import Ints
+from alpa_explore.plans.records import PlanOptions
 from alpa_explore.plans.schedule_stages import layers_in_turns
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS
@@ -47,16 +47,16 @@ class StagePricer:
         layered: LayeredGraph,
         layering: Layering,
         cluster: Cluster,
-        num_microbatches: int,
+        options: PlanOptions,
         cancel: threading.Event | None,
-        pipeline: PipelineOptions,
         blocks: Sequence[int] = (),
     ) -> None:
         """`blocks` are those of each part of an interleaved pipeline, in the order of the model, where they are
         given."""
         self.layer_flops = tuple(layer.flops for layer in layering.layers)
         self.layered, self.cluster, self.cancel, self.blocks = layered, cluster, cancel, blocks
-        self.num_microbatches, self.terms = num_microbatches, pipeline.terms(num_microbatches)
+        self.num_microbatches = options.num_microbatches
+        self.terms = options.pipeline.terms(options.num_microbatches)
         self._labels = dim_labels(layered.graph)
         self._stage_graph: Callable[[int, int], StageGraph] = slice_stages(layered)
         self._choices: dict[str, tuple[int, ...]] = {}

@@ -9,7 +9,7 @@ The figures that the planner reads:
   to all kinds and sizes, by least squares of relative errors.
 
 `measured` keeps every raw point, among them products of other shapes, attention, the host and smaller groups, and
-`measured.fitted` what `kernel_fit` makes of them: the fit can be made again from the file alone (`measurements_in`).
+`measured.fitted` what `kernel_fit` makes of them: the fit can be made again from the file alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from alpa_explore.calibration.kernel_fit import document, fit_kernels
 from alpa_explore.calibration.least_squares import non_negative
-from alpa_explore.calibration.measurements import AttentionTime, GroupTime, Measurements, Point, Product
+from alpa_explore.calibration.measurements import Measurements, Point
 from alpa_explore.cluster import Cluster, Device, Link, Software
 from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.cost.collectives import collective_seconds
@@ -79,31 +79,6 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
             "fitted": document(fits),
         },
     }
-
-
-def measurements_in(body: Mapping[str, Any]) -> Measurements:
-    """The measurements in the body of a device file, to fit its kernels again; KeyError for a file without them, which
-    an older version or `refitted_file` wrote."""
-    kept = body["measured"]
-    return Measurements(
-        device=body["name"],
-        software=body["source"],
-        memory_bytes=body["device"]["memory_bytes"],
-        main_dtype=next(iter(kept["matmul"])),
-        ranks=kept["ranks"],
-        processors=kept["processors"],
-        matmul={dtype: _points(pairs) for dtype, pairs in kept["matmul"].items()},
-        memory=_points(kept["memory"]),
-        collectives={kind: _points(pairs) for kind, pairs in kept["collectives"].items()},
-        products=tuple(Product(dtype=d, count=c, m=m, n=n, k=k, seconds=s) for d, c, m, n, k, s in kept["products"]),
-        attention=tuple(
-            AttentionTime(**dict(zip(AttentionTime.__dataclass_fields__, row, strict=True)))
-            for row in kept["attention"]
-        ),
-        host_seconds=kept["host_seconds"],
-        groups=tuple(GroupTime(kind=k, ranks=r, bytes=b, seconds=s) for k, r, b, s in kept["groups"]),
-        clocks=kept["clocks"],
-    )
 
 
 def eager(host_seconds: Mapping[str, float], source: str) -> Software:
@@ -222,7 +197,3 @@ def _links(measured: Measurements, like: tuple[Device, Link, Link] | None, sourc
 
 def _pairs(points: Sequence[Point]) -> list[list[float]]:
     return [[p.size, p.seconds] for p in points]
-
-
-def _points(pairs: Sequence[Sequence[float]]) -> tuple[Point, ...]:
-    return tuple(Point(size=size, seconds=seconds) for size, seconds in pairs)

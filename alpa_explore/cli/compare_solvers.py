@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.options import add_model, chosen_model
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
 from alpa_explore.plans.phrases import layers_phrase
@@ -66,8 +66,7 @@ def add(command: Any) -> None:
         help="some of enumerated,auto,factor,independent (default: all; enumerated only if it is not too large)",
     )
     argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each solve (default: 60)")
-    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
-    argument("--json", action="store_true", help="print JSON")
+    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     # Check the input before torch is imported.
     from alpa_explore.formulations.compare import FORMULATIONS, check_formulations
     from alpa_explore.models.catalog import microbatch_size
-    from alpa_explore.store.write import check_target
 
     model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
@@ -90,8 +88,7 @@ def run(options: argparse.Namespace) -> int:
             found=f"{options.time_limit:g} s",
             remedy="Give more than 0; the default is 60.",
         )
-    if options.html is not None:
-        check_target(options.html, "The page")
+    check_page(options.html)
 
     from alpa_explore.formulations.compare import compare_solvers
     from alpa_explore.formulations.comparison import StageInstance
@@ -106,11 +103,8 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.html is not None:
         from alpa_explore.figures.comparisons.solvers import solvers_figure
-        from alpa_explore.figures.html_page import figure_html
-        from alpa_explore.store.write import write_text
 
-        write_text(options.html, figure_html(solvers_figure(comparison)), "The page")
-        print(f"wrote {options.html}", file=sys.stderr)
+        write_figure(lambda: solvers_figure(comparison), options.html)
     if options.json:
         print_json({"model": model.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))
     else:

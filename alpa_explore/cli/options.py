@@ -59,6 +59,34 @@ def add_cluster(argument: Callable[..., Any]) -> None:
     )
 
 
+def add_hosts(argument: Callable[..., Any]) -> None:
+    """Add what says which hosts of a Dask scheduler are planned for."""
+    argument("--hosts", metavar="H1,H2", help="only these attached hosts, by name or address (default: all)")
+    argument("--devices-per-node", type=int, metavar="M", help="devices of a host to plan for (default: most of them)")
+    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
+
+
+def add_layering(argument: Callable[..., Any]) -> None:
+    """Add --layers and --delta."""
+    argument("--layers", type=int, metavar="L", help="number of layers of operators (default: the paper's)")
+    argument(
+        "--delta",
+        type=float,
+        default=0.5,
+        metavar="X",
+        help="FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
+    )
+
+
+def add_allow_import(argument: Callable[..., Any], of: str = "the plan file") -> None:
+    """Add --allow-import."""
+    argument(
+        "--allow-import",
+        action="store_true",
+        help=f"allow a recipe package.module:function of {of}, which runs that code",
+    )
+
+
 def add_question(argument: Callable[..., Any]) -> None:
     """Add --software, --global-batch and --precision."""
     argument(
@@ -91,9 +119,12 @@ def refuse_microbatches(argument: Callable[..., Any]) -> None:
     argument("-B", "--num-microbatches", action=_NoMicrobatches, help=argparse.SUPPRESS)
 
 
-def chosen_cluster(options: argparse.Namespace) -> Cluster:
-    """The cluster that the options name, in their software and precision. ClusterError, OptionError."""
+def chosen_cluster(options: argparse.Namespace, attached: Cluster | None = None, **changes: Any) -> Cluster:
+    """The cluster that the options name, or the attached one, in their software and precision, with these changes.
+    ClusterError, OptionError."""
     from alpa_explore.cluster import Cluster
 
-    changes = {} if options.software is None else {"software": options.software}
-    return Cluster.parse(options.cluster, **changes).in_precision(options.precision)
+    if options.software is not None:
+        changes["software"] = options.software
+    cluster = Cluster.parse(options.cluster, **changes) if attached is None else attached.with_changes(**changes)
+    return cluster.in_precision(options.precision)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.units import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alpa_explore.plans.plan import Plan
 
 
@@ -25,6 +27,30 @@ def json_text(value: Any) -> str:
 def complain(message: str) -> None:
     """Print a message as one line on stderr."""
     print(f"alpa-explore: {printable(message)}", file=sys.stderr, flush=True)
+
+
+def add_figure(argument: Callable[..., Any]) -> None:
+    """Add --html, of a command with one figure, and --json."""
+    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
+    argument("--json", action="store_true", help="print JSON")
+
+
+def check_page(path: str | None) -> None:
+    """PlanFileError where a page is asked for that could not be written."""
+    if path is not None:
+        from alpa_explore.store.write import check_target
+
+        check_target(path, "The page")
+
+
+def write_figure(figure: Callable[[], Any], path: str | None) -> None:
+    """Write the page with one figure where it is asked for, and print its name to stderr."""
+    if path is not None:
+        from alpa_explore.figures.html_page import figure_html
+        from alpa_explore.store.write import write_text
+
+        write_text(path, figure_html(figure()), "The page")
+        print(f"wrote {printable(path)}", file=sys.stderr)
 
 
 def write_page(plan: Plan, path: str | None) -> None:

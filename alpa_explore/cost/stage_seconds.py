@@ -26,11 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.cluster import Software
+from alpa_explore.cluster.device import UNHIDDEN_SHARE
 from alpa_explore.numerics.arrays import Floats
-
-UNHIDDEN_SHARE = 0.05
-"""Share of overlapped collectives of weights and gradients that nothing hides: of the first and last bucket or block.
-Set by hand; not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Time limits and sizes of task execution."""
 
 AUTO_STAY_SECONDS = 2.0
-"""With "auto", tasks run in this process for at least so long before worker processes are started. Set by hand."""
+"""With "auto", tasks run in this process for at least so long before worker processes are started: work that is over by
+then gains nothing from them, for they need as long to start."""
 AUTO_LEFT_SECONDS = 12.0
 """With "auto", worker processes are started when the tasks left would take longer than this. Two workers need 1 to 4 s
 to start and 9 s of processor time for what they import and build again."""
@@ -20,9 +21,11 @@ KERNEL_POLL_SECONDS = 0.01
 """How often its end is looked for."""
 
 CONNECT_SECONDS = 10
-"""Time limit for connecting to a scheduler, and for all workers of a local cluster to start. Set by hand."""
+"""Time limit for connecting to a scheduler, and for all workers of a local cluster to start. TCP repeats a lost packet
+after 1, 3 and 7 s: after three in a row nobody is there."""
 WORKERS_SECONDS = 60
-"""Time limit for a first worker, and for another one when all have gone. Set by hand."""
+"""Time limit for a first worker, and for another one when all have gone: a worker reads this package and numba, perhaps
+from a network file system."""
 LOOK_SECONDS = 0.1
 """How often a wait for results looks for a cancellation and for workers that died."""
 BATCHES_PER_WORKER = 8

@@ -1,8 +1,8 @@
 """Tuning constants of this room."""
 
 MAX_ENUMERATED_VARIABLES = 400_000
-"""Variables of Eq. 1 above which the enumerated ILP is only counted, unless it is requested by name. Set by hand; PuLP
-builds about 180,000 variables a second."""
+"""Variables of Eq. 1 above which the enumerated ILP is only counted, unless it is requested by name: PuLP builds
+about 180,000 variables a second, so these take it two seconds."""
 
 REPORTED_GAP = 1e-8
 """Relative gaps below this are shown as 0: they are the tolerances of HiGHS."""

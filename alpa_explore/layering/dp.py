@@ -53,14 +53,8 @@ def cluster_operators(
     LayeringError: more layers than operators, or an infeasible delta (the message names the smallest feasible one).
     """
     flops = np.array([operator.flops for operator in graph.forward_operators], dtype=np.int64)
-    clustering = solve(flops, crossings_of(graph), num_layers, delta, received=received, least=least)
-    return Layering(
-        layers=make_layers(graph, clustering.cuts),
-        delta=float(delta),
-        objective_bytes=clustering.objective_bytes,
-        flops_limit=clustering.flops_limit,
-        received=received,
-    )
+    found = solve(flops, crossings_of(graph), num_layers, delta, received=received, least=least)
+    return make_layers(graph, found.cuts)
 
 
 def solve(

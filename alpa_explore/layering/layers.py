@@ -31,14 +31,6 @@ class Layering:
     """All layers in order; each forward operator is in exactly one."""
 
     layers: tuple[Layer, ...]
-    delta: float | None
-    """Tolerance of the FLOP balance; None when the boundaries were set by hand."""
-    objective_bytes: int
-    """The largest C of a layer; for a clustering by Eq. 6 the minimum, G*."""
-    flops_limit: int | None
-    """Most forward FLOPs that a layer may have, floor((1 + delta) · total / L); None when set by hand."""
-    received: bool = False
-    """Whether C counted the bytes that a layer receives (as in the paper, §5.2) instead of its `cut_bytes`."""
 
     @property
     def layer_of_forward(self) -> tuple[int, ...]:
@@ -46,18 +38,24 @@ class Layering:
         return tuple(layer.index for layer in self.layers for _ in layer.operators)
 
     @property
+    def objective_bytes(self) -> int:
+        """The largest C of a layer; of a clustering by Eq. 6 the minimum, G*."""
+        return max(layer.cut_bytes for layer in self.layers)
+
+    @property
     def cuts(self) -> tuple[int, ...]:
         """Positions at which layers 1, 2, … begin."""
         return tuple(layer.first for layer in self.layers[1:])
 
 
-def make_layers(graph: TrainingGraph, cuts: Sequence[int]) -> tuple[Layer, ...]:
+def make_layers(graph: TrainingGraph, cuts: Sequence[int]) -> Layering:
     """The layers that begin at 0 and at each of `cuts` (ascending positions in `graph.forward_operators`)."""
     operators = graph.forward_operators
     flops = [0, *accumulate(o.flops for o in operators)]
     starts, stops = [0, *cuts], [*cuts, len(operators)]
     made = produced_bytes(crossings_of(graph), starts, stops)
-    return tuple(
+    layers = (
         Layer(index=index, first=start, last=stop - 1, flops=flops[stop] - flops[start], cut_bytes=cut_bytes)
         for index, (start, stop, cut_bytes) in enumerate(zip(starts, stops, made, strict=True))
     )
+    return Layering(layers=tuple(layers))

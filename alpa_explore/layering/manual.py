@@ -26,10 +26,7 @@ def manual_layers(graph: TrainingGraph, boundaries: Sequence[int | str]) -> Laye
                 found=f"{later!r} (operator {b}) does not come after {earlier!r} (operator {a})",
                 remedy="Give the boundaries in the order of the forward pass, each once.",
             )
-    layers = make_layers(graph, [place for place in places if place > 0])
-    return Layering(
-        layers=layers, delta=None, objective_bytes=max(layer.cut_bytes for layer in layers), flops_limit=None
-    )
+    return make_layers(graph, [place for place in places if place > 0])
 
 
 def _position(graph: TrainingGraph, boundary: int | str) -> int:

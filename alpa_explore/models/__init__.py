@@ -6,9 +6,9 @@ Importing this package does not import torch; `build` does. In the order to read
     catalog       name -> entry (config, batch size, precision, the paper's options); rows are in catalog.json
     transformer   what the decoders share: modules of GPT and the mixture of experts, rotary positions, the loss
     routed_experts   experts that a router chooses for every token: the function that models call
-    gpt, llama, moe, wide_resnet, mlp   one architecture each; of gpt the paper's, which spells attention out, and a
+    gpt, moe, wide_resnet, mlp   one architecture each; of gpt the paper's, which spells attention out, and a
                                         fused one
-    decoder       Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one decoder with options
+    decoder       Llama, Qwen3, Mixtral, DeepSeek-V3, GPT-OSS: one decoder with options
     images        the vision transformer and the diffusion transformer
     huggingface   models of the transformers package from a config.json
     factory       config -> module and example inputs

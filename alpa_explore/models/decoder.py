@@ -1,6 +1,7 @@
 """The decoder: x + attention(norm(x)), then x + feed-forward(norm(x)), with the options of `DecoderConfig`.
 
-Shape suffixes: B microbatch, S sequence, M model (hidden), D the dims of a head that have positions.
+Without them it is Llama (arXiv 2302.13971; grouped queries: 2307.09288): RMS norm, rotary positions, SwiGLU, attention
+as one operator. Shape suffixes: B microbatch, S sequence, M model (hidden), D the dims of a head that have positions.
 
 Experts have no capacity: a gate chooses for each token, and no token is dropped. More suffixes: T tokens, E experts, K
 chosen experts of a token (in attention H heads, K heads of keys and values, D head dim).
@@ -12,9 +13,16 @@ from torch import nn
 
 from alpa_explore.models.configs import DecoderConfig, ExpertsConfig, LatentConfig
 from alpa_explore.models.configs.decoder import WINDOW_PERIOD
-from alpa_explore.models.llama import RMSNorm, SwiGLU
 from alpa_explore.models.routed_experts import Gate, routed_experts
-from alpa_explore.models.transformer import INITIAL_STD, init_weights, rotary_tables, rotated, table_for, token_loss
+from alpa_explore.models.transformer import (
+    INITIAL_STD,
+    heads_of_groups,
+    init_weights,
+    rotary_tables,
+    rotated,
+    table_for,
+    token_loss,
+)
 
 Tables = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines of rotary positions."""
@@ -57,6 +65,53 @@ def _spelled_out(
     return scaled_BHSD
 
 
+NORM_EPSILON = 1e-5
+"""Added to the mean square, as in the published configs of Llama 2 and 3."""
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean of x² + ε) · weight by `rms_norm`, which computes in float32; the result has the dtype of x."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden))
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        return F.rms_norm(x_BSM, self.weight.shape, self.weight, NORM_EPSILON)
+
+
+class SwiGLU(nn.Module):
+    """down(silu(gate(x)) · up(x))."""
+
+    def __init__(self, hidden: int, ffn: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(hidden, ffn, bias=False)
+        self.up = nn.Linear(hidden, ffn, bias=False)
+        self.down = nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        y: torch.Tensor = self.down(F.silu(self.gate(x_BSM)) * self.up(x_BSM))
+        return y
+
+
+class FusedSwiGLU(nn.Module):
+    """The same with gate and up from one product. Their rows alternate in its weight, so that a shard of the rows holds
+    gate and up of the same channels."""
+
+    def __init__(self, hidden: int, ffn: int) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(hidden, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        gate, up = self.gate_up(x_BSM).unflatten(2, (-1, 2)).unbind(3)
+        y: torch.Tensor = self.down(F.silu(gate) * up)
+        return y
+
+
 class DecoderAttention(nn.Module):
     """Grouped keys; norms of heads, biases, a window and sinks where the config has them."""
 
@@ -64,9 +119,13 @@ class DecoderAttention(nn.Module):
         super().__init__()
         self.head, self.window = config.head, window
         widths = (config.heads * config.head, config.kv_heads * config.head)
-        self.q = nn.Linear(config.hidden, widths[0], bias=config.bias)
-        self.k = nn.Linear(config.hidden, widths[1], bias=config.bias)
-        self.v = nn.Linear(config.hidden, widths[1], bias=config.bias)
+        self.key_heads, self.fused = config.kv_heads, config.fused_projections
+        if self.fused:
+            self.qkv = nn.Linear(config.hidden, widths[0] + 2 * widths[1], bias=config.bias)
+        else:
+            self.q = nn.Linear(config.hidden, widths[0], bias=config.bias)
+            self.k = nn.Linear(config.hidden, widths[1], bias=config.bias)
+            self.v = nn.Linear(config.hidden, widths[1], bias=config.bias)
         self.projection = nn.Linear(widths[0], config.hidden, bias=config.bias)
         self.q_norm = RMSNorm(config.head) if config.norm_heads else None
         self.k_norm = RMSNorm(config.head) if config.norm_heads else None
@@ -74,8 +133,11 @@ class DecoderAttention(nn.Module):
 
     def forward(self, x_BSM: torch.Tensor, tables: Tables) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""
-        q_BHSD, k_BKSD = self._heads(self.q(x_BSM), self.q_norm), self._heads(self.k(x_BSM), self.k_norm)
-        v_BKSD = self._heads(self.v(x_BSM), None)
+        if self.fused:
+            q_BHSD, k_BKSD, v_BKSD = heads_of_groups(self.qkv(x_BSM), self.key_heads, self.head)
+        else:
+            q_BHSD, k_BKSD = self._heads(self.q(x_BSM), self.q_norm), self._heads(self.k(x_BSM), self.k_norm)
+            v_BKSD = self._heads(self.v(x_BSM), None)
         q_BHSD, k_BKSD = rotated(q_BHSD, *tables), rotated(k_BKSD, *tables)
         mixed_BHSD = causal_attention(q_BHSD, k_BKSD, v_BKSD, self.window, self.sinks)
         y_BSM: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
@@ -207,7 +269,7 @@ class DecoderBlock(nn.Module):
         self.mlp_norm = RMSNorm(config.hidden)
         experts = config.experts
         if experts is None or not config.has_experts(index):
-            self.mlp: nn.Module = SwiGLU(config.hidden, config.ffn)
+            self.mlp: nn.Module = (FusedSwiGLU if config.fused_projections else SwiGLU)(config.hidden, config.ffn)
         else:
             shared = SwiGLU(config.hidden, experts.shared * experts.ffn) if experts.shared else None
             self.mlp = Experts(config, experts, shared)

@@ -21,7 +21,6 @@ from alpa_explore.models.decoder import Decoder
 from alpa_explore.models.gpt import GPT, FusedGPT
 from alpa_explore.models.huggingface import make_huggingface, make_huggingface_inputs
 from alpa_explore.models.images import DiT, ViT
-from alpa_explore.models.llama import Llama
 from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer
 from alpa_explore.models.wide_resnet import WideResNet
@@ -39,7 +38,7 @@ def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
             case GPTConfig():
                 return GPT(config) if config.attention == "spelled-out" else FusedGPT(config)
             case LlamaConfig():
-                return Llama(config)
+                return Decoder(config.decoder)
             case DecoderConfig():
                 return Decoder(config)
             case MoEConfig():

@@ -17,5 +17,5 @@ seconds of each
 Everything below (search, plans, inter_op, …) may be imported here; baselines, questions, figures and the command line
 stand above.
 
-Concepts that others use: FittingCluster, PlanRequest, Running.
+Concepts that others use: FittingCluster, PlanRequest, Resources, Running.
 """

@@ -85,15 +85,9 @@ def clustered(graph: TrainingGraph, num_layers: int, delta: float, store: Store 
     key = f"layering-{sha256(repr(decides).encode()).hexdigest()}"
     if (stored := store.get(key)) is None:
         layering = _clustered(graph, num_layers, delta)
-        figures = {"objective_bytes": layering.objective_bytes, "flops_limit": layering.flops_limit}
-        store.put(key, {"cuts": list(layering.cuts), **figures})
+        store.put(key, {"cuts": list(layering.cuts)})
         return layering
-    return Layering(
-        layers=make_layers(graph, stored["cuts"]),
-        delta=float(delta),
-        objective_bytes=stored["objective_bytes"],
-        flops_limit=stored["flops_limit"],
-    )
+    return make_layers(graph, stored["cuts"])
 
 
 def _clustered(graph: TrainingGraph, num_layers: int, delta: float) -> Layering:

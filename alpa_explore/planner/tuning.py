@@ -1,12 +1,15 @@
 """Limits of the planner. None changes a plan, except the number of layers and what a layer does at the least."""
 
-FEWEST_LAYERS, MOST_LAYERS = 8, 40
-"""Of the default layering, set by hand."""
+MOST_LAYERS = 40
+"""Of the default layering. Without it models of 44 blocks, and of 45 to 76 whose number has few divisors, would have a
+layer for each block, in place of 16 to 24 layers."""
 FEW_BLOCKS = 24
 """Up to so many blocks each is a layer."""
 MOST_STAGES, USUAL_STAGES = 32, 8
 """Pipelines that the default layering looks at: up to so many stages, or chunks of an interleaved schedule; those with
 more than the usual number weigh less."""
+FEWEST_LAYERS = USUAL_STAGES
+"""Of the default layering: with fewer, a pipeline of the usual number of stages would not exist."""
 TAKES_TURNS = 4
 """Submeshes that interleave layers whose number it divides: 28 are 7 for each, 31 cannot be interleaved at all."""
 EQUAL_LAYER, ODD_LAYER, UNEQUAL_LAYER = 0.014, 0.024, 0.03

@@ -20,5 +20,5 @@ A plan is never changed in place. Nothing here plans, draws, or runs anything: n
 
 Concepts that others use: CutGroup, Exported, Found, HeadlineFigure, ModelSummary, NoPlan, Plan, PlanComparison,
 PlanDegrees, PlanLayer, PlanOperator, PlanOptions, PlanStage, PlanValue, PlannedOperators, PricedAgain, Row,
-TriedMicrobatches.
+StageDegrees, TriedMicrobatches.
 """

@@ -22,7 +22,7 @@ from alpa_explore.intra_op.stage.build_problem import build_stage_problem
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
-from alpa_explore.layering.layers import Layering, make_layers
+from alpa_explore.layering.layers import make_layers
 from alpa_explore.models.catalog import entry, is_reference
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
@@ -141,12 +141,9 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
     ends = [0]
     for planned_layer in plan.layers[:-1]:
         ends.append(ends[-1] + len(planned_layer.operators))
-    layers = make_layers(graph, ends[1:])
-    layering = Layering(layers=layers, delta=None, objective_bytes=0, flops_limit=None)
+    layer_of_forward = make_layers(graph, ends[1:]).layer_of_forward
     return [
-        assign_layers(
-            graph, layering.layer_of_forward, version, plan.options.spec_constraints, software=plan.cluster.software
-        )
+        assign_layers(graph, layer_of_forward, version, plan.options.spec_constraints, software=plan.cluster.software)
         for version in plan.costs.versions
     ]
 

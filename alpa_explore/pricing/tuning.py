@@ -8,10 +8,9 @@ SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
 TOLERANCE = 2.5e-3
 """Relative gap at which a solve may stop, and the relative gain that a corner of the envelope must promise to be worth
-its solves. Set by hand; benchmarks/tuning_constants.py takes 1.00 of its time with half of it, 0.84 with twice as
-much."""
+its solves. Measured: benchmarks/tuning_constants.py takes 1.00 of its time with half of it, 0.84 with twice as much."""
 FITTING_SECONDS = 10.0
-"""Time limit of a solve for a choice that fits in the memory of a device. Set by hand; halved or doubled it changes the
+"""Time limit of a solve for a choice that fits in the memory of a device. Not critical: half or twice of it changes the
 time of benchmarks/tuning_constants.py by less than 7 %."""
 LEAN_GAP = 1e-4
 """Relative gap of the leanest choice of a large stage: among thousands of choices with nearly the same bytes a proof
@@ -37,8 +36,8 @@ NEAR = (1.0, 2.0, 4.5)
 """Prices of memory, in multiples of the estimated price of a byte, at which all blocks of a mesh are contracted for
 stages that are priced on demand. Set by hand; not measured."""
 COMPOSED_GAP = 0.8 * TOLERANCE
-"""Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Set by hand; halved or
-doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Not critical: half or
+twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
 KEPT_GRAPHS = 4
 """Layered graphs whose chains and stages a worker keeps: a plan has at most four versions of rematerialisation."""

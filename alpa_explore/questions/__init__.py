@@ -10,7 +10,6 @@ Each module answers one question and can be read alone:
 - `better_plan`: the best plan for measured figures, beside the present one.
 - `exported`: a plan for another tool, and what its layout takes there by the same prices.
 - `microbatches`: T, throughput and memory at every other number of microbatches.
-- `tuning`: the constants of these answers.
 
 Figures are compared in seconds and bytes of the stage, or as T of Eq. 2. A plan that was read from a file has no
 sharding problems behind its stages: `what_if`, `regrets` and `frontier` need `plans.rebuild` first, and say so.

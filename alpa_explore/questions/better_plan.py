@@ -23,8 +23,10 @@ from alpa_explore.planner.resources import Running
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import graph_of
-from alpa_explore.questions import tuning
 from alpa_explore.questions.reprice import reprice
+
+BETTER = 0.01
+"""A plan that saves less than this share of an iteration is not better: predictions are not as exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def better_plan(
             other = planned(again, running)
         except InfeasiblePlanError:
             continue
-        if (takes := simulated_seconds(other)) < (1.0 - tuning.BETTER) * seconds:
+        if (takes := simulated_seconds(other)) < (1.0 - BETTER) * seconds:
             best, seconds = other, takes
     return BetterPlan(present=present, present_seconds=present_seconds, best=best, best_seconds=seconds)
 

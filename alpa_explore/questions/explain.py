@@ -24,7 +24,9 @@ from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.questions import tuning
+
+UNLIMITED_BYTES = 10**18
+"""Memory of a device in the question what a plan would do without a limit on memory: more than any plan needs."""
 
 COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
 TIED, OVERHEAD = "sums of tied weights", "overhead of the software"
@@ -161,7 +163,7 @@ def _limits(plan: Plan) -> tuple[Limit, ...]:
         without.append(("imbalance of the stages", even, "T if all stages had the mean latency"))
         filled = more + b * max(latencies) + plan.once_seconds
         without.append(("filling and draining the pipeline", filled, "B · t_max: T if the pipeline were always full"))
-    unlimited = _with_memory(plan, tuning.UNLIMITED_BYTES)
+    unlimited = _with_memory(plan, UNLIMITED_BYTES)
     if unlimited is not None:
         seconds = unlimited.predicted.iteration_seconds
         without.append(("memory of a device", seconds, "planned again without a limit on memory"))

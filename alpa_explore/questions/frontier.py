@@ -23,7 +23,10 @@ from alpa_explore.plans.report.tables import Row, stage_named
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.pricing.memory_frontiers import whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
-from alpa_explore.questions import tuning
+
+FRONTIER_SOLVES = 24
+"""Most solves for the convex part of a stage's frontier: one finds a corner, one proves an edge, so these find a dozen
+corners, as many as the figure of a stage's memory has bars for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ class StageFrontier:
 
 
 @checked("plan", "stage", "held", "most")
-def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tuning.FRONTIER_SOLVES) -> StageFrontier:
+def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = FRONTIER_SOLVES) -> StageFrontier:
     """The frontier of stage `stage` on its logical mesh, holding `held` microbatches (by default as in the plan).
 
     Exact where Pareto sets stay small, else its convex part in at most `most` solves; `provenance` of a point says

@@ -24,7 +24,7 @@ from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import describe_stage
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOperator
-from alpa_explore.questions import tuning
+from alpa_explore.pricing.tuning import PROVEN
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 SpecChoice = str | Mapping[str, object]
@@ -127,7 +127,7 @@ def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
     extra_seconds = regrets_of(solved.at(solved.without_constraints(node)), [node])[0]
-    extra_seconds[extra_seconds <= tuning.ROUNDING * solved.stage.latency_seconds] = 0.0
+    extra_seconds[extra_seconds <= PROVEN * solved.stage.latency_seconds] = 0.0
     regrets = [
         Regret(
             strategy=strategy.name,

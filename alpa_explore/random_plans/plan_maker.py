@@ -198,10 +198,7 @@ class PlanMaker:
         key = (draft.family, draft.cuts, draft.recomputation)
         if self._cut is None or self._cut[0] != key:
             graph = self.family(draft.family).graph
-            layers = make_layers(graph, draft.cuts)
-            layering = Layering(
-                layers=layers, delta=None, objective_bytes=max(k.cut_bytes for k in layers), flops_limit=None
-            )
+            layering = make_layers(graph, draft.cuts)
             layered = assign_layers(
                 graph, layering.layer_of_forward, draft.recomputation, software=cluster_of(draft).software
             )

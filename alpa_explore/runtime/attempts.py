@@ -128,12 +128,12 @@ class Attempt:
     where: str = ""
     """See `Retry`."""
     all_back: Callable[[], bool] | None = None
-    """Asks whether all hosts answer with which the run began; None where this attempt has them."""
+    """Asks whether all hosts answer that the run began with; None where this attempt has all of them."""
 
 
 Again = Callable[[AlpaExploreError | None, int], Attempt]
-"""(how the last attempt failed, or None where all hosts answer again; its number) -> the next one. An AlpaExploreError
-says why there can be none."""
+"""(the error of the last attempt, or None where all hosts answer again; its number) -> the next attempt. An
+AlpaExploreError says why there can be none."""
 
 
 class HostsBack:

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import replace_text
 
 
 class Reporter:
@@ -40,10 +41,8 @@ class Reporter:
             pause = threading.Event()
             while True:
                 now = heartbeat()
-                temporary = self._alive.with_suffix(".tmp")
                 text = json.dumps({"instructions": now.instructions, "doing": now.doing, "waits_for": now.waits_for})
-                temporary.write_text(text, encoding="utf-8")
-                temporary.replace(self._alive)
+                replace_text(self._alive, text)
                 if parent is not None and os.getppid() != parent:
                     os._exit(1)
                 pause.wait(tuning.HEARTBEAT_SECONDS)

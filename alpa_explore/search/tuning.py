@@ -4,12 +4,12 @@ from __future__ import annotations
 
 MOST_SOLVED_WITHIN_MEMORY = 40
 """Problems that are solved under the memory limit for one plan, in 10 s at most each; after that the choices found so
-far are used. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+far are used. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 SECONDS_BETWEEN_WRITES = 10.0
 """What a search has found is written to the cache at least so often while tasks finish."""
 EXACT_FRONTIER_VARIABLES = 1_500
 """Variables of Eq. 1 up to which a composed problem, too, gets a memory frontier of its own: its Pareto sets may stay
-small enough for the exact frontier. Set by hand; halved or doubled it changes the time of
+small enough for the exact frontier. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
 DEVICES_WORTH_BOUNDS = 32
 """On clusters of so many devices all meshes are bounded before any is composed: about a third of the work of composing

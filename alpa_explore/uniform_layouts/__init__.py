@@ -17,4 +17,6 @@ In the order to read them:
     tuning        limits of the enumeration
 
 It stands on `baselines`, whose `layout_price` prices all of it; `validation` stands on it.
+
+Concepts that others use: Layouts, MeasuredLayout, ModelKey, PlanAsLayout, PricedLayout, Scaling, ScalingPoint, Sizes.
 """

@@ -13,20 +13,19 @@ they are not: so that is done beside every plan, and this only on request.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.baselines.baseline import baseline
 from alpa_explore.baselines.layout import BASELINE, RECOMPUTATION, RECOMPUTED, Layout
-from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.executors import Executor
-from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Resources, Running
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.parallelism import axis_uses
+from alpa_explore.plans.report.parallelism import MOST, StageDegrees, axis_uses
 from alpa_explore.plans.report.text import plan_words
 from alpa_explore.plans.schedule_stages import planned_schedule
 from alpa_explore.schedules.catalog import INTERLEAVED
@@ -36,8 +35,6 @@ from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 NOTICEABLE = 0.005
 """Share of the time of a plan by which a layout must be faster to be named: the price of a layout differs from that of
 the same plan by up to 0.4 % (tests/uniform_layouts/test_agreement.py)."""
-_UNIFORM = 0.95
-"""Of FLOPs and of stored bytes: where fewer follow the use of an axis, no uniform layout does the same."""
 RECOMPUTES = {"": "none", "True": "full", **{name: kind for kind, name in RECOMPUTED.items()}}
 """Recomputation of a plan by its name -> that of a layout. Megatron-LM's selective one repeats what 'attention'
 does."""
@@ -110,49 +107,41 @@ def plan_layout(plan: Plan) -> tuple[Layout | None, str]:
     devices = {stage.submesh for stage in plan.stages}
     layers = {stage.layers[1] - stage.layers[0] for stage in plan.stages}
     uses = [_degrees(plan, number) for number in range(len(plan.stages))]
-    if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len({str(u) for u in uses}) > 1:
+    if recompute is None or len(devices) > 1 or len(layers) > 1 or None in uses or len(set(uses)) > 1:
         return None, plan_words(plan)
     degrees = uses[0]
     assert degrees is not None, "checked above"
     pipeline, options = len(plan.stages), plan.options
     chunks = plan.terms.turns if pipeline > 1 else 1
-    samples, data = plan.model.samples, degrees["data"]
+    samples, data = plan.model.samples, degrees.data
     if samples % data or planned_schedule(plan) not in ("1f1b", INTERLEAVED):
         return None, plan_words(plan)
     layout = Layout(
-        tensor=degrees["tensor"],
+        tensor=degrees.tensor,
         pipeline=pipeline,
         data=data,
-        context=degrees["context"],
-        expert=degrees["expert"],
-        expert_tensor=degrees["expert_tensor"],
+        context=degrees.context,
+        expert=degrees.expert,
+        expert_tensor=degrees.expert_tensor,
         microbatch=samples // data,
         microbatches=options.num_microbatches,
         chunks=chunks,
-        zero_stage=degrees["zero"],
+        zero_stage=degrees.zero,
         recompute=recompute,
     )
     return layout, layout.words
 
 
-def _degrees(plan: Plan, number: int) -> Counter[str] | None:
+def _degrees(plan: Plan, number: int) -> StageDegrees | None:
     """The degrees of a stage; None where an axis has a use that no uniform layout has."""
     stage = plan.stages[number]
     uses = axis_uses(stage)
     if not uses and stage.submesh != (1, 1):
         return None
-    degrees = Counter(tensor=1, data=1, context=1, expert=1, expert_tensor=1, zero=0)
-    zeros = {use.zero for use in uses if use.kind in ("data", "context")}
-    for use in uses:
-        if use.kind == "replicated" or min(use.share, use.stored) < _UNIFORM:
-            return None
-        degrees[use.kind] *= use.size
-        if use.experts:
-            degrees["expert"] *= use.size
-    if len(zeros) > 1:
+    if any(use.kind == "replicated" or min(use.share, use.stored) < MOST for use in uses):
         return None
-    degrees["zero"] = max(zeros, default=0)
-    return degrees
+    zeros = {use.zero for use in uses if use.kind in ("data", "context")}
+    return StageDegrees.of(stage, uses) if len(zeros) < 2 else None
 
 
 def faster_layout(plan: Plan, model: str, *, sequence: int | None = None, precision: str | None = None) -> str:
@@ -168,7 +157,8 @@ def faster_layout(plan: Plan, model: str, *, sequence: int | None = None, precis
         question = Question.of(model, plan.global_batch, sequence, precision, cache=True)
         only = _only(plan.options.num_microbatches, (recomputed,))
         with Executor("serial") as executor:
-            best = question.answer(plan.cluster, executor=executor, only=only, known_alone=True).best
+            resources = Resources(executor=executor, store=None, progress=None, cancel=None)
+            best = question.answer(plan.cluster, resources, only=only, known_alone=True).best
     except AlpaExploreError:  # a model or a cluster without layouts, or works that are not known
         return ""
     if best is None or best.seconds >= (1.0 - NOTICEABLE) * plan.predicted.iteration_seconds:
@@ -180,47 +170,38 @@ def faster_layout(plan: Plan, model: str, *, sequence: int | None = None, precis
     )
 
 
-def best_layout(
-    model: str,
-    cluster: Cluster,
-    *,
-    num_microbatches: int | None,
-    global_batch: int | None,
-    rematerialization: bool | str | None,
-    sequence: int | None = None,
-    precision: str | None = None,
-    cache: bool = True,
-    progress: ProgressCallback | None = None,
-    cancel: threading.Event | None = None,
-) -> PricedLayout | None:
-    """The fastest uniform layout that fits with these microbatches (None: any number) and recomputation (None or
-    'auto': any). Raises as `layouts`."""
-    question = Question.of(model, global_batch, sequence, precision, cache=cache)
+def best_layout(request: PlanRequest, running: Running) -> PricedLayout | None:
+    """The fastest uniform layout that fits with the microbatches ('auto': any number) and the recomputation (None or
+    'auto': any) of a request. Raises as `layouts`."""
+    question = Question.of(_name_of(request), request.global_batch, None, request.precision, cache=running.cache)
     kinds: tuple[str, ...] = RECOMPUTATION
-    if rematerialization not in (None, "auto"):
-        kinds = (RECOMPUTES.get("none" if rematerialization is False else str(rematerialization), ""),)
+    if request.rematerialization not in (None, "auto"):
+        kinds = (RECOMPUTES.get(str(request.rematerialization or "none"), ""),)
+    only = _only(None if request.auto else request.count, kinds)
     with Executor(None) as executor:
-        asked = question.answer(
-            cluster, executor=executor, only=_only(num_microbatches, kinds), progress=progress, cancel=cancel
-        )
-    return asked.best
+        resources = Resources(executor=executor, store=None, progress=running.progress, cancel=running.cancel)
+        return question.answer(request.cluster, resources, only=only).best
 
 
-def plan_of_layout(
-    row: PricedLayout, model: str, cluster: Cluster, *, precision: str | None, cancel: threading.Event | None
-) -> Plan:
-    """The plan that is this layout. Raises as `ax.baseline`."""
+def plan_of_layout(row: PricedLayout, request: PlanRequest, cancel: threading.Event | None = None) -> Plan:
+    """The plan that is this layout, of the model and on the cluster of a request. Raises as `ax.baseline`."""
     layout = row.layout
     batch = layout.samples * layout.microbatches
+    graph = microbatch_graph(_name_of(request), layout.microbatches, precision=request.precision, global_batch=batch)
     return baseline(
-        microbatch_graph(model, layout.microbatches, precision=precision, global_batch=batch),
-        cluster,
+        graph,
+        request.cluster,
         BASELINE,
         num_microbatches=layout.microbatches,
         rematerialization=layout.rematerialization,
         cancel=cancel,
         **layout.degrees(row.blocks),
     )
+
+
+def _name_of(request: PlanRequest) -> str:
+    assert isinstance(request.model, str), "layouts are those of a model that is given by name"
+    return request.model
 
 
 def _only(num_microbatches: int | None, recomputed: Sequence[str]) -> Callable[[tuple[Layout, ...]], Sequence[Layout]]:

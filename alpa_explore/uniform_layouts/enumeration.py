@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster, Software
+from alpa_explore.models.catalog import divisors_of
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.structure import Structure
@@ -93,25 +94,19 @@ def leanest(layouts: tuple[Layout, ...]) -> tuple[Layout, ...]:
     return tuple(most.values())
 
 
-def divisors(number: int) -> tuple[int, ...]:
-    """All divisors, ascending."""
-    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
-    return tuple(dict.fromkeys((*small, *(number // n for n in reversed(small)))))
-
-
 def _degrees(structure: Structure, cluster: Cluster, batch: int, offer: Offer) -> Iterator[Layout]:
     devices, length = cluster.devices, structure.tokens
-    for tensor in divisors(devices):
+    for tensor in divisors_of(devices):
         if tensor > min(cluster.devices_per_node, tuning.MOST_TENSOR) or (tensor > 1 and not offer.tensor):
             break
         if any(width % tensor for width in structure.widths) or (length > 1 and length % tensor):
             continue
-        for context in divisors(devices // tensor):
+        for context in divisors_of(devices // tensor):
             if context > 1 and not (
                 structure.divides_sequences and offer.context and _divides_sequence(length, context, tensor)
             ):
                 continue
-            for pipeline in divisors(devices // tensor // context):
+            for pipeline in divisors_of(devices // tensor // context):
                 if pipeline > structure.layers or (pipeline > 1 and not (offer.pipeline and structure.is_chain)):
                     break
                 data = devices // tensor // context // pipeline
@@ -128,7 +123,7 @@ def _experts(structure: Structure, degrees: Layout) -> Iterator[Layout]:
     if structure.experts == 1:
         yield degrees
         return
-    for expert in divisors(degrees.data):
+    for expert in divisors_of(degrees.data):
         if structure.experts % expert == 0:
             yield replace(degrees, expert=expert, expert_tensor=degrees.tensor)
 

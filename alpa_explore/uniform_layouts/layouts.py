@@ -19,6 +19,7 @@ from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.graph import full_precision
 from alpa_explore.inter_op.options import check_like_nodes
 from alpa_explore.models.catalog import CatalogEntry, entry
+from alpa_explore.planner.resources import Resources
 from alpa_explore.store.cache import SolveCache, default_folder
 from alpa_explore.store.code_version import code_version
 from alpa_explore.uniform_layouts import tuning
@@ -57,9 +58,8 @@ def layouts(
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     with Executor(scheduler) as executor:
         question = Question.of(model, global_batch, sequence, precision, cache=cache)
-        answer = question.answer(
-            cluster, executor=executor, progress=progress, partial=partial, cancel=cancel, known_alone=known_alone
-        )
+        resources = Resources(executor=executor, store=None, progress=progress, cancel=cancel)
+        answer = question.answer(cluster, resources, partial=partial, known_alone=known_alone)
         if not answer.ranked:
             raise no_layout(question, cluster)
         if not answer.whole:
@@ -74,14 +74,7 @@ def layouts(
                 partial(answer)
 
         try:
-            larger = question.larger(
-                cluster,
-                executor=executor,
-                progress=progress,
-                partial=on_more_nodes,
-                cancel=cancel,
-                known_alone=known_alone,
-            )
+            larger = question.larger(cluster, resources, partial=on_more_nodes, known_alone=known_alone)
         except CancelledError:
             if known_alone:
                 raise
@@ -142,11 +135,9 @@ class Question:
     def answer(
         self,
         cluster: Cluster,
+        resources: Resources,
         *,
-        executor: Executor,
-        progress: ProgressCallback | None = None,
         partial: Callable[[Layouts], None] | None = None,
-        cancel: threading.Event | None = None,
         only: Callable[[tuple[Layout, ...]], Sequence[Layout]] | None = None,
         known_alone: bool = False,
     ) -> Layouts:
@@ -158,17 +149,11 @@ class Question:
         else:
             check_dtype(cluster.device, self.prices.works.dtype)
         works = self.prices.works
-        structure = works.read_structure(executor=executor, cancel=cancel, known_alone=known_alone)
+        structure = works.read_structure(resources, known_alone=known_alone)
         asked: Sequence[Layout] = enumerate_layouts(structure, cluster, self.global_batch)
         if only is not None:
             asked = only(tuple(asked))
-        works.prepare(
-            ((cluster, layout) for layout in asked),
-            executor=executor,
-            progress=progress,
-            cancel=cancel,
-            known_alone=known_alone,
-        )
+        works.prepare(((cluster, layout) for layout in asked), resources, known_alone=known_alone)
         errors = {a: error for a in asked if isinstance(error := works.of(cluster, a), OptionError)}
         reasons = ((f"TP {a.tensor} · CP {a.context} · EP {a.expert}", error) for a, error in errors.items())
         refused = tuple(dict.fromkeys(f"{degrees}: {error.what}: {error.found}" for degrees, error in reasons))
@@ -180,15 +165,15 @@ class Question:
         began = said = time.monotonic()
 
         def say(done: int) -> None:
-            if progress is not None:
+            if resources.progress is not None:
                 elapsed = time.monotonic() - began
-                progress(Progress(pass_name="layouts", done=done, total=len(asked), elapsed_seconds=elapsed))
+                resources.progress(Progress(pass_name="layouts", done=done, total=len(asked), elapsed_seconds=elapsed))
 
         for number, layout in enumerate(asked):
             if number % tuning.SAYS_EVERY == 0:
                 now = time.monotonic()
                 say(number)
-                if cancel is not None and cancel.is_set():
+                if resources.cancel is not None and resources.cancel.is_set():
                     if not priced:
                         raise CancelledError("The layouts were cancelled", found="none was priced", remedy="Ask again.")
                     return self._layouts(cluster, priced, refused, whole=False)
@@ -216,24 +201,17 @@ class Question:
         return best
 
     def larger(
-        self,
-        cluster: Cluster,
-        *,
-        executor: Executor,
-        progress: ProgressCallback | None = None,
-        partial: Callable[[Layouts], None],
-        cancel: threading.Event | None = None,
-        known_alone: bool = False,
+        self, cluster: Cluster, resources: Resources, *, partial: Callable[[Layouts], None], known_alone: bool = False
     ) -> Layouts | None:
         """The layouts on the fewest nodes, doubled in turn from those of `cluster`, on which the leanest one fits."""
         nodes = 2 * cluster.nodes
         while nodes * cluster.devices_per_node <= tuning.MOST_DEVICES:
             more = cluster.with_changes(nodes=nodes)
-            asked: dict[str, Any] = {"executor": executor, "cancel": cancel, "known_alone": known_alone}
-            lean = self.answer(more, only=leanest, **asked)
+            quiet = replace(resources, progress=None)
+            lean = self.answer(more, quiet, only=leanest, known_alone=known_alone)
             if lean.best is not None:
                 partial(replace(lean, whole=False))
-                found = self.answer(more, progress=progress, partial=partial, **asked)
+                found = self.answer(more, resources, partial=partial, known_alone=known_alone)
                 return replace(found, on_faster_links=self.on_faster_links(found)) if found.whole else found
             nodes *= 2
         return None

@@ -145,8 +145,8 @@ def ranked(priced: Iterable[PricedLayout]) -> tuple[PricedLayout, ...]:
 
 
 class Prices:
-    """Prices the layouts of a model on one cluster, from their works. Layouts share the times of parts; those that
-    differ in the number of microbatches alone share all but their sum, so another global batch takes milliseconds."""
+    """Prices the layouts of a model on one cluster, from their works. Layouts share the times of parts. Those that
+    differ in the number of microbatches alone share all but the sum, so another global batch takes milliseconds."""
 
     def __init__(self, model: CatalogEntry, cluster: Cluster, works: Works) -> None:
         self.model, self.cluster, self.works = model, cluster, works

@@ -10,13 +10,11 @@ from alpa_explore.uniform_layouts.beside_plan import PlanAsLayout
 from alpa_explore.uniform_layouts.measured import MeasuredLayout
 from alpa_explore.uniform_layouts.ranking import Layouts, PricedLayout
 from alpa_explore.uniform_layouts.scaling import Scaling, ScalingPoint
-from alpa_explore.units import printable
+from alpa_explore.units import SMALL, printable
 
 Row = dict[str, Any]
 _NOTICEABLE = 0.02
 """A plan and the layout that it is are priced from other graphs; by how much they may differ without a word."""
-_SAME = 5e-4
-"""Times whose ratio differs less from 1 are the same on screen."""
 
 
 def layouts_table(layouts: Layouts, most: int | None = None, shown: Sequence[PricedLayout] | None = None) -> list[Row]:
@@ -127,7 +125,7 @@ def plan_sentence(plan: PlanAsLayout) -> str:
     if plan.gain is None:
         why = plan.incomparable or "no uniform layout fits"
         return f"{named}; the two are not compared, because {why}."
-    if abs(plan.gain) < _SAME:
+    if abs(plan.gain) < SMALL:
         return f"{named}, as long as the best uniform layout."
     if plan.best is not None and plan.priced is not None and plan.best.layout == plan.priced.layout:
         return f"{named}; it is the best uniform layout."
@@ -232,7 +230,7 @@ def scaling_sentence(scaling: Scaling) -> str:
     fits = ", ".join(f"{p.cluster.devices:,} {p.device.upper()}" for p in smallest)
     fastest = max(known, key=_pace)
     text = f"{scaling.model} fits from {fits} on; fastest on {fastest.cluster}, {_pace(fastest):,.0f} tokens/s"
-    if fastest.efficiency is not None and fastest.efficiency < 1 - _SAME:
+    if fastest.efficiency is not None and fastest.efficiency < 1 - SMALL:
         text += f" with an efficiency of {units.percent(fastest.efficiency)}"
     costs = [(p.dollars_per_billion_tokens, p) for p in known if p.dollars_per_billion_tokens is not None]
     if costs:

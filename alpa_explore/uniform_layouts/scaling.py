@@ -18,6 +18,7 @@ from alpa_explore.cluster.presets import load_preset, rack_of
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.planner.resources import Resources
 from alpa_explore.uniform_layouts import tuning
 from alpa_explore.uniform_layouts.enumeration import leanest
 from alpa_explore.uniform_layouts.layouts import Question
@@ -133,18 +134,13 @@ def scaling(
             partial(answer)
 
     with Executor(scheduler) as executor:
-        asked: dict[str, Any] = {
-            "executor": executor,
-            "progress": progress,
-            "cancel": cancel,
-            "known_alone": known_alone,
-        }
+        resources = Resources(executor=executor, store=None, progress=progress, cancel=cancel)
         try:
             for number, point in enumerate(answer.points):
-                known(number, _lean(question, point, **asked))
+                known(number, _lean(question, point, resources, known_alone=known_alone))
             for number, point in enumerate(answer.points):
                 if point.state == "fits":
-                    found = question.answer(point.cluster, **asked)
+                    found = question.answer(point.cluster, resources, known_alone=known_alone)
                     if not found.whole:
                         return answer
                     known(
@@ -155,12 +151,12 @@ def scaling(
     return replace(answer, whole=True)
 
 
-def _lean(question: Question, point: ScalingPoint, *, cancel: threading.Event | None, **asked: Any) -> ScalingPoint:
+def _lean(question: Question, point: ScalingPoint, resources: Resources, *, known_alone: bool) -> ScalingPoint:
     """Whether the model fits, by its leanest layouts."""
-    if cancel is not None and cancel.is_set():
+    if resources.cancel is not None and resources.cancel.is_set():
         raise CancelledError("The scaling was cancelled", found="some points are not known", remedy="Ask again.")
     try:
-        lean = question.answer(point.cluster, only=leanest, cancel=cancel, **asked)
+        lean = question.answer(point.cluster, resources, only=leanest, known_alone=known_alone)
     except CancelledError:
         raise
     except AlpaExploreError as error:

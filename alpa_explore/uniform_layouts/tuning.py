@@ -2,10 +2,10 @@
 
 LEAST_POSITIONS = 2048
 """Positions that a context-parallel device has at least: with fewer, products are small and the ring has nothing to
-hide behind. Set by hand; the public runs with context parallelism have 4,096 and more."""
+hide behind. Half of the 4,096 that public runs with context parallelism have at least."""
 MOST_TOKENS = 32_768
-"""Tokens of a microbatch on one device, where it has more than one sample: products are at their full rate long
-before. Set by hand."""
+"""Tokens of a microbatch on one device, where it has more than one sample: with them products of 2,048 × 2,048 weights
+reach 99 % of their full rate on A100, H100 and B200, larger ones with a quarter of them."""
 MOST_TENSOR = 16
 """Devices of a tensor-parallel group; no public run has more."""
 MOST_CHUNKS = 8

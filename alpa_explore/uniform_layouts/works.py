@@ -8,7 +8,6 @@ them there, nothing is captured and no torch imported.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,10 +17,9 @@ from alpa_explore.baselines.block_work import CapturedBlocks, DecoderWork
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import BatchError, CancelledError, OptionError
-from alpa_explore.execution.executors import Executor
-from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import CatalogEntry
+from alpa_explore.planner.resources import Resources
 from alpa_explore.store.cache import Store
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.uniform_layouts import tuning
@@ -57,9 +55,7 @@ class Works:
     structure: Structure | None = None
     """Of the model, once it was read."""
 
-    def read_structure(
-        self, *, executor: Executor, cancel: threading.Event | None = None, known_alone: bool = False
-    ) -> Structure:
+    def read_structure(self, resources: Resources, *, known_alone: bool = False) -> Structure:
         """What of the model decides on its layouts. OptionError where it is no sequence of blocks; otherwise as
         `prepare`."""
         if self.structure is not None:
@@ -72,20 +68,14 @@ class Works:
             return self.structure
         if known_alone:
             raise _not_known("the structure of the model")
-        with executor.preparing(), cancelled_by(cancel):
+        with resources.executor.preparing(), cancelled_by(resources.cancel):
             self.structure = captured_model(key)[1]
         if self.store is not None:
             self.store.put(name, self.structure.stored())
         return self.structure
 
     def prepare(
-        self,
-        asked: Iterable[tuple[Cluster, Layout]],
-        *,
-        executor: Executor,
-        progress: ProgressCallback | None = None,
-        cancel: threading.Event | None = None,
-        known_alone: bool = False,
+        self, asked: Iterable[tuple[Cluster, Layout]], resources: Resources, *, known_alone: bool = False
     ) -> None:
         """Read all works of these layouts that are not known. CancelledError where `cancel` is set: what was read by
         then is kept; and with `known_alone` where there are any."""
@@ -104,11 +94,12 @@ class Works:
             return
         if known_alone:
             raise _not_known(f"{len(missing)} works")
+        executor, cancel = resources.executor, resources.cancel
         with executor.preparing(), cancelled_by(cancel):
             graphs = _Graphs().of({source.key for source in missing})
-        blocks = self.read_structure(executor=executor, cancel=cancel).captured
+        blocks = self.read_structure(resources).captured
         tasks = {s: (graphs[s.key], cluster, s.degrees, blocks) for s, cluster in missing.items()}
-        for source, work in executor.map(_read_work, tasks, name="works", progress=progress, cancel=cancel):
+        for source, work in executor.map(_read_work, tasks, name="works", progress=resources.progress, cancel=cancel):
             self._read[source] = work
             if self.store is not None:
                 refused = isinstance(work, OptionError)

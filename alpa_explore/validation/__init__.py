@@ -9,4 +9,6 @@ In the order to read them:
     report     records and tables of predictions and scores
 
 It imports `baselines` and what is below it; `cli` and `figures` use it.
+
+Concepts that others use: Rows, RunPricer.
 """

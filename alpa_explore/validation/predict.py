@@ -15,7 +15,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from alpa_explore.accuracy.likeness import overhead_share
-from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.uniform_layouts.model_work import ModelKey
@@ -138,33 +137,23 @@ def request_of(
         device=device,
         software=software,
     )
-    precision, model = precision_of(row.precision), row.architecture
-    words = padded_vocabulary(model.vocabulary, row.tensor, on.software)
-    replicated = replace(model, kv_heads=max(model.kv_heads, row.tensor))
+    precision, model, tensor = precision_of(row.precision), row.architecture, row.layout.tensor
+    words = padded_vocabulary(model.vocabulary, tensor, on.software)
+    replicated = replace(model, kv_heads=max(model.kv_heads, tensor))
     zero = row.zero_stage
     key = ModelKey(
         config=replicated.config(
             row.sequence, layers=BLOCKS_CAPTURED * model.period, vocabulary=words, software=on.software
         ),
-        micro_batch=row.micro_batch,
+        micro_batch=row.layout.microbatch,
         dtype=precision.tensors,
         period=model.period,
         routed=model.experts > 1,
         predicted_ahead=model.predicted_ahead,
     )
     recompute = recomputed(row.recompute)[0]
-    layout = Layout(
-        tensor=row.tensor,
-        pipeline=row.pipeline,
-        data=row.data,
-        context=row.context,
-        expert=row.expert,
-        expert_tensor=row.expert_tensor,
-        microbatch=row.micro_batch,
-        microbatches=row.microbatches,
-        chunks=row.chunks,
-        zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
-        recompute=recompute[0],
+    layout = replace(
+        row.layout, zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero, recompute=recompute[0]
     )
     kinds = [number % model.period for number in range(model.layers)]
     request = RunRequest(
@@ -179,10 +168,11 @@ def request_of(
 
 
 def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
-    idle, precision = idle_ranks(row.architecture, row.pipeline, on.software), precision_of(row.precision)
+    precision, stages = precision_of(row.precision), row.layout.pipeline
+    idle = idle_ranks(row.architecture, stages, on.software)
     reason = price.reason
     if idle:
-        reason = f"{idle} of {row.pipeline} stages get no part of the model, and {on.software} stops"
+        reason = f"{idle} of {stages} stages get no part of the model, and {on.software} stops"
     return Prediction(
         row=row,
         device=on.device,
@@ -194,7 +184,7 @@ def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
         peak_flops=row.devices * on.cluster.device.peak(precision.tensors),
         recompute=price.recompute,
         ends=price.ends,
-        overhead=overhead_share(on.cluster, row.microbatches, price.seconds),
+        overhead=overhead_share(on.cluster, row.layout.microbatches, price.seconds),
         notes=tuple(note for note in (*on.notes, precision.note, recomputed(row.recompute)[1]) if note),
     )
 

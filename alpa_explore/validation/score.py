@@ -16,13 +16,11 @@ from itertools import combinations
 from alpa_explore.accuracy import scores
 from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
+from alpa_explore.accuracy.tuning import ENOUGH_MFU
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.nearest import is_silent
 from alpa_explore.validation.runs.rows import MeasuredRow
 
-ENOUGH_MFU = 0.15
-"""Runs below are limited by something else than their devices' arithmetic; sources that have both are also scored
-without them."""
 SIDES = ("fit", "held-out")
 Configuration = tuple[object, ...]
 _FAULTY = "a fault of the software made its time"
@@ -66,7 +64,7 @@ def score_group(source: str, group: str, predictions: Sequence[Prediction]) -> G
 
 
 def _groups(predictions: Sequence[Prediction]) -> list[tuple[str, list[Prediction]]]:
-    """Of one source: all; device and precision; one node or several; runs with enough MFU."""
+    """Of one source: all; device and precision; one node or several; runs with enough MFU, where it has others too."""
     groups: list[tuple[str, list[Prediction]]] = [("all", list(predictions))]
     for name in (_device_and_precision, _nodes):
         parts: dict[str, list[Prediction]] = {}
@@ -98,7 +96,7 @@ def _repeats(predictions: Iterable[Prediction]) -> list[float]:
 
 def measured_run(prediction: Prediction) -> MeasuredRun:
     """A prediction as a run of the record."""
-    row = prediction.row
+    row, layout = prediction.row, prediction.row.layout
     return MeasuredRun(
         source=row.file,
         line=row.line,
@@ -110,14 +108,10 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
         sizes=row.architecture.sizes,
         sequence=row.sequence,
         global_batch=row.global_batch,
-        micro_batch=row.micro_batch,
-        microbatches=row.microbatches,
-        tensor=row.tensor,
-        pipeline=row.pipeline,
-        virtual=row.chunks,
-        data=row.data,
-        context=row.context,
-        expert=row.expert,
+        micro_batch=layout.microbatch,
+        microbatches=layout.microbatches,
+        virtual=layout.chunks,
+        **{degree: getattr(layout, degree) for degree in ("tensor", "pipeline", "data", "context", "expert")},
         zero_stage=row.zero_stage,
         recompute=row.recompute,
         precision=row.precision,
@@ -139,15 +133,15 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
 
 def configuration(row: MeasuredRow) -> Configuration:
     """All that decides on a run: model, batch, machine, layout, precision, software."""
-    a = row.architecture
+    a, at = row.architecture, row.layout
     return (
         *(a.kind, a.layers, a.hidden, a.heads, a.kv_heads, a.ffn, a.vocabulary, a.tied, row.sequence),
-        *(row.global_batch, row.micro_batch, row.devices, row.gpu_type, row.devices_per_node),
-        *(row.tensor, row.pipeline, row.data, row.chunks, row.zero_stage),
+        *(row.global_batch, at.microbatch, row.devices, row.gpu_type, row.devices_per_node),
+        *(at.tensor, at.pipeline, at.data, at.chunks, row.zero_stage),
         *(row.recompute, row.precision, row.schedule, row.framework),
         # Absent where they say nothing, so that other configurations stay on their side.
-        *((a.experts, a.chosen_experts, row.expert, row.expert_tensor) if a.experts > 1 else ()),
-        *((row.context,) if row.context > 1 else ()),
+        *((a.experts, a.chosen_experts, at.expert, at.expert_tensor) if a.experts > 1 else ()),
+        *((at.context,) if at.context > 1 else ()),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
+from typing import Any
 
 from alpa_explore.accuracy.measured_run import MeasuredRun
-from alpa_explore.accuracy.record import Record, Source
+from alpa_explore.accuracy.record import FORMAT, VERSION, Record, Source
 from alpa_explore.validation.predict import Prediction, Predictions
 from alpa_explore.validation.runs.rows import RefusedRow
 from alpa_explore.validation.score import measured_run, side
@@ -51,3 +54,23 @@ def _run(row: Prediction | RefusedRow, *, fitted: bool) -> MeasuredRun:
         status=row.status,
         refused=row.reason,
     )
+
+
+def record_to_bytes(record: Record) -> bytes:
+    """The content of the file; equal records give equal bytes."""
+    columns = [field.name for field in fields(MeasuredRun)]
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made": record.made,
+        "sources": [asdict(source) for source in record.sources],
+        "columns": columns,
+        "rows": [[_rounded(getattr(run, name)) for name in columns] for run in record.runs],
+    }
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits of a figure: more than any clock measured."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value

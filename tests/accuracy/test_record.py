@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from alpa_explore.accuracy.record import Record, record_from_bytes, record_to_bytes, stored_reasons, stored_record
+from alpa_explore.accuracy.record import Record, record_from_bytes, stored_reasons, stored_record
 from alpa_explore.errors import PlanFileError
+from benchmarks.figures_fit.record import record_to_bytes
 from tests.accuracy.example import example_record, run
 
 

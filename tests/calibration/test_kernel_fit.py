@@ -1,15 +1,17 @@
 """From points to kernel figures: a made-up GPU is found again, and the file alone is enough to fit it again."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from alpa_explore.calibration.device_file import device_file, measurements_in
+from alpa_explore.calibration.device_file import device_file
 from alpa_explore.calibration.kernel_fit import attention_kernel, document, fit_kernels, product_kernel
-from alpa_explore.calibration.measurements import AttentionTime, Measurements, Point, Product
+from alpa_explore.calibration.measurements import AttentionTime, GroupTime, Measurements, Point, Product
 from alpa_explore.calibration.measuring.kernels import shapes
 from alpa_explore.calibration.tuning import ATTENTION_SHAPES
 from alpa_explore.cluster import Cluster, Device
@@ -115,6 +117,34 @@ def test_noise_of_a_twentieth_leaves_the_shares() -> None:
     assert all(fit.mean_error < 0.08 for fit in fits)
     assert found.kernels.shares == pytest.approx(TRUE.kernels.shares, rel=0.05)
     assert found.kernels.attention_share == pytest.approx(0.55, rel=0.15)
+
+
+def measurements_in(body: Mapping[str, Any]) -> Measurements:
+    """The measurements in the body of a device file."""
+    kept = body["measured"]
+    return Measurements(
+        device=body["name"],
+        software=body["source"],
+        memory_bytes=body["device"]["memory_bytes"],
+        main_dtype=next(iter(kept["matmul"])),
+        ranks=kept["ranks"],
+        processors=kept["processors"],
+        matmul={dtype: _points(pairs) for dtype, pairs in kept["matmul"].items()},
+        memory=_points(kept["memory"]),
+        collectives={kind: _points(pairs) for kind, pairs in kept["collectives"].items()},
+        products=tuple(Product(dtype=d, count=c, m=m, n=n, k=k, seconds=s) for d, c, m, n, k, s in kept["products"]),
+        attention=tuple(
+            AttentionTime(**dict(zip(AttentionTime.__dataclass_fields__, row, strict=True)))
+            for row in kept["attention"]
+        ),
+        host_seconds=kept["host_seconds"],
+        groups=tuple(GroupTime(kind=k, ranks=r, bytes=b, seconds=s) for k, r, b, s in kept["groups"]),
+        clocks=kept["clocks"],
+    )
+
+
+def _points(pairs: Sequence[Sequence[float]]) -> tuple[Point, ...]:
+    return tuple(Point(size=size, seconds=seconds) for size, seconds in pairs)
 
 
 @pytest.mark.slow

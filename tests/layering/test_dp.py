@@ -11,6 +11,7 @@ import pytest
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.layering import Crossing, cluster_operators
 from alpa_explore.layering.balance import smallest_delta
+from alpa_explore.layering.crossing import crossings_of
 from alpa_explore.layering.dp import solve
 from tests.layering.reference import cost, solve_reference
 
@@ -190,11 +191,12 @@ def test_a_graph_is_clustered_into_layers_with_their_flops_and_bytes(make_graph)
         (1, 1, 2, 4, 40),
         (2, 3, 4, 4, 0),
     ]
-    assert (layering.objective_bytes, layering.flops_limit, layering.delta, layering.received) == (40, 6, 0.5, False)
-    received = cluster_operators(graph, 3, delta=0.5, received=True)
-    assert received.cuts == (1, 4)
+    flops, crossings = np.array([o.flops for o in graph.forward_operators]), crossings_of(graph)
+    produced = solve(flops, crossings, 3, 0.5)
+    assert (produced.cuts, produced.objective_bytes, produced.flops_limit) == (layering.cuts, 40, 6)
+    received = solve(flops, crossings, 3, 0.5, received=True)
+    assert cluster_operators(graph, 3, delta=0.5, received=True).cuts == received.cuts == (1, 4)
     assert received.objective_bytes == 60  # layer 2 receives the 20 bytes of op3 and the 40 of op0
-    assert received.received
 
 
 def test_two_thousand_operators_take_well_under_a_second(random_instance):

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from alpa_explore.models import build, entry, names
 from alpa_explore.models.configs import DecoderConfig, LlamaConfig
+from alpa_explore.models.decoder import DecoderAttention, RMSNorm
 from alpa_explore.models.factory import make_inputs, make_module
-from alpa_explore.models.llama import GroupedQueryAttention, RMSNorm
 from alpa_explore.models.moe import ExpertLayer, top2_gating
 from alpa_explore.models.transformer import CausalSelfAttention, causal_mask, rotary_tables
 
@@ -96,10 +96,11 @@ def test_a_sequence_shorter_than_the_longest_is_accepted():
 
 def test_grouped_query_attention_is_attention_with_repeated_keys_and_turned_queries():
     torch.manual_seed(0)
-    attention = GroupedQueryAttention(32, 4, 2)
+    config = LlamaConfig(hidden=32, layers=1, heads=4, kv_heads=2, vocabulary=8, sequence=6, ffn=8)
+    attention = DecoderAttention(config.decoder, window=None)
     x = torch.randn(2, 6, 32)
     cosines, sines = rotary_tables(6, 8, 10_000.0)
-    out = attention(x, cosines, sines)
+    out = attention(x, (cosines, sines))
 
     def turned(flat: torch.Tensor) -> torch.Tensor:
         """(B, S, heads · D) -> (B, heads, S, D), channel i + 4 the imaginary part of channel i."""

@@ -14,7 +14,7 @@ from alpa_explore.inter_op.options import AUTO, PipelineOptions
 from alpa_explore.planner.request import PlanRequest
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedSchedule
-from alpa_explore.questions import tuning
+from alpa_explore.questions.better_plan import BETTER
 from tests.plans.example import example_plan
 
 PRESENT, *OTHERS = (example_plan(name=name) for name in ("present", "without", "with"))
@@ -26,7 +26,7 @@ def test_of_two_plans_that_save_a_share_the_first_that_saves_enough_or_clearly_m
     saved: tuple[float, float],
 ) -> None:
     """Without sends in T and with them the planner makes a plan each; the shares are in units of the threshold."""
-    seconds = {id(plan): 1.0 - tuning.BETTER * share for plan, share in zip(OTHERS, saved, strict=True)}
+    seconds = {id(plan): 1.0 - BETTER * share for plan, share in zip(OTHERS, saved, strict=True)}
     made = iter(OTHERS)
 
     def planned(*_: Any, **__: Any) -> Plan:
@@ -39,7 +39,7 @@ def test_of_two_plans_that_save_a_share_the_first_that_saves_enough_or_clearly_m
         found = ax.better_plan(PRESENT, PRESENT.cluster, graph=object.__new__(TrainingGraph))
     best, least = PRESENT, 1.0
     for other in OTHERS:
-        if 1.0 - seconds[id(other)] / least > tuning.BETTER:
+        if 1.0 - seconds[id(other)] / least > BETTER:
             best, least = other, seconds[id(other)]
     assert found.best is best
     assert found.faster == pytest.approx(1.0 - least)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,7 +12,11 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.cli import main
+from alpa_explore.cli.planning.from_layout import with_layout
+from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.cluster import Cluster
+from alpa_explore.planner.request import PlanRequest
+from alpa_explore.planner.resources import Running
 from alpa_explore.uniform_layouts.beside_plan import best_layout, faster_layout, plan_of_layout
 
 MODEL, CLUSTER, B, BATCH = "llama-tiny", "1x4:h100", 4, 64
@@ -49,10 +55,11 @@ def test_the_fastest_layout_that_is_alike_is_named_where_it_is_faster(plan: ax.P
 def test_a_plan_that_starts_from_a_layout_is_no_slower_than_it(
     plan: ax.Plan, layouts: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: dict[str, Any] = {"num_microbatches": B, "global_batch": BATCH, "precision": "bf16"}
-    best = best_layout(MODEL, Cluster.parse(CLUSTER), rematerialization=None, **asked)
+    cluster = Cluster.parse(CLUSTER)
+    asked = PlanRequest(model=MODEL, cluster=cluster, num_microbatches=B, global_batch=BATCH, precision="bf16")
+    best = best_layout(asked, Running())
     assert best == next(p for p in layouts.fitting if p.layout.microbatches == B)
-    of_layout = plan_of_layout(best, MODEL, Cluster.parse(CLUSTER), precision="bf16", cancel=None)
+    of_layout = plan_of_layout(best, asked)
     for words, other in ((["best"], of_layout), (["tp=4", "dp=1"], None)):
         assert main([*PLAN, "--json", "--from-layout", *words]) == 0
         written = capsys.readouterr()
@@ -74,3 +81,11 @@ def test_no_one_is_told_to_start_from_the_layout_that_was_just_tried(
         assert main([*asked, *words]) == 0
         written = capsys.readouterr()
         assert ("try this" in written.out + written.err) == told
+
+
+def test_degrees_without_a_number_of_microbatches_name_no_layout() -> None:
+    """As with -B auto, where no plan fits."""
+    request = PlanRequest(model=MODEL, cluster=Cluster.parse(CLUSTER), num_microbatches="auto", global_batch=BATCH)
+    options, said = argparse.Namespace(from_layout=["tp=4", "dp=1"], paper=None), io.StringIO()
+    assert with_layout(None, options, request, Running(), ProgressLine(said)) is None
+    assert "the layout tp=4 dp=1 has no number of microbatches" in said.getvalue()

@@ -11,7 +11,7 @@ from alpa_explore.baselines.block_work import CapturedBlocks
 from alpa_explore.baselines.layout import Layout
 from alpa_explore.cluster import Cluster
 from alpa_explore.uniform_layouts import tuning
-from alpa_explore.uniform_layouts.enumeration import divisors, enumerate_layouts, leanest
+from alpa_explore.uniform_layouts.enumeration import enumerate_layouts, leanest
 from alpa_explore.uniform_layouts.structure import Structure
 
 
@@ -150,11 +150,6 @@ def test_the_leanest_layouts_store_least_of_their_degrees() -> None:
         (one.tensor, one.pipeline, one.context) for one in found if one.microbatch == 1
     }
     assert all(one.zero_stage == 3 for one in lean if one.pipeline == 1 and one.data * one.context > 1)
-
-
-def test_divisors_are_ascending_and_each_is_there_once() -> None:
-    assert divisors(36) == (1, 2, 3, 4, 6, 9, 12, 18, 36)
-    assert divisors(1) == (1,)
 
 
 def test_a_layout_is_named_in_the_words_of_the_field() -> None:

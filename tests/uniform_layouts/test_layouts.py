@@ -16,6 +16,7 @@ from alpa_explore.errors import CancelledError, OptionError, UnknownNameError
 from alpa_explore.execution.executors import Executor
 from alpa_explore.models.catalog import entry
 from alpa_explore.models.configs import DecoderConfig
+from alpa_explore.planner.resources import Resources
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.uniform_layouts import works as works_module
 from alpa_explore.uniform_layouts.layouts import Question
@@ -46,6 +47,11 @@ def architecture(model: str) -> Architecture:
     )
 
 
+def unwatched(executor: Executor) -> Resources:
+    """Without a cache, and unwatched."""
+    return Resources(executor=executor, store=None, progress=None, cancel=None)
+
+
 def row_of(layouts: Layouts, number: int) -> MeasuredRow:
     """A row of a table of measured runs with the layout of that rank."""
     (some,) = read_rows([DATA / "dgxc_nemo_h100_gb200.csv"]).measured[:1]
@@ -56,17 +62,9 @@ def row_of(layouts: Layouts, number: int) -> MeasuredRow:
         architecture=architecture(layouts.model),
         sequence=layouts.sequence,
         global_batch=layouts.global_batch,
-        micro_batch=layout.microbatch,
-        microbatches=layout.microbatches,
+        layout=layout,
         devices=layout.devices,
         devices_per_node=layouts.cluster.devices_per_node,
-        tensor=layout.tensor,
-        pipeline=layout.pipeline,
-        data=layout.data,
-        context=layout.context,
-        expert=layout.expert,
-        expert_tensor=layout.expert_tensor,
-        chunks=layout.chunks,
         zero_stage=layout.zero_stage,
         recompute=layout.recompute,
         precision="bf16",
@@ -229,11 +227,11 @@ def test_another_batch_in_the_same_process_is_priced_as_by_a_new_one() -> None:
     cluster = ax.Cluster.parse("1x4:a100-80gb")
     asked = Question.of("gpt-tiny", 16, None, None, cache=True)
     with Executor("serial") as executor:
-        asked.answer(cluster, executor=executor)
+        asked.answer(cluster, unwatched(executor))
         for batch in (1, 4, 12, 16):
-            again = replace(asked, global_batch=batch).answer(cluster, executor=executor)
+            again = replace(asked, global_batch=batch).answer(cluster, unwatched(executor))
             new = replace(asked, global_batch=batch, prices=ModelPrices(asked.prices.works))
-            assert again == new.answer(cluster, executor=executor)
+            assert again == new.answer(cluster, unwatched(executor))
             assert again.ranked
 
 
@@ -242,7 +240,7 @@ def test_layouts_that_are_priced_together_cost_what_each_costs_alone() -> None:
     cluster = ax.Cluster.parse("1x4:a100-80gb")
     asked = Question.of("gpt-tiny", 16, None, None, cache=True)
     with Executor("serial") as executor:
-        found = asked.answer(cluster, executor=executor).ranked
+        found = asked.answer(cluster, unwatched(executor)).ranked
     works = asked.prices.works
     for priced in found[:: max(len(found) // 40, 1)]:
         alone = ModelPrices(works).on(cluster)
@@ -266,7 +264,7 @@ def test_degrees_that_a_model_cannot_be_divided_in_end_no_answer(
         read = Works(entry("llama-tiny"), "bfloat16", SolveCache(tmp_path, code_version="1"))
         question = Question(global_batch=4, precision="bf16", prices=ModelPrices(read))
         with Executor("serial") as executor:
-            found = question.answer(ax.Cluster.parse("1x2:h100"), executor=executor, known_alone=known)
+            found = question.answer(ax.Cluster.parse("1x2:h100"), unwatched(executor), known_alone=known)
         assert found.values("tensor") == (1,)
         assert "TP 2 · CP 1 · EP 1: The layout has no legal sharding: a mesh of two" in found.refused
         assert not any(reason.startswith("TP 1 ·") for reason in found.refused)
@@ -304,7 +302,7 @@ def test_a_layout_that_fits_by_less_than_its_error_is_not_recommended_over_a_saf
     def on(memory_bytes: float) -> Layouts:
         cluster = replace(llama_layouts.cluster, device=replace(plain, memory_bytes=int(memory_bytes)))
         with Executor("serial") as executor:
-            return question.answer(cluster, executor=executor)
+            return question.answer(cluster, unwatched(executor))
 
     roomy = on(device.memory_bytes).best
     assert roomy is not None

@@ -67,6 +67,13 @@ def test_a_layout_opened_as_a_plan_is_recognised_as_that_layout(layouts: Layouts
 
 
 @pytest.mark.slow
+def test_the_plan_of_a_layout_with_experts_is_recognised_as_it() -> None:
+    plan = ax.baseline("qwen3-moe-tiny", "1x4:h100", BASELINE, num_microbatches=4, tp=2, ep=2, pp=1)
+    shared = {"expert": 2, "expert_tensor": 2}
+    assert plan_layout(plan)[0] == Layout(tensor=2, data=2, microbatch=8, microbatches=4, zero_stage=1, **shared)
+
+
+@pytest.mark.slow
 def test_a_plan_of_another_batch_or_cluster_is_not_compared(layouts: Layouts) -> None:
     plan = made(layouts, Layout(data=4, microbatch=2, microbatches=2, zero_stage=3))
     other = replace(layouts, global_batch=32)

@@ -18,7 +18,7 @@ ERROR = 0.085
 @pytest.mark.slow
 def test_a_calibrated_gpu_predicts_its_own_runs() -> None:
     rows = read_rows([DATA / "rows.csv"])
-    chosen = [row for row in rows.measured if row.sequence * row.micro_batch == TOKENS and row.sequence != 2048]
+    chosen = [row for row in rows.measured if row.sequence * row.layout.microbatch == TOKENS and row.sequence != 2048]
     assert {row.framework for row in chosen} == {"eager", "compiled"}
     found = predict_rows(
         replace(rows, measured=tuple(chosen)), pricer=RunPricer(), device=str(DATA / "device.json"), processes=1

@@ -27,7 +27,7 @@ def rows_of(name: str) -> list[MeasuredRow]:
 @pytest.mark.slow
 def test_a_run_of_each_software_takes_about_what_was_measured() -> None:
     rows = [
-        next(row for row in rows_of("nanotron_playbook_h100") if row.scored and row.micro_batch > 1),
+        next(row for row in rows_of("nanotron_playbook_h100") if row.scored and row.layout.microbatch > 1),
         next(row for row in rows_of("llm_foundry_mpt_a100_h100") if row.devices >= 128),
         next(row for row in rows_of("dgxc_nemo_h100_gb200") if row.model == "Nemotron-15B"),
     ]
@@ -42,7 +42,7 @@ def test_a_run_of_each_software_takes_about_what_was_measured() -> None:
 @pytest.mark.slow
 def test_what_does_not_fit_says_which_stage_and_what_takes_the_bytes() -> None:
     row = next(row for row in rows_of("nanotron_playbook_h100") if row.model == "llama-like-80.0B")
-    whole = replace(row, tensor=1, pipeline=1, data=row.devices, zero_stage=0, chunks=1)
+    whole = replace(row, layout=replace(row.layout, tensor=1, pipeline=1, data=row.devices, chunks=1), zero_stage=0)
     (over,) = priced([whole]).predicted
     assert not over.fits
     assert over.reason.startswith("stage 0 needs ")
@@ -70,7 +70,8 @@ def test_every_row_of_the_slices_has_a_price(step: int) -> None:
 def test_a_run_that_does_not_say_what_it_recomputes_lies_between_two_consistent_ends() -> None:
     row = next(row for row in rows_of("nanotron_playbook_h100") if row.scored)
     said = {words: replace(row, recompute=words) for words in ("none", "full", "selective-op")}
-    large = {words: replace(said[words], micro_batch=32, global_batch=32 * row.data, microbatches=1) for words in said}
+    wide = replace(row.layout, microbatch=32, microbatches=1)
+    large = {words: replace(said[words], layout=wide, global_batch=wide.samples) for words in said}
     for rows in (said, large):
         none, full, between = priced(list(rows.values())).predicted
         ends = [(end.recompute, end.seconds, end.bytes, end.fits) for end in between.ends]

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from alpa_explore.accuracy.record import Source, record_from_bytes, record_to_bytes
+from alpa_explore.accuracy.record import Source, record_from_bytes
 from alpa_explore.validation.predict import predict_rows
 from alpa_explore.validation.runs.rows import read_rows
-from benchmarks.figures_fit.record import record_of
+from benchmarks.figures_fit.record import record_of, record_to_bytes
 from tests.validation.stand_in import StandIn
 
 DATA = sorted((Path(__file__).parent / "data").glob("*.csv"))

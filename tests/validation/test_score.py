@@ -18,7 +18,9 @@ BASE = next(row for row in read_rows([DATA / "nanotron_playbook_h100.csv"]).meas
 def prediction(predicted: float, measured: float | None, **changes: object) -> Prediction:
     fits = bool(changes.pop("fits", True))
     size = float(str(changes.pop("bytes", 1e9)))
+    degrees = {name: changes.pop(name) for name in ("tensor", "microbatch") if name in changes}
     fields = {"measured_seconds": measured, "measured_bytes": None, **changes}
+    fields["layout"] = replace(BASE.layout, **degrees)  # type: ignore[arg-type]  # as below
     row = replace(BASE, **fields)  # type: ignore[arg-type]  # values of any field
     return Prediction(
         row=row,

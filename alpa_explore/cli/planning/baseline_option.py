@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,11 +12,11 @@ from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 
 if TYPE_CHECKING:
-    from alpa_explore.cluster import Cluster
+    from alpa_explore.planner.request import PlanRequest
     from alpa_explore.plans.plan import Plan
 
-ByHand: TypeAlias = Callable[..., "Plan"]
-"""(model, cluster, **options of `planner.interface.plan`) -> the plan of a baseline."""
+ByHand: TypeAlias = Callable[["PlanRequest", threading.Event | None], "Plan"]
+"""(request, cancel) -> the plan of a baseline."""
 
 
 def add_baseline(argument: Callable[..., Any]) -> None:
@@ -80,34 +81,34 @@ def made_by(kind: str, words: Sequence[str], pipeline: PipelineOptions) -> ByHan
 
 
 def _by_hand(
-    model: str,
-    cluster: Cluster,
+    request: PlanRequest,
+    cancel: threading.Event | None,
     *,
-    num_microbatches: int,
-    global_batch: int,
-    precision: str | None,
-    rematerialization: bool | str | None,
     kind: str,
     exchange: str | None,
     degrees: Mapping[str, Any],
     paper: bool | None,
-    **options: Any,
 ) -> Plan:
     from alpa_explore.baselines.baseline import baseline
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    whole = rematerialization if isinstance(rematerialization, bool) else None
     graph = microbatch_graph(
-        model, num_microbatches, rematerialization=whole, precision=precision, global_batch=global_batch
+        request.model,
+        request.count,
+        rematerialization=request.whole_rematerialization,
+        precision=request.precision,
+        global_batch=request.global_batch,
     )
     return baseline(
         graph,
-        cluster,
+        request.cluster,
         kind,
-        num_microbatches=num_microbatches,
+        num_microbatches=request.count,
+        num_layers=request.num_layers,
+        delta=request.delta,
         exchange=exchange,
-        rematerialization=rematerialization,
+        rematerialization=request.rematerialization,
         paper=paper,
+        cancel=cancel,
         **degrees,
-        **options,
     )

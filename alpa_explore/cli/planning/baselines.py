@@ -9,14 +9,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_cluster, add_model, add_question, chosen_cluster, chosen_model
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.options import add_cluster, add_layering, add_model, add_question, chosen_cluster, chosen_model
+from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
 from alpa_explore.plans.report.tables import comparison_table
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 if TYPE_CHECKING:
     from alpa_explore.baselines.kinds import Degrees
@@ -54,13 +53,7 @@ def add(command: Any) -> None:
     add_cluster(argument)
     add_question(argument)
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
-    argument("--delta", type=float, default=0.5, metavar="X", help="FLOP tolerance of layers (default: 0.5)")
-    argument(
-        "--layers",
-        type=int,
-        metavar="L",
-        help="number of layers into which operators are clustered (default: the paper's)",
-    )
+    add_layering(argument)
     argument(
         "--remat",
         metavar="NAME",
@@ -73,19 +66,16 @@ def add(command: Any) -> None:
     argument("--replicas", type=int, metavar="N", help="groups that hold all weights once, of hsdp and fsdp+tp+pp")
     argument("--zero", type=int, metavar="N", help="ZeRO stage of megatron, 0 to 3 (default: that of the software)")
     argument("--chunks", type=int, metavar="N", help="parts of the model on each stage of megatron, run interleaved")
-    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
-    argument("--json", action="store_true", help="print JSON")
+    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one row for the automatic plan and one for each baseline."""
     from alpa_explore.baselines.kinds import KINDS, Degrees, resolve
     from alpa_explore.models.catalog import microbatch_size
-    from alpa_explore.store.write import check_target, write_text
 
-    if options.html is not None:
-        check_target(options.html, "The page")
+    check_page(options.html)
     model = chosen_model(options)
     b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = model.global_batch if options.global_batch is None else options.global_batch
@@ -121,10 +111,8 @@ def run(options: argparse.Namespace) -> int:
     plans = [automatic, *priced]
     if options.html is not None:
         from alpa_explore.figures.comparisons.baselines import baselines_figure
-        from alpa_explore.figures.html_page import figure_html
 
-        write_text(options.html, figure_html(baselines_figure(plans)), "The page")
-        print(f"wrote {printable(options.html)}", file=sys.stderr)
+        write_figure(lambda: baselines_figure(plans), options.html)
     rows = comparison_table(plans)
     if options.json:
         print_json({"plans": rows, "refused": refused, "errors": bands_summary(automatic)})

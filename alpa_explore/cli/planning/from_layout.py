@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
@@ -14,7 +14,8 @@ from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 
 if TYPE_CHECKING:
-    from alpa_explore.cluster import Cluster
+    from alpa_explore.planner.request import PlanRequest
+    from alpa_explore.planner.resources import Running
     from alpa_explore.plans.plan import Plan
 
 _BEST = "best"
@@ -56,15 +57,15 @@ def check_from_layout(
 
 
 def with_layout(
-    found: Plan | None, options: argparse.Namespace, model: str, cluster: Cluster, line: ProgressLine, **asked: Any
+    found: Plan | None, options: argparse.Namespace, request: PlanRequest, running: Running, line: ProgressLine
 ) -> Plan | None:
-    """The faster of a plan and of that of the layout; `found` without the option, None where neither fits. `asked` are
-    the arguments of `ax.plan`. CancelledError with `found`."""
+    """The faster of a plan and of that of the layout; `found` without the option, None where neither fits.
+    CancelledError with `found`."""
     if options.from_layout is None:
         return found
     try:
         of_layout = _best if options.from_layout == [_BEST] else _given
-        made, words = of_layout(found, options, model, cluster, line, **asked)
+        made, words = of_layout(found, options, request, running)
     except CancelledError as error:
         error.known = found
         raise
@@ -91,58 +92,32 @@ def faster_sentence(plan: Plan, options: argparse.Namespace, model: str) -> str:
 
 
 def _best(
-    found: Plan | None,
-    options: argparse.Namespace,
-    model: str,
-    cluster: Cluster,
-    line: ProgressLine,
-    *,
-    num_microbatches: int | str,
-    rematerialization: bool | str | None,
-    cancel: threading.Event,
-    global_batch: int,
-    **_: Any,
+    _found: Plan | None, _options: argparse.Namespace, request: PlanRequest, running: Running
 ) -> tuple[Plan | None, str]:
     """The plan of the fastest layout, and what it is called; or why there is none."""
     from alpa_explore.uniform_layouts.beside_plan import best_layout, plan_of_layout
 
-    best = best_layout(
-        model,
-        cluster,
-        num_microbatches=None if isinstance(num_microbatches, str) else num_microbatches,
-        global_batch=global_batch,
-        rematerialization=rematerialization,
-        precision=options.precision,
-        cache=not options.no_cache,
-        progress=line,
-        cancel=cancel,
-    )
+    best = best_layout(request, running)
     if best is None:
         return None, "no uniform layout fits with these microbatches and this recomputation"
     words = f"the layout {best.words}"
     try:
-        return plan_of_layout(best, model, cluster, precision=options.precision, cancel=cancel), words
+        return plan_of_layout(best, request, running.cancel), words
     except InfeasiblePlanError as error:
         return None, f"{words}: {error}"
 
 
 def _given(
-    found: Plan | None,
-    options: argparse.Namespace,
-    model: str,
-    cluster: Cluster,
-    line: ProgressLine,
-    *,
-    num_microbatches: int | str,
-    rematerialization: bool | str | None,
-    **asked: Any,
+    found: Plan | None, options: argparse.Namespace, request: PlanRequest, running: Running
 ) -> tuple[Plan | None, str]:
     """The plan of the layout with the given degrees, and what it is called; or why there is none."""
     by_hand = made_by("megatron", options.from_layout, PipelineOptions(paper=options.paper))
-    count = num_microbatches if found is None else found.options.num_microbatches
-    named = None if rematerialization == "auto" else rematerialization
     words = f"the layout {' '.join(options.from_layout)}"
+    count = request.num_microbatches if found is None else found.options.num_microbatches
+    if count == "auto":
+        return None, f"{words} has no number of microbatches"
+    named = None if request.rematerialization == "auto" else request.rematerialization
     try:
-        return by_hand(model, cluster, num_microbatches=count, rematerialization=named, **asked), words
+        return by_hand(replace(request, num_microbatches=count, rematerialization=named), running.cancel), words
     except InfeasiblePlanError as error:
         return None, f"{words}: {error}"

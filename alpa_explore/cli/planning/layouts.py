@@ -12,10 +12,9 @@ from alpa_explore.cli.options import (
     chosen_model,
     refuse_microbatches,
 )
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 _COLUMNS = ("rank", "layout", "iteration_seconds", "times_best", "tokens_per_second", "mfu_fraction", "peak_bytes")
 _EPILOG = """A layout has one degree of each kind of parallelism for the whole model: TP × PP × DP × CP × EP × ZeRO
@@ -39,20 +38,17 @@ def add(command: Any) -> None:
     refuse_microbatches(argument)
     argument("--top", type=int, default=12, metavar="N", help="layouts that are printed (default: 12)")
     argument("--plan", metavar="FILE", help="a plan file that is named as a layout, and compared")
-    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
-    argument("--json", action="store_true", help="print all layouts as JSON")
+    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the fastest layouts, measured runs of this kind, and how a plan compares. 1 where no layout fits."""
     from alpa_explore.errors import OptionError
-    from alpa_explore.store.write import check_target, write_text
 
     if options.top < 1:
         raise OptionError("--top must be a number of layouts", found=str(options.top), remedy="Give 1 or more.")
-    if options.html is not None:
-        check_target(options.html, "The page")
+    check_page(options.html)
     model = chosen_model(options)
     cluster = chosen_cluster(options)
     with ProgressLine(sys.stderr) as line:
@@ -76,11 +72,9 @@ def run(options: argparse.Namespace) -> int:
     beside = None if plan is None else plan_beside(found, plan)
     measured = measured_beside(found)
     if options.html is not None:
-        from alpa_explore.figures.html_page import figure_html
         from alpa_explore.figures.layouts.scatter import scatter_figure
 
-        write_text(options.html, figure_html(scatter_figure(found, plan=beside, measured=measured)), "The page")
-        print(f"wrote {printable(options.html)}", file=sys.stderr)
+        write_figure(lambda: scatter_figure(found, plan=beside, measured=measured), options.html)
     if options.json:
         print_json(
             {

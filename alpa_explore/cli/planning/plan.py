@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.cli.options import add_model, add_question, chosen_model
+from alpa_explore.cli.options import add_hosts, add_layering, add_model, add_question, chosen_cluster, chosen_model
 from alpa_explore.cli.output import complain, json_text
 from alpa_explore.cli.planning.baseline_option import add_baseline, chosen_baseline
 from alpa_explore.cli.planning.from_layout import add_from_layout, check_from_layout, faster_sentence, with_layout
@@ -66,11 +66,7 @@ def add(command: Any) -> None:
         help="the cluster, as in 2x8:a100, unlike nodes as in 1x8:h100+1x8:a100, or a JSON or TOML file; attached: the "
         "hosts of --scheduler, whose links are measured (see `alpa-explore nodes`)",
     )
-    argument("--hosts", metavar="H1,H2", help="of the attached hosts only these, by name or address")
-    argument("--devices-per-node", type=int, metavar="M", help="devices of an attached host to plan for")
-    argument(
-        "--allow-remote", action="store_true", help="allow a --scheduler outside this machine and private networks"
-    )
+    add_hosts(argument)
     add_question(argument)
     argument(
         "-B",
@@ -80,19 +76,7 @@ def add(command: Any) -> None:
         help="microbatches per iteration, a divisor of the global batch (default: the paper's); auto: try "
         "all and print a table",
     )
-    argument(
-        "--delta",
-        type=float,
-        default=0.5,
-        metavar="X",
-        help="FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
-    )
-    argument(
-        "--layers",
-        type=int,
-        metavar="L",
-        help="number of layers into which operators are clustered (default: the paper's)",
-    )
+    add_layering(argument)
     argument(
         "--solver",
         default="auto",
@@ -230,7 +214,6 @@ def _add_beyond_the_paper(group: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
     # Check the input before the planner, and with it torch, is imported.
-    from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import microbatch_size
     from alpa_explore.store.write import check_target
 
@@ -246,16 +229,10 @@ def run(options: argparse.Namespace) -> int:
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
         sizes = f"B = {microbatches:,} microbatches of {units.samples(microbatch_size(model, microbatches, batch))}"
-    overlaps = {name: getattr(options, name) for name in _OF_DEVICE}
-    if options.software is not None:
-        overlaps["software"] = options.software
-    changes = {name: x for name, x in overlaps.items() if x is not None}
-    if options.cluster == ATTACHED:
-        cluster = _attached(options).with_changes(**changes)
-    else:
+    if options.cluster != ATTACHED:
         _check_not_attached(options)
-        cluster = Cluster.parse(options.cluster, **changes)
-    cluster = cluster.in_precision(options.precision)
+    changes = {name: x for name in _OF_DEVICE if (x := getattr(options, name)) is not None}
+    cluster = chosen_cluster(options, _attached(options) if options.cluster == ATTACHED else None, **changes)
     known = None
     if by_hand is None and not options.no_cache and options.cluster != ATTACHED:
         from alpa_explore.cli.planning.known_answer import KnownAnswer
@@ -273,36 +250,29 @@ def run(options: argparse.Namespace) -> int:
         from alpa_explore.planner.request import PlanRequest
         from alpa_explore.planner.resources import Running
 
-        common = {
-            "num_microbatches": microbatches,
-            "global_batch": batch,
-            "delta": options.delta,
-            "num_layers": options.layers,
-            "precision": options.precision,
-            "rematerialization": _REMATERIALIZATION.get(options.remat, options.remat),
-        }
         request = PlanRequest(
             model=model.reference,
             cluster=cluster,
+            num_microbatches=microbatches,
+            global_batch=batch,
+            delta=options.delta,
+            num_layers=options.layers,
             solver=options.solver,
-            pipeline=pipeline,
+            rematerialization=_REMATERIALIZATION.get(options.remat, options.remat),
+            precision=options.precision,
             zigzag=options.zigzag,
+            pipeline=pipeline,
             spec_constraints=spec_constraints,
-            **common,
         )
-        common["cancel"] = cancel
+        running = Running(
+            scheduler=options.scheduler if options.cluster != ATTACHED else None,
+            cache=not options.no_cache,
+            progress=line,
+            cancel=cancel,
+        )
         try:
-            if by_hand is not None:
-                plan = by_hand(model.reference, cluster, **common)
-            else:
-                running = Running(
-                    scheduler=options.scheduler if options.cluster != ATTACHED else None,
-                    cache=not options.no_cache,
-                    progress=line,
-                    cancel=cancel,
-                )
-                plan = planned(request, running)
-            plan = with_layout(plan, options, model.reference, cluster, line, **common) or plan
+            plan = planned(request, running) if by_hand is None else by_hand(request, cancel)
+            plan = with_layout(plan, options, request, running, line) or plan
         except CancelledError as error:
             if not cancel.is_set():
                 raise
@@ -313,7 +283,7 @@ def run(options: argparse.Namespace) -> int:
                 _give(_texts(error.known, options), options)
             return 130
         except InfeasiblePlanError as error:
-            found = with_layout(None, options, model.reference, cluster, line, **common)
+            found = with_layout(None, options, request, running, line)
             if found is None and (error.over_bytes is None or microbatches == "auto" or by_hand is not None):
                 raise
             if found is not None:

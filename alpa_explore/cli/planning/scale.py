@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore.cli.options import add_model, add_question, chosen_model, refuse_microbatches
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.report.text import render_table
-from alpa_explore.units import printable
 
 _EPILOG = """Dollars are only computed for devices with a --price; none is known beforehand.
 
@@ -39,17 +38,13 @@ def add(command: Any) -> None:
         metavar="DEVICE=DOLLARS",
         help="dollars for an hour of one device; may be repeated",
     )
-    argument("--html", metavar="FILE", help="write the scaling curve as one self-contained page")
     argument("--no-cache", action="store_true", help="neither read nor write the cache")
-    argument("--json", action="store_true", help="print JSON")
+    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print a row for each device and number of nodes. 1 where the model fits on none."""
-    from alpa_explore.store.write import check_target, write_text
-
-    if options.html is not None:
-        check_target(options.html, "The page")
+    check_page(options.html)
     model = chosen_model(options)
     with ProgressLine(sys.stderr) as line:
         line.say(f"pricing {model.name} on {options.nodes} nodes of {options.devices}")
@@ -70,11 +65,9 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.uniform_layouts.report import scaling_sentence, scaling_table
 
     if options.html is not None:
-        from alpa_explore.figures.html_page import figure_html
         from alpa_explore.figures.layouts.scaling_curve import scaling_curve_figure
 
-        write_text(options.html, figure_html(scaling_curve_figure(found)), "The page")
-        print(f"wrote {printable(options.html)}", file=sys.stderr)
+        write_figure(lambda: scaling_curve_figure(found), options.html)
     if options.json:
         print_json(
             {

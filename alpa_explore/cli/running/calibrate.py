@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
+from alpa_explore.cli.options import add_allow_import
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
@@ -61,11 +62,7 @@ def add(command: Any) -> None:
         action="store_true",
         help="only square products, the memory-bound kernel and collectives of all devices",
     )
-    argument(
-        "--allow-import",
-        action="store_true",
-        help="with --from-run, allow a recipe package.module:function of a run's plan, which runs that code",
-    )
+    add_allow_import(argument, "a run's plan (--from-run)")
     argument("--json", action="store_true", help="print the device file")
 
 

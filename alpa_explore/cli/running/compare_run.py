@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.output import print_json
+from alpa_explore.cli.options import add_allow_import
+from alpa_explore.cli.output import add_figure, check_page, print_json, write_figure
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
 
@@ -36,11 +37,7 @@ def add(command: Any) -> None:
         metavar="NxM:DEVICE",
         help="predict with the figures of this cluster, such as one of `alpa-explore calibrate --from-run`",
     )
-    argument(
-        "--allow-import",
-        action="store_true",
-        help="allow a recipe package.module:function of the plan, which runs that code (--cluster, --better-plan)",
-    )
+    add_allow_import(argument, "the plan (--cluster, --better-plan)")
     argument(
         "--better-plan",
         metavar="FILE",
@@ -48,28 +45,22 @@ def add(command: Any) -> None:
         " run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint",
     )
     argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
-    argument("--html", metavar="FILE", help="write one self-contained page with the figure")
-    argument("--json", action="store_true", help="print JSON, with every task")
+    add_figure(argument)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table, and write the figure if requested."""
     from alpa_explore.cluster import Cluster
-    from alpa_explore.figures.html_page import figure_html
     from alpa_explore.figures.runs.run import ranks_table, run_figure, run_sentence, run_table
     from alpa_explore.runtime.drift import drift_of
     from alpa_explore.runtime.measured import load_measured
-    from alpa_explore.store.write import check_target, write_text
 
     if options.better_plan is not None:
         return _better_plan(options)
-    if options.html is not None:
-        check_target(options.html, "The page")
+    check_page(options.html)
     cluster = Cluster.parse(options.cluster) if options.cluster is not None else None
     measured = load_measured(options.folder, cluster, allow_import=options.allow_import)
-    if options.html is not None:
-        write_text(options.html, figure_html(run_figure(measured)), "The page")
-        print(f"wrote {printable(options.html)}", file=sys.stderr)
+    write_figure(lambda: run_figure(measured), options.html)
     if options.json:
         print_json({**asdict(measured), "kinds": run_table(measured)})
         return 0

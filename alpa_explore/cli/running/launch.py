@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
+from alpa_explore.cli.options import add_allow_import
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ example:
   alpa-explore launch a.plan.json --steps 20 --checkpoint-every 5 --folder one
   alpa-explore launch b.plan.json --steps 40 --resume one"""
 _POLL_SECONDS = 0.1
+_REQUESTED = tuple(
+    """
+    steps learning_rate seed device save stall_seconds checkpoint_every resume retries allow_import scheduler ports
+    image claim frozen_buffers
+    """.split()
+)
+"""Options that `launch` takes by the same names."""
 
 
 def add(command: Any) -> None:
@@ -109,11 +117,7 @@ def run_arguments(argument: Callable[..., Any], *, steps: int, file_optional: bo
         metavar="FIRST-LAST",
         help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
     )
-    argument(
-        "--allow-import",
-        action="store_true",
-        help="allow a recipe package.module:function in the plan file, which runs that code",
-    )
+    add_allow_import(argument)
 
 
 def requested_schedule(options: argparse.Namespace) -> str | Schedule | None:
@@ -132,24 +136,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.runtime.targets.scripts import COMMANDS
 
     plan = load_plan(options.file)
-    requested = {
-        "steps": options.steps,
-        "learning_rate": options.learning_rate,
-        "seed": options.seed,
-        "schedule": requested_schedule(options),
-        "device": options.device,
-        "save": options.save,
-        "stall_seconds": options.stall_seconds,
-        "checkpoint_every": options.checkpoint_every,
-        "resume": options.resume,
-        "retries": options.retries,
-        "allow_import": options.allow_import,
-        "scheduler": options.scheduler,
-        "ports": options.ports,
-        "image": options.image,
-        "claim": options.claim,
-        "frozen_buffers": options.frozen_buffers,
-    }
+    requested = {name: getattr(options, name) for name in _REQUESTED} | {"schedule": requested_schedule(options)}
     if options.dry_run:
         print_json(describe_run(request_of(plan, options.target, **requested)))
         return 0

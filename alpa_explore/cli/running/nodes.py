@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.cli.options import add_hosts
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.text import render_table
@@ -39,9 +40,7 @@ def add(command: Any) -> None:
         epilog=_EPILOG,
     ).add_argument
     argument("address", metavar="ADDRESS", help="tcp://HOST:PORT of a scheduler, ssh:h1,h2, slurm, or a file")
-    argument("--hosts", metavar="H1,H2", help="only these hosts, by name or address (default: all)")
-    argument("--devices-per-node", type=int, metavar="M", help="devices of a host to plan for (default: most of them)")
-    argument("--allow-remote", action="store_true", help="allow a scheduler outside this machine and private networks")
+    add_hosts(argument)
     argument("--no-links", action="store_true", help="measure no links")
     argument(
         "--calibrate",

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from alpa_explore.cli.options import add_allow_import
 from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.units import printable
@@ -32,11 +33,7 @@ def add(command: Any) -> None:
         " of a plan made for it (default: the plan's)",
     )
     argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
-    argument(
-        "--allow-import",
-        action="store_true",
-        help="allow a recipe package.module:function in the plan file, which runs that code",
-    )
+    add_allow_import(argument)
     argument("--json", action="store_true", help="print JSON")
 
 

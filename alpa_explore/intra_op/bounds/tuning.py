@@ -5,20 +5,20 @@ LARGEST_ILP_VARIABLES = 3 * 10**6
 of the messages is all there is."""
 
 DESCENT_ROUNDS = 20
-"""Passes of coordinate descent over the nodes at most. Set by hand; halved or doubled it changes the time of
+"""Passes of coordinate descent over the nodes at most. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
 
 MESSAGE_ROUNDS = 400
-"""Rounds of messages (a sweep forward and one backward) at most. Set by hand; halved or doubled it changes the time of
+"""Rounds of messages (a sweep forward and one backward) at most. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
 GAP_CHECK_INTERVAL = 4
-"""Rounds between two evaluations of the gap, each of which takes a descent and a bound. Set by hand; halved or doubled
+"""Rounds between two evaluations of the gap, each of which takes a descent and a bound. Not critical: half or twice of
 it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 MIN_PROGRESS = 2e-3
-"""An evaluation that closes less than this share of the gap made no progress. Set by hand; halved or doubled it changes
+"""An evaluation that closes less than this share of the gap made no progress. Not critical: half or twice of it changes
 the time of benchmarks/tuning_constants.py by less than 7 %."""
 IDLE_CHECKS = 3
-"""Evaluations without progress before the messages stop. Set by hand; halved or doubled it changes the time of
+"""Evaluations without progress before the messages stop. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
 LARGE_PROBLEM_FACTOR = 8
 """Rounds and idle evaluations are multiplied by this above LARGEST_ILP_VARIABLES, where nothing comes after

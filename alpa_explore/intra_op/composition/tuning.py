@@ -6,8 +6,8 @@ MOST_LAYER_ENDS = 2
 """Most layers that end inside one block; beyond it the chain is cut there anyway. A residual block may have a whole
 layer in its middle: with it a Wide-ResNet in 33 layers is composed whole."""
 SMALLEST_BLOCK = 4
-"""Forward operators of the smallest block, where no layer ends: smaller blocks would cost more than they save. Set by
-hand; doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %; with 1 or 2 its plans are the
+"""Forward operators of the smallest block, where no layer ends: smaller blocks would cost more than they save. Not
+critical: twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %; with 1 or 2 its plans are the
 same."""
 JOINED_ENTRIES_PER_RANGE = 1.5e8
 """Joined entries, for each range that is requested, that a block may take to contract: about what it takes to solve one

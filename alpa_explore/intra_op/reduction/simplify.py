@@ -25,8 +25,8 @@ from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Trail, bac
 from alpa_explore.numerics.arrays import Ints
 
 MAX_NEW_TABLE_ENTRIES = 1 << 22
-"""A node of degree two stays where the edge that would replace it had more entries than this (32 MiB). Set by hand;
-halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+"""A node of degree two stays where the edge that would replace it had more entries than this (32 MiB). Not critical:
+half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

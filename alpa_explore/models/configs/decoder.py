@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from alpa_explore.errors import OptionError
-from alpa_explore.models.configs.paper import check_divides, check_heads, qkv_width
+from alpa_explore.models.configs.paper import check_divides, check_heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +55,20 @@ class LlamaConfig:
         return replace(self, layers=periods)
 
     @property
+    def decoder(self) -> DecoderConfig:
+        """The same as a decoder with options."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "kv_heads"}
+        return DecoderConfig(family="Llama", kv_heads=self.key_heads, head=self.hidden // self.heads, **values)
+
+    @property
     def parameter_count(self) -> int:
-        """Embedding + layers · (attention + 3 matrices of the MLP + 2 norms) + final norm + LM head unless tied."""
-        h = self.hidden
-        layer = h * qkv_width(h, self.heads, self.key_heads) + h * h + 3 * h * self.ffn + 2 * h
-        return self.vocabulary * h * (1 if self.tied else 2) + self.layers * layer + h
+        """Trainable elements."""
+        return self.decoder.parameter_count
 
     @property
     def description(self) -> str:
         """One line for display."""
-        grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
-        return (
-            f"Llama: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, MLP {self.ffn:,}, "
-            f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
-        )
+        return self.decoder.description
 
 
 WINDOW_PERIOD = 2
@@ -157,6 +157,8 @@ class DecoderConfig:
     """Whether each head has a trained logit that takes part in the softmax and has no value (GPT-OSS)."""
     clamped: bool = False
     """Whether SwiGLU is GPT-OSS's, with clamped inputs."""
+    fused_projections: bool = False
+    """As of `LlamaConfig`; not with norms of heads."""
     latent: LatentConfig | None = None
     experts: ExpertsConfig | None = None
     rope_theta: float = 10_000.0

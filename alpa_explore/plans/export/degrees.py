@@ -18,7 +18,7 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.phrases import ranges, submesh_phrase
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.parallelism import AxisUse, axis_uses
+from alpa_explore.plans.report.parallelism import MOST, StageDegrees, axis_uses
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.units import printable
 
@@ -30,8 +30,6 @@ _DIVIDED = ("optimizer state", "optimizer state", "gradients", "weights")
 """For each ZeRO stage what it divides beyond the one before; stage 0 divides nothing."""
 TOLERANCE = 0.03
 """Of seconds and bytes: what a layout that was exported may differ by from the plan and still be called the same."""
-_WHOLE = 0.95
-"""Where fewer of an axis's FLOPs follow its use, the per-operator strategies are named as a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,10 +243,10 @@ def _of_the_strategies(plan: PlanValue) -> list[Limit]:
     partly: dict[str, list[int]] = {}
     for stage in plan.stages:
         for use in axis_uses(stage):
-            if use.share < _WHOLE:
+            if use.share < MOST:
                 said = f"{units.percent(1 - use.share)} of the FLOPs are divided otherwise along a {use.kind} axis"
                 mixed.setdefault(said, []).append(stage.index)
-            if use.kind in ("data", "context") and use.stored < _WHOLE:
+            if use.kind in ("data", "context") and use.stored < MOST:
                 divided = use.stored if use.zero else 1 - use.stored
                 said = (
                     f"{_DIVIDED[use.zero]} in shards along a {use.kind} axis for {units.percent(divided)} of the bytes"
@@ -307,23 +305,9 @@ def _layout(plan: PlanValue, limits: list[Limit]) -> dict[str, int]:
 
 def _of_stage(stage: PlanStage) -> dict[str, int]:
     uses = axis_uses(stage)
-
-    def size(*kinds: str, where: Sequence[AxisUse] = uses) -> int:
-        return math.prod(use.size for use in where if use.kind in kinds)
-
-    data = [use for use in uses if use.kind == "data"]
-    zero = max((use.zero for use in uses), default=0)
-    whole = [use for use in data if use.zero < 3] if zero == 3 else []
-    return {
-        "tensor": size("tensor"),
-        "context": size("context"),
-        "data": size("data"),
-        "replicated": size("replicated"),
-        "replicas": size("data", where=whole),
-        "expert": math.prod(use.size for use in uses if use.experts),
-        "expert_tensor": math.prod(use.size for use in uses if use.kind == "tensor" and not use.experts),
-        "zero": zero,
-    }
+    degrees = StageDegrees.of(stage, uses)
+    whole = (use.size for use in uses if use.kind == "data" and degrees.zero == 3 and use.zero < 3)
+    return {**degrees._asdict(), "replicas": math.prod(whole)}
 
 
 def _of_unequal_stages(plan: PlanValue, chosen: dict[str, int], limits: list[Limit]) -> dict[str, int]:

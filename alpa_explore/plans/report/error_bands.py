@@ -12,6 +12,7 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band, is_tight
 from alpa_explore.accuracy.likeness import Case, case, overhead_share
+from alpa_explore.accuracy.tuning import MUCH_OVERHEAD
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.report.parallelism import axis_uses
 from alpa_explore.plans.value import PlanValue
@@ -19,8 +20,6 @@ from alpa_explore.units import printable
 
 UNKNOWN = "± ?"
 """Where there is little room, for an error that is not known."""
-MUCH_OVERHEAD = 0.2
-"""Share of the time of a plan from which the overhead of the software is told. Set by hand."""
 _MEMO = "error band of "
 _NUMBER = re.compile(r"_\d+$")
 _ATTENTION, _EXPERTS = {"attention", "_softmax", "softmax"}, {"experts", "topk"}

@@ -12,7 +12,7 @@ from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of
 from alpa_explore.plans.report.iteration import iteration_sum, sends_meaning, sends_share
 from alpa_explore.plans.report.text import fullest, peak_words
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.units import printable
+from alpa_explore.units import SMALL, printable
 
 _PREDICTED: Mapping[str, Quantity] = {
     "iteration": "seconds",
@@ -139,7 +139,7 @@ def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
     else:
         apart = figure.value / before.value - 1 if before.value else 0.0
         words = f"{_short(100 * apart)} %"
-    if abs(apart) < 5e-4:
+    if abs(apart) < SMALL:
         return "", 0
     return words.replace("-", "−"), figure.good * (1 if apart > 0 else -1)
 

@@ -4,9 +4,8 @@ ideal, and the sends beside it."""
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import IterationTime, iteration_time, objective_seconds
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.units import SMALL
 
-_NOTICEABLE = 5e-4
-"""Share of T below which a part is not shown: it would not change a figure of three digits."""
 _APART = 0.01
 """Share of T from which on the objective of the pipeline DP is shown beside it."""
 
@@ -107,4 +106,4 @@ def objective_words(plan: PlanValue) -> str:
 
 
 def _noticeable(time: IterationTime, seconds: float) -> bool:
-    return abs(seconds) >= _NOTICEABLE * time.planned_seconds
+    return abs(seconds) >= SMALL * time.planned_seconds

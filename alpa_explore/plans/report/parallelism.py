@@ -9,16 +9,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 from alpa_explore import units
-from alpa_explore.plans.phrases import ranges
+from alpa_explore.plans.phrases import layout_phrase, ranges
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.specs import axis_sizes, read_spec
 from alpa_explore.plans.value import PlanValue
 
 _TOKENS, _WEIGHTS, _EXPERTS, _NOTHING = "tokens", "weights", "experts", "nothing"
-_PRODUCTS = ("aten.mm.", "aten.addmm.", "aten.convolution.", "alpa_explore.experts.")
+_ROUTED = "alpa_explore.experts."
+_PRODUCTS = ("aten.mm.", "aten.addmm.", "aten.convolution.", _ROUTED)
 """Forward operators that multiply activations by weights."""
 _USE_OF_FACTOR = {
     "m": _TOKENS,
@@ -34,7 +35,8 @@ _CONTEXT = {"queries": "all-gather", "ring": "ring", "ulysses": "Ulysses", "head
 the products, heads and positions change places around it, outside the operator in place of inside."""
 _NORMS = ("norm",)
 MOST = 0.95
-"""Where a use has a smaller share of the FLOPs, the share is said."""
+"""Of FLOPs and of stored bytes: where a smaller share follows the use of an axis, the share is said, an export names it
+as a limit, and no uniform layout does the same."""
 _ZERO = {0: "data parallel", 1: "data parallel (ZeRO-1)", 2: "data parallel (ZeRO-2)", 3: "FSDP (ZeRO-3)"}
 
 
@@ -59,6 +61,55 @@ class AxisUse:
     exchange: str = ""
     """How the devices of a context parallel axis exchange keys and values: 'ring', 'all-gather' or 'Ulysses'."""
     zigzag: bool = False
+
+
+class StageDegrees(NamedTuple):
+    """What a stage does with its devices; each degree is a number of devices."""
+
+    tensor: int = 1
+    data: int = 1
+    context: int = 1
+    replicated: int = 1
+    expert: int = 1
+    """Devices that hold different experts."""
+    expert_tensor: int = 1
+    """Devices that share each matrix of an expert; 1 without experts."""
+    zero: int = 0
+    unknown: int = 1
+    """Devices of a stage whose strategies are not in the plan."""
+
+    @classmethod
+    def of(cls, stage: PlanStage, uses: Sequence[AxisUse]) -> Self:
+        """From the uses of the axes of the mesh."""
+        size = {kind: math.prod(use.size for use in uses if use.kind == kind) for kind in cls._fields[:4]}
+        routed = any(o.op.startswith(_ROUTED) for o in stage.operators)
+        return cls(
+            **size,
+            expert=math.prod(use.size for use in uses if use.experts),
+            expert_tensor=math.prod(u.size for u in uses if routed and u.kind == "tensor" and not u.experts),
+            zero=max((use.zero for use in uses), default=0),
+            unknown=1 if uses else len(stage.devices),
+        )
+
+    @property
+    def divisions(self) -> int:
+        """Parts of a microbatch, each of other samples."""
+        return self.data * self.unknown
+
+    @property
+    def words(self) -> str:
+        """'TP 2 · DP 4 · ZeRO-1'."""
+        degrees = {"TP": self.tensor, "DP": self.data, "CP": self.context, "EP": self.expert}
+        return layout_phrase(degrees, *self.rest(alone=True))
+
+    def rest(self, *, alone: bool) -> tuple[str, ...]:
+        """What is no degree of parallelism."""
+        one = alone and math.prod(self[:4]) * self.unknown == 1
+        return (
+            "1 device" if one else f"{self.unknown} devices" if self.unknown > 1 else "",
+            f"{self.replicated} copies" if self.replicated > 1 else "",
+            f"ZeRO-{self.zero}" if self.zero else "",
+        )
 
 
 def axis_uses(stage: PlanStage) -> tuple[AxisUse, ...]:

@@ -3,8 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
@@ -13,7 +12,7 @@ from alpa_explore.intra_op.stage.recomputation import Recomputation
 from alpa_explore.plans.phrases import layout_phrase, ranges, run_of_layers
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.error_bands import band_of, iteration_with_band, tight
-from alpa_explore.plans.report.parallelism import MOST, AxisUse, axis_uses
+from alpa_explore.plans.report.parallelism import MOST, StageDegrees, axis_uses
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED
 from alpa_explore.units import printable
@@ -42,9 +41,6 @@ _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.
 
 _NAMED_STAGES = 2
 """Groups of unlike stages up to which each is named in the words of a plan."""
-_KINDS = ("tensor", "data", "context", "replicated")
-"""Of `AxisUse`."""
-
 PROVENANCE_PHRASES = {
     "unknown": "",
     "near": "a choice within 0.25 % of the fastest",
@@ -181,14 +177,14 @@ def _stages_on_devices(plan: PlanValue) -> str:
 def plan_words(plan: PlanValue) -> str:
     """'TP 2 · PP 4 · DP 8 · ZeRO-1 · microbatch 1 · no recomputation', as people write a layout: the microbatch is that
     of one replica. 'mostly …' where a degree is not that of all FLOPs and bytes; where stages differ, each is named."""
-    stages_of: dict[_StageDegrees, list[int]] = {}
+    stages_of: dict[StageDegrees, list[int]] = {}
     mostly = False
     for stage, described in zip(plan.stages, plan.representatives(), strict=True):
         uses = axis_uses(described)
         mostly = mostly or any(min(use.share, use.stored) < MOST for use in uses)
-        stages_of.setdefault(_StageDegrees.of(stage, uses), []).append(stage.index)
+        stages_of.setdefault(StageDegrees.of(stage, uses), []).append(stage.index)
     count, turns, samples = len(plan.stages), plan.terms.turns, plan.model.samples
-    replicas = {degrees.replicas for degrees in stages_of}
+    replicas = {degrees.divisions for degrees in stages_of}
     whole = len(replicas) == 1 and samples % min(replicas) == 0
     recomputed = {
         recomputed_words(stage) if stage.recomputation else "layers" * bool(stage.rematerialized)
@@ -196,7 +192,7 @@ def plan_words(plan: PlanValue) -> str:
     }
     if len(stages_of) == 1:
         degrees = next(iter(stages_of))
-        named = {"TP": degrees.tensor, "PP": count, "DP": degrees.data, "CP": degrees.context, "EP": degrees.experts}
+        named = {"TP": degrees.tensor, "PP": count, "DP": degrees.data, "CP": degrees.context, "EP": degrees.expert}
         words = layout_phrase(named, *degrees.rest(alone=count == 1))
     elif len(stages_of) <= _NAMED_STAGES:
         listed = (f"stage{'s' * (len(s) > 1)} {ranges(s)}: {degrees.words}" for degrees, s in stages_of.items())
@@ -214,50 +210,6 @@ def plan_words(plan: PlanValue) -> str:
         if min(recomputed)
         else "no recomputation",
     )
-
-
-class _StageDegrees(NamedTuple):
-    """What a stage does with its devices; each degree is a number of devices."""
-
-    tensor: int = 1
-    data: int = 1
-    context: int = 1
-    replicated: int = 1
-    experts: int = 1
-    zero: int = 0
-    unknown: int = 1
-    """Devices of a stage whose strategies are not in the plan."""
-
-    @classmethod
-    def of(cls, stage: PlanStage, uses: Sequence[AxisUse]) -> Self:
-        """From the uses of the axes of the mesh."""
-        size = {kind: prod(use.size for use in uses if use.kind == kind) for kind in _KINDS}
-        return cls(
-            **size,
-            experts=prod(use.size for use in uses if use.experts),
-            zero=max((use.zero for use in uses), default=0),
-            unknown=1 if uses else len(stage.devices),
-        )
-
-    @property
-    def replicas(self) -> int:
-        """Copies of the stage that compute different samples."""
-        return self.data * self.unknown
-
-    @property
-    def words(self) -> str:
-        """'TP 2 · DP 4 · ZeRO-1'."""
-        degrees = {"TP": self.tensor, "DP": self.data, "CP": self.context, "EP": self.experts}
-        return layout_phrase(degrees, *self.rest(alone=True))
-
-    def rest(self, *, alone: bool) -> tuple[str, ...]:
-        """What is no degree of parallelism."""
-        one = alone and prod(self[:4]) * self.unknown == 1
-        return (
-            "1 device" if one else f"{self.unknown} devices" if self.unknown > 1 else "",
-            f"{self.replicated} copies" if self.replicated > 1 else "",
-            f"ZeRO-{self.zero}" if self.zero else "",
-        )
 
 
 def recomputed_sentence(plan: PlanValue) -> str:

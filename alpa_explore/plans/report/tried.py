@@ -10,10 +10,7 @@ from alpa_explore.plans.report.differences import settings_in_words
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import fullest
 from alpa_explore.plans.value import PlanValue
-from alpa_explore.units import printable
-
-SMALL = 5e-4
-"""Changes below this share are shown as none."""
+from alpa_explore.units import SMALL, printable
 
 
 class NoPlan(NamedTuple):

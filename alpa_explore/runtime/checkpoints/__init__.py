@@ -36,5 +36,5 @@ Nothing is unpickled on resume. torch.distributed.checkpoint finds its boxes by 
 its author wrote; these modules read index.json, check it, and map the bytes of the boxes. They are where torch has put
 them: an uncompressed entry of a zip archive, whose place the writing rank looks up.
 
-This room must not import other modules of `runtime` but `tuning`.
+This room must not import other modules of `runtime` but `folder` and `tuning`.
 """

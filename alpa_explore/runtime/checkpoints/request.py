@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from alpa_explore.runtime.folder import replace_text
+
 REQUEST_FILE = "checkpoint-at"
 """In the folder of a run: the number of steps after which a checkpoint is asked for."""
 WHOLE_FILE = "checkpoint-whole"
@@ -11,7 +13,7 @@ WHOLE_FILE = "checkpoint-whole"
 def request_checkpoint(run_folder: Path, step: int) -> None:
     """Ask the ranks for a checkpoint when `step` steps are done; one that has done them already takes no notice, and
     the launcher asks again for a later step."""
-    _write(run_folder / REQUEST_FILE, step)
+    replace_text(run_folder / REQUEST_FILE, str(step))
 
 
 def requested_step(run_folder: Path) -> int | None:
@@ -21,18 +23,12 @@ def requested_step(run_folder: Path) -> int | None:
 
 def note_whole(run_folder: Path, step: int) -> None:
     """Tell the ranks that the checkpoint of `step` is whole."""
-    _write(run_folder / WHOLE_FILE, step)
+    replace_text(run_folder / WHOLE_FILE, str(step))
 
 
 def whole_step(run_folder: Path) -> int | None:
     """The step of the newest whole checkpoint; None where there is none."""
     return _read(run_folder / WHOLE_FILE)
-
-
-def _write(path: Path, step: int) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(str(step), encoding="utf-8")
-    temporary.replace(path)
 
 
 def _read(path: Path) -> int | None:

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import replace_text
 
 FILE = "rank-{}.times.json"
 
@@ -91,9 +92,7 @@ class RunningTimes:
                 sums[1] += collective
                 sums[2] += receive
             text = json.dumps({"step": step, "tasks": kinds, "samples": list(self._steps)})
-            temporary = self._path.with_suffix(".tmp")
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self._path)
+            replace_text(self._path, text)
 
     def _timed(self, step: int) -> bool:
         return (step - self._first) % tuning.TIMED_STEPS == tuning.TIMED_STEPS - 1

@@ -113,10 +113,6 @@ def _reduced(argument: Argument, small: Mapping[int, int]) -> Argument:
     return argument
 
 
-_TOLERANCE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 1e-4, torch.complex64: 1e-4}
-"""Relative tolerance by dtype, 2e-2 for those that are not listed; set by hand."""
-
-
 def local_tensors(
     value: torch.Tensor, placement: int, count: int, generator: torch.Generator
 ) -> Sequence[torch.Tensor]:
@@ -144,12 +140,12 @@ def joined(placement: int, pieces: Sequence[torch.Tensor], expected: torch.Tenso
 
 
 def close(value: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Equal in shape, dtype and, within the tolerance of the dtype, in value; integers and booleans exactly."""
+    """Equal in shape, dtype and, to half of the digits of the dtype, in value; integers and booleans exactly."""
     if (value.shape, value.dtype) != (expected.shape, expected.dtype):
         return False
     if not (expected.is_floating_point() or expected.is_complex()):
         return bool(torch.equal(value, expected))
-    tolerance = _TOLERANCE.get(expected.dtype, 2e-2)
+    tolerance = math.sqrt(torch.finfo(expected.dtype).eps)
     finite = expected[torch.isfinite(expected)]
     size = float(finite.abs().max()) if finite.numel() else 0.0
     return bool(torch.allclose(value, expected, rtol=tolerance, atol=tolerance * (0.1 + size), equal_nan=True))

@@ -15,6 +15,7 @@ from alpa_explore.cluster.files import is_file_name
 from alpa_explore.cluster.presets import load_preset, preset_names, rack_of
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import UnknownNameError, nearest_names
+from alpa_explore.uniform_layouts.tuning import RACK_USED
 from alpa_explore.validation.runs.nearest import Near, near_device, near_precision, near_software
 
 _FRAMEWORKS = (
@@ -60,8 +61,6 @@ _NO_OVERLAP = re.compile(r"\bwithout EP overlap\b")
 """Notes of runs in which nothing runs beside the all-to-alls of experts."""
 _NEW_RELEASE = (26, 6)
 """The first of NeMo's containers with the dispatch, fused experts and graphs of Megatron-Core in 2026."""
-RACK_AS = 64
-"""Devices of a rack that runs use: a power of two; the others are spare."""
 NODE = 8
 """Devices of a node of all other presets, for which their network is given."""
 
@@ -116,7 +115,7 @@ def machine(
         cluster = cluster.with_changes(inside_node=replace(inside, bandwidth=inside.bandwidth * on.inside_share))
     rack = None if is_file_name(name) else rack_of(name)
     if rack is not None:
-        size = rack.devices if devices % rack.devices == 0 else RACK_AS
+        size = rack.devices if devices % rack.devices == 0 else RACK_USED
         # The network of a preset with racks is that of as many devices as it is asked for.
         network = Cluster.parse(f"1x{size}:{name}").between_nodes
     else:

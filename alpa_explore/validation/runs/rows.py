@@ -12,10 +12,11 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from alpa_explore.baselines.layout import Layout
 from alpa_explore.errors import OptionError
 from alpa_explore.store.read import read_table
 from alpa_explore.validation.runs.architecture import Architecture, decoder_of, kind_of
@@ -45,6 +46,11 @@ _EXPERT_TENSOR = re.compile(r"\bETP=(\d+)")
 _INTERLEAVED_BY = 12
 """Parts of a stage of MLPerf's GPT-3 in v3.1 where the file of a run does not say: the default of its conf/custom.yaml
 (virtual_pipeline_model_parallel_size, github.com/mlcommons/training_results_v3.1)."""
+_LAYOUT = {
+    **{"tp": "tensor", "pp": "pipeline", "dp": "data", "cp": "context", "ep": "expert", "etp": "expert_tensor"},
+    **{"micro_batch": "microbatch", "grad_accum": "microbatches", "vp": "chunks"},
+}
+"""Column -> field of `Layout`."""
 _RAN = ("ok", "doubtful")
 _FAILED = ("failed", "oom")
 
@@ -62,25 +68,12 @@ class MeasuredRow:
     sequence: int
     global_batch: int
     """Samples of an iteration."""
-    micro_batch: int
-    """Samples of a microbatch of one data-parallel replica."""
-    microbatches: int
-    """Microbatches of a replica in an iteration."""
+    layout: Layout
+    """With ZeRO stage 0 and no recomputation: of these the source may say nothing."""
     devices: int
     gpu_type: str
     devices_per_node: int
     """As the source says, 72 for a rack of GB200."""
-    tensor: int
-    pipeline: int
-    data: int
-    context: int
-    """Devices that share each sequence (context parallelism)."""
-    expert: int
-    """Devices that share the experts of a layer."""
-    expert_tensor: int
-    """Devices that share each matrix of an expert."""
-    chunks: int
-    """Parts of the model on each stage (virtual pipeline stages); 1 without interleaving."""
     zero_stage: int | None
     """0 to 3; None where the source does not say."""
     recompute: str
@@ -274,6 +267,7 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         decoder=decoder,
         predicted_ahead=ahead,
     )
+    degrees: dict[str, Any] = {field: numbers[column] for column, field in _LAYOUT.items()}
     seconds = _seconds(cells, numbers, architecture)
     memory = cells.real["memory_gib"]
     return MeasuredRow(
@@ -283,18 +277,10 @@ def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, s
         architecture=architecture,
         sequence=numbers["seq"],
         global_batch=numbers["global_batch"],
-        micro_batch=numbers["micro_batch"],
-        microbatches=numbers["grad_accum"],
+        layout=replace(Layout(), **degrees),
         devices=numbers["gpus"],
         gpu_type=text["gpu_type"],
         devices_per_node=numbers["gpus_per_node"],
-        tensor=numbers["tp"],
-        pipeline=numbers["pp"],
-        data=numbers["dp"],
-        context=numbers["cp"],
-        expert=numbers["ep"],
-        expert_tensor=numbers["etp"],
-        chunks=numbers["vp"],
         zero_stage=cells.whole["zero_stage"],
         recompute=text["recompute"] or "not stated",
         precision=text["precision"] or "bf16",

@@ -46,7 +46,8 @@ def test_a_complete_row_is_what_its_cells_say(tmp_path: Path) -> None:
     row = only(tmp_path)
     assert (row.file, row.line, row.measured_seconds) == ("runs", 2, 12.5)
     assert row.measured_bytes == 61 * 2**30
-    assert (row.tensor, row.pipeline, row.data, row.microbatches) == (1, 2, 4, 32)
+    at = row.layout
+    assert (at.tensor, at.pipeline, at.data, at.microbatches) == (1, 2, 4, 32)
     assert row.architecture.kind == "llama"
     assert row.architecture.config(8192).parameter_count == 8_030_261_248
     assert row.ran
@@ -65,13 +66,13 @@ def test_seconds_follow_from_tokens_a_second_and_else_from_flops(tmp_path: Path)
 
 
 def test_what_a_source_leaves_out_is_derived_or_taken_as_frameworks_take_it(tmp_path: Path) -> None:
-    assert only(tmp_path, dp="").data == 4
+    assert only(tmp_path, dp="").layout.data == 4
     assert only(tmp_path, gpus="").devices == 8
-    assert only(tmp_path, micro_batch="").micro_batch == 1
-    assert only(tmp_path, grad_accum="").microbatches == 32
+    assert only(tmp_path, micro_batch="").layout.microbatch == 1
+    assert only(tmp_path, grad_accum="").layout.microbatches == 32
     assert only(tmp_path, global_batch="").global_batch == 128
     row = only(tmp_path, kv_heads="", vp="", precision="", recompute="", gpus_per_node="", zero_stage="", cp="")
-    assert (row.architecture.kv_heads, row.chunks, row.precision) == (32, 1, "bf16")
+    assert (row.architecture.kv_heads, row.layout.chunks, row.precision) == (32, 1, "bf16")
     assert (row.recompute, row.devices_per_node, row.zero_stage) == ("not stated", 8, None)
     assert only(tmp_path, model="GPT3-5B", ffn="").architecture.ffn == 4 * 4096
 
@@ -152,14 +153,14 @@ def test_experts_and_context_parallelism_are_read(tmp_path: Path) -> None:
     sizes = {"layers": "61", "hidden": "7168", "heads": "128", "kv_heads": "128", "ffn": "2048", "vocab": "129280"}
     sizes |= {"experts": "256", "topk": "8", "gpus": "32", "dp": "4", "pp": "1", "grad_accum": "32"}
     row = only(tmp_path, model="DeepSeekV3", cp="8", ep="16", **sizes)
-    assert (row.context, row.expert, row.expert_tensor) == (8, 16, 1)
+    assert (row.layout.context, row.layout.expert, row.layout.expert_tensor) == (8, 16, 1)
     decoder = row.architecture.decoder
     # 671 B parameters, 37 B of them active (DeepSeek-V3, arXiv 2412.19437), with embedding and head, and with three
     # blocks of experts more than it has.
     ends = 2 * 7168 * 129280
     assert decoder.parameter_count == pytest.approx(671e9 + 3 * 11.1e9, rel=0.01)
     assert 61 * decoder.active_products + ends == pytest.approx(37e9, rel=0.03)
-    assert only(tmp_path, model="DeepSeekV3", note="ETP=2", ep="2", **{**sizes, "gpus": "4"}).expert_tensor == 2
+    assert only(tmp_path, model="DeepSeekV3", note="ETP=2", ep="2", **{**sizes, "gpus": "4"}).layout.expert_tensor == 2
 
 
 def test_vtrains_columns_are_read_with_what_its_runs_share() -> None:
@@ -239,6 +240,6 @@ def test_mlperfs_default_number_of_parts_is_taken_where_the_file_of_a_run_leaves
     of = {"source": "mlcommons/training_results_v3.1 NVIDIA/results/eos/gpt3 @d06288b", "layers": "96", "pp": "8"}
     gpt = {**of, "gpus": "64", "tp": "1", "dp": "8", "grad_accum": "16", "global_batch": "128"}
     row = only(tmp_path, **gpt)
-    assert (row.chunks, row.schedule) == (12, "interleaved-1f1b")
+    assert (row.layout.chunks, row.schedule) == (12, "interleaved-1f1b")
     for other in ({"vp": "6"}, {"source": "a page"}, {"layers": "40"}, {"grad_accum": "4", "global_batch": "32"}):
-        assert only(tmp_path, **{**gpt, **other}).chunks == int(other.get("vp", "1"))
+        assert only(tmp_path, **{**gpt, **other}).layout.chunks == int(other.get("vp", "1"))

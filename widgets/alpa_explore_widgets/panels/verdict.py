@@ -19,7 +19,8 @@ from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.error_bands import band_of, bytes_with_band, plan_bands_sentence, tight, time_with_band
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 from alpa_explore.plans.report.parallelism import parallelism_lines
-from alpa_explore.plans.report.tried import SMALL, change_text
+from alpa_explore.plans.report.tried import change_text
+from alpa_explore.units import SMALL
 from alpa_explore_widgets.session.asking.layouts import question_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import time_looks
 from alpa_explore.figures.style import in_theme
-from alpa_explore.plans.report.tried import SMALL, change_text
+from alpa_explore.plans.report.tried import change_text
 from alpa_explore.questions.explain import WAIT, mean_parts, time_parts
+from alpa_explore.units import SMALL
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.tab_kinds.figure_panel import figure_function

@@ -9,7 +9,7 @@ LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
 shortcut takes that much on a 2 x 2 mesh."""
 WORKSPACE_ENTRIES = 1 << 24
 """Largest working memory, in entries, that a thread keeps for its next contraction (128 MB): fresh memory is slow the
-first time it is touched. Set by hand: a quarter of it costs Llama-3-70B on 8x8:h100 4 %, twice as much gains 1 %."""
+first time it is touched. Measured: a quarter of it costs Llama-3-70B on 8x8:h100 4 %, twice as much gains 1 %."""
 BACKTRACKING_ENTRIES = 6e7
 """Most entries of the tables that backtracking reads, at all prices together (480 MB), for which they are kept. Beyond
 it one price is taken at a time, only the result is kept, and backtracking computes the tables again. Introduced so that
@@ -19,11 +19,11 @@ STORED_ENTRIES = 1 << 18
 which backtracks to hundreds of thousands of choices, spent 40 s on slices, not 1 s, in 20 % less memory."""
 SLICE_SHARE = 1 / 8
 """Most joined entries of a slice, as a share of the entries of its table, for which the slice is recomputed instead of
-stored: backtracking follows a few states only. Set by hand; halved or doubled it changes the time of
+stored: backtracking follows a few states only. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
 MERGED_ENTRIES = 1 << 12
 """Tables over the same nodes with up to this many entries are added into one; larger ones stay apart and are read
-together. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+together. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 LARGE_ENTRIES = 1 << 20
 """Entries from which the machine's memory is looked at before they are allocated, or kept for backtracking: 8 MB, which
 take longer to fill than the look, 0.05 ms."""

@@ -9,11 +9,11 @@ OUTER_PRICES = (1e-6, 1e-1, 1.0, 1e1, 1e4)
 """Prices, in the same unit, at which a range is solved where no choice found so far fits, or all of them do. Set by
 hand; not measured."""
 DUAL_ROUNDS = 12
-"""Most rounds of raising the dual bounds, each at the crossings that the last one left. Set by hand; halved or doubled
+"""Most rounds of raising the dual bounds, each at the crossings that the last one left. Not critical: half or twice of
 it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 MOST_COMBINED = 3
 """Numbers of microbatches held for which label setting combines options; what fits beside more microbatches also fits
-beside the fewer between them. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by
+beside the fewer between them. Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by
 less than 7 %."""
 EQUAL_PRICES = 1e-9
 """Relative difference up to which two prices count as equal: rounding."""
@@ -24,11 +24,11 @@ NEARLY_EQUAL_PRICES = 0.04
 """Relative difference up to which two prices offer about the same options. Set by hand; not measured."""
 MOST_SLACK = 0.02
 """Slack of the pairs of states that label setting considers, relative to the bound, where no choice that fits is known.
-Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
+Not critical: half or twice of it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 ROUNDING = 1e-9
 """Of the largest figure: labels that are above a bound by less are computed, and compared with it, again."""
 MOST_LABELS = 400
-"""Labels kept at one state; more are thinned out evenly. Set by hand; halved or doubled it changes the time of
+"""Labels kept at one state; more are thinned out evenly. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
 BUCKETS = 2_000_000
 """Buckets of bytes among which the labels of all states behind a block are divided; in each the fastest is kept."""
@@ -40,5 +40,5 @@ over this, and few choices change between the prices."""
 EQUAL_OPTIONS = 1e-6
 """Relative difference of the bytes of two options of a pair of states that count as one choice: above rounding."""
 MOST_ENDS_TRIED = 12
-"""Labels at the right end whose workspace is computed. Set by hand; halved or doubled it changes the time of
+"""Labels at the right end whose workspace is computed. Not critical: half or twice of it changes the time of
 benchmarks/tuning_constants.py by less than 7 %."""
