@@ -17,7 +17,13 @@ class DataflowGraph(DocumentWidget):
     """
 
     _esm = module_with_helpers(
-        "keys.js", "unpack.js", "dagre.min.js", "dataflow_layout.js", "dataflow_tiles.js", "dataflow_graph.js"
+        "keys.js",
+        "unpack.js",
+        "dagre.min.js",
+        "dataflow_layout.js",
+        "dataflow_tiles.js",
+        "walk.js",
+        "dataflow_graph.js",
     )
 
     label = traitlets.Unicode("").tag(sync=True)
