@@ -51,7 +51,7 @@ _HEIGHT, _STRIP = 340, 0.11
 """Pixels of the plot; share of the strip of tasks in it."""
 _HEADROOM = 1.12
 _LETTER_PIXELS = 7.0
-_TIME_SHARE = 0.74
+_TIME_SHARE = 0.68
 """Of the width: the areas over time. Beside them is a device at its peak."""
 _DEVICE_AXES = {"xaxis": "x2", "yaxis": "y3"}
 _BELOW_LEFT = {"xanchor": "left", "yanchor": "bottom"}
@@ -136,30 +136,21 @@ def _device(held: HeldMemory) -> list[Trace]:
     """The memory of a device at its peak as areas in proportion, the part that is free among them."""
     sizes = {name: size for name, size in held.at_peak().items() if size}
     free = max(held.limit_bytes - sum(sizes.values()), 0.0)
-    parts = sorted(sizes.items(), key=lambda part: -part[1]) + ([("free", free)] if free else [])
-    total = sum(size for _, size in parts)
-    traces = []
+    parts = sorted((sizes | ({"free": free} if free else {})).items(), key=lambda part: -part[1])
+    total, traces = sum(size for _, size in parts), list[Trace]()
     for (name, size), (x, y, width, height) in zip(parts, rectangles([s / total for _, s in parts]), strict=True):
-        color, shape = _LOOKS.get(name, (empty, ""))
+        color = _LOOKS[name][0] if name in _LOOKS else empty  # named, not hatched
         share = units.percent(size / held.limit_bytes)
         text = f"{name.split(',')[0]}<br>{units.bytes_(size)}" if width > 0.3 and height > 0.1 else ""
-        looks = {
-            "base": [y],
-            "width": [width],
-            "edge": (ground, 1),
-            "listed": False,
-            **inside([text], ink_on(color), 11),
-        }
+        looks: Trace = {"base": [y], "width": [width], "edge": (ground, 1), "listed": False, **_DEVICE_AXES}
+        looks |= {"name": f"{name} at the peak", **inside([text], ink_on(color), 11)}
         hover = lines(f"<b>{name}</b>", f"{units.bytes_(size)}, {share} of the device, at the peak")
-        traces.append(
-            bars([x + width / 2], [height], color, shape, name=f"{name} at the peak", hover=[hover], **looks)
-            | _DEVICE_AXES
-        )
+        traces.append(bars([x + width / 2], [height], color, hover=[hover], **looks))
     return traces
 
 
 def rectangles(shares: Sequence[float]) -> list[tuple[float, float, float, float]]:
-    """(x, y, width, height) of areas that fill the unit square in proportion to `shares`, which sum to 1: each in turn
+    """(x, y, width, height) of areas that fill the unit square in proportion to `shares`, above 0 and 1 together: each in turn
     takes a strip of what is left, along its shorter side, that has about the shape of a square with its neighbours."""
     found: list[tuple[float, float, float, float]] = []
     x, y, width, height, left, at = 0.0, 0.0, 1.0, 1.0, 1.0, 0

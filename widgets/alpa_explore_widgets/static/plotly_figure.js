@@ -8,7 +8,7 @@ const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
 const BUSY_MS = 200;
-const STRIP_PIXELS = 56, BELOW_SHARE = 0.3, CODE_SHARE = 0.2, HEIGHTS = [0.8, 1.7]; // below a figure, a short cell above it; of its own height
+const STRIP_PIXELS = 84, BELOW_SHARE = 0.3, CODE_SHARE = 0.2, HEIGHTS = [0.72, 1.7]; // below a figure, a short cell above it; of its own height
 const SEEN_PIXELS = 2; // by less nobody sees a legend misplaced
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
