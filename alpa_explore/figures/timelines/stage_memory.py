@@ -150,8 +150,9 @@ def _device(held: HeldMemory) -> list[Trace]:
 
 
 def rectangles(shares: Sequence[float]) -> list[tuple[float, float, float, float]]:
-    """(x, y, width, height) of areas that fill the unit square in proportion to `shares`, above 0 and 1 together: each in turn
-    takes a strip of what is left, along its shorter side, that has about the shape of a square with its neighbours."""
+    """(x, y, width, height) of areas that fill the unit square in proportion to `shares`, all above 0, the largest
+    first, of the sum 1. Each in turn takes a part of a strip of what is left, along its shorter side; strips are as
+    wide as makes their areas most like squares."""
     found: list[tuple[float, float, float, float]] = []
     x, y, width, height, left, at = 0.0, 0.0, 1.0, 1.0, 1.0, 0
     while at < len(shares):
