@@ -193,7 +193,7 @@ def test_an_operator_is_found_by_its_letters_and_its_block_opens(page: LabPage) 
         find.press("Enter")
         said.filter(has_text=f"{number} of {count}").wait_for()
     node, view = panel(page).locator(".alpa-flow-node.alpa-found"), panel(page).locator(".alpa-flow-view")
-    assert "softmax" in node.inner_text().lower()
+    assert "softmax" in (node.text_content() or "").lower()
     inner, outer = node.bounding_box(), view.bounding_box()
     assert outer["y"] <= inner["y"] <= outer["y"] + outer["height"], "it is in sight"
     find.fill("")

@@ -54,7 +54,7 @@ _LETTER_PIXELS = 7.0
 _TIME_SHARE = 0.68
 """Of the width: the areas over time. Beside them is a device at its peak."""
 _DEVICE_AXES = {"xaxis": "x2", "yaxis": "y3"}
-_BELOW_LEFT = {"xanchor": "left", "yanchor": "bottom"}
+_BELOW_RIGHT = {"xanchor": "right", "yanchor": "bottom"}
 
 
 def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, window: Window = "parts") -> Figure:
@@ -89,8 +89,7 @@ def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, win
         yaxis3=axis(span=(0, 1), domain=[0, 1 - _STRIP - 0.02], anchor="x2") | HIDDEN_AXIS,
         annotations=[
             *part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
-            note("a device at the peak", _TIME_SHARE + 0.03, 1 - _STRIP, refs=("paper", "paper"), size=12)
-            | _BELOW_LEFT,
+            note("a device at the peak", 1, 1 - _STRIP, refs=("paper", "paper")) | _BELOW_RIGHT,
         ],
     )
 

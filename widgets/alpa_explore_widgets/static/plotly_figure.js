@@ -8,7 +8,7 @@ const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
 const BUSY_MS = 200;
-const STRIP_PIXELS = 84, BELOW_SHARE = 0.3, CODE_SHARE = 0.2, HEIGHTS = [0.72, 1.7]; // below a figure, a short cell above it; of its own height
+const STRIP_PIXELS = 84, BELOW_SHARE = 0.3, CODE_SHARE = 0.2, SMALL_PIXELS = 380, HEIGHTS = [0.72, 1.7]; // below a figure, a short cell above it; least and most of its own height
 const SEEN_PIXELS = 2; // by less nobody sees a legend misplaced
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
@@ -174,7 +174,7 @@ async function render({ model, el }) {
     const below = Math.min(panel.getBoundingClientRect().bottom - box.bottom, BELOW_SHARE * page);
     const top = around.getBoundingClientRect().top, code = top - (el.closest(".jp-Cell")?.getBoundingClientRect().top ?? top);
     const room = page - (box.top - top) - (code < CODE_SHARE * page ? code : 0) - below - STRIP_PIXELS;
-    return 10 * Math.round(Math.min(Math.max(room, HEIGHTS[0] * own), HEIGHTS[1] * own) / 10);
+    return 10 * Math.round(Math.min(Math.max(room, Math.min(own, Math.max(HEIGHTS[0] * own, SMALL_PIXELS))), HEIGHTS[1] * own) / 10);
   };
   const stretched = (layout, margin = layout.margin ?? {}) => {
     const plot = model.get("height") - (margin.t ?? 0) - (margin.b ?? 0), ratio = plot / (plot + height - model.get("height"));
