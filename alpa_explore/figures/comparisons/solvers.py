@@ -52,7 +52,7 @@ def solvers_figure(comparison: Comparison, theme: str = "light") -> Figure:
     return figure.figure(sentence, theme=theme, height=60 * max(len(rows), 2), **layout)
 
 
-def _verdict(row: SolverRow, before: float | None, after: float) -> str:
+def _verdict(row: SolverRow, before: float | None, after: float | None) -> str:
     """What stands in place of bars: that there is nothing above the optimum, or no answer of its own."""
     if before is None:
         reason = f"{row.impossible_nodes} impossible placements" if row.impossible_nodes else "a forbidden pair"
