@@ -34,6 +34,8 @@ DTYPE_BYTES: dict[str, int] = {
 
 _SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+_NOTHING = 1e-4
+"""Of the smallest unit: what is less, such as a rounding error, is written as 0."""
 _DECIMAL = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 
 
@@ -68,7 +70,7 @@ def _scaled(value: float, scales: Sequence[tuple[str, float]], unit: str = "", d
     """In the largest unit of which there is one; a value that is rounded up to one counts (999.9 ms is 1 s)."""
     large = abs(value) * (1.0 + 0.5 / 10**digits)
     name, scale = next((s for s in scales if large >= s[1]), scales[-1])
-    return f"{number(value / scale, digits)} {name}{unit}"
+    return f"{number(value / scale, digits) if large >= _NOTHING * scale else 0} {name}{unit}"
 
 
 def flops(value: float) -> str:

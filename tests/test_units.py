@@ -20,6 +20,8 @@ from alpa_explore import units
         (units.seconds(4321.0), "4,321 s"),
         (units.seconds(0.9999), "1 s"),
         (units.seconds(0.0009987), "999 µs"),
+        (units.seconds(1.78e-15), "0 µs"),
+        (units.seconds(2.5e-9), "0.0025 µs"),
         (units.bytes_(1023.5 * 2**20), "1,024 MiB"),
         (units.percent(12.5), "1,250 %"),
         (units.percent(0.0), "0 %"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -134,12 +135,17 @@ def table_html(rows: Sequence[Row]) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>{more}'
 
 
+_CLICK = re.compile(r'<br>click: [^"<]*')
+"""What a hover text says of a click, which does nothing on a page."""
+
+
 def _data(sections: Sequence[Section]) -> str:
     figures = {
         s.name: {theme: json.loads(figure.to_json(validate=False)) for theme, figure in s.themes.items()}
         for s in sections
     }
     text = json.dumps({"config": CONFIG, "figures": figures}, ensure_ascii=False, separators=(",", ":"))
+    text = _CLICK.sub("", text)
     # HTML entities are not decoded inside a script element: characters that could end it become JSON escapes.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -11,6 +11,8 @@ _POSITIONS = ("top center", "bottom center", "middle right", "middle left", "top
 """Plotly's names of the places beside a point, the preferred ones first."""
 _RADIUS = 7.0
 """Of a mark, in pixels."""
+_FEW, _MUCH, _BEYOND = 3, 2.5, 1.35
+"""Values that an axis may cut off, how many times the others these must be, and how far it goes beyond the others."""
 _LINE = 2.0
 """Pixels beside a line that a label keeps free."""
 
@@ -38,6 +40,14 @@ def fitted(values: Sequence[float], limit: float | None = None, *, zero: float =
         return AxisRange(0.0, 1.12 * high)
     high = with_limit if with_limit - most <= spread else most
     return AxisRange(max(0.0, least - 0.3 * spread), high + 0.3 * spread)
+
+
+def end_of_most(values: Sequence[float], room: float = 1.0) -> float:
+    """The end of an axis from 0 that shows nearly all values, `room` times the largest: the few that are so much larger
+    that all others would be flat are cut off, as those of the loss."""
+    descending = sorted(values, reverse=True) or [0.0]
+    usual = descending[min(max(_FEW, len(values) // 50), len(descending) - 1)]
+    return room * (descending[0] if descending[0] <= _MUCH * usual or not usual else _BEYOND * usual)
 
 
 def label_positions(

@@ -64,9 +64,16 @@ def encoded(devices_of: Sequence[tuple[int, int]], totals: Sequence[int]) -> tup
 
 
 def best_pipeline(
-    costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool = False
+    costs: StageCosts,
+    cluster: Cluster,
+    options: PipelineOptions,
+    num_microbatches: int,
+    *,
+    bound: bool = False,
+    under: float | None = None,
 ) -> PipelineResult:
-    """The best pipeline under the options; with `bound` by lower bounds on latencies in place of the candidates.
+    """The best pipeline under the options; with `bound` by lower bounds on latencies in place of the candidates. With
+    `under` the one of that t_max in seconds: of those whose stages take at most as long, that with the least Σt.
 
     Where sends are counted, what would be best without them is `near`: the sum that is minimised counts a send as if
     nothing ran beside it, and the latter as if all did. OptionError for options that contradict each other, or that
@@ -74,8 +81,15 @@ def best_pipeline(
     """
     layers = costs.num_layers
     check_options(options, cluster, layers)
-    found = _best_pipeline(costs, cluster, options, num_microbatches, bound=bound)
-    if bound or options.paper or not options.communication or not costs.received_bytes or len(found.stages) == 0:
+    found = _best_pipeline(costs, cluster, options, num_microbatches, bound=bound, under=under)
+    if (
+        bound
+        or under is not None
+        or options.paper
+        or not options.communication
+        or not costs.received_bytes
+        or len(found.stages) == 0
+    ):
         return found
     free = _best_pipeline(costs, cluster, replace(options, communication=False), num_microbatches, bound=False)
     others = dict.fromkeys((free.stages, *found.near, *free.near))
@@ -83,7 +97,13 @@ def best_pipeline(
 
 
 def _best_pipeline(
-    costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool
+    costs: StageCosts,
+    cluster: Cluster,
+    options: PipelineOptions,
+    num_microbatches: int,
+    *,
+    bound: bool,
+    under: float | None = None,
 ) -> PipelineResult:
     layers = costs.num_layers
     terms = schedule_terms(costs, options, num_microbatches)
@@ -107,6 +127,10 @@ def _best_pipeline(
         if only is not None:
             table[:, :, [shape for shape in range(len(costs.submeshes)) if shape != only]] = np.inf
         at_depth = replace(terms, num_stages=options.num_stages or 1)
+        if under is not None:  # with B = 1 and a bubble of 1 the objective is Σt alone
+            table[table > under] = np.inf
+            more_once = at_depth.bubble_divisor * once
+            return pipeline_dp(table, devices_of, total, 1, once_seconds=more_once, outside=outside)
         return pipeline_dp(
             table,
             devices_of,

@@ -41,15 +41,15 @@ def figure_of(lab: LabPage, title: str) -> tuple[Any, dict[str, Any]]:
 
 
 def press(lab: LabPage, plot: Any, x: float, y: float) -> str:
-    """Move the mouse to a place of a figure, press it, and return what was shown on hover."""
+    """Move the mouse to a place of a figure, press it, and return what the strip below it said."""
     left, top = plot.evaluate(_PIXEL, [x, y])
-    label = plot.locator(".hoverlayer .hovertext")
+    strip = lab.page.locator(".alpa-strip.alpa-saying")
     lab.page.mouse.move(5, 5)
-    lab.wait_until(lambda: label.count() == 0, "the text of another mark is gone")
+    strip.wait_for(state="detached")
     lab.page.mouse.move(left - 3, top - 3)
     lab.page.mouse.move(left, top)
-    label.first.wait_for()
-    text = label.first.text_content() or ""
+    strip.wait_for()
+    text = strip.inner_text()
     lab.page.mouse.click(left, top)
     return text
 

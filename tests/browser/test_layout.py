@@ -138,7 +138,7 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
         page.keyboard.press(key)
         assert page.evaluate(focused) == item, key
     assert button.get_attribute("aria-expanded") == "true"
-    assert menu.get_by_role("menuitem").count() == 11
+    assert menu.get_by_role("menuitem").count() == 12
     page.keyboard.press("Escape")
     assert menu.count() == 0
     assert button.evaluate("(e) => e === document.activeElement"), "the focus returns"

@@ -178,3 +178,36 @@ def test_an_iteration_is_stepped_through_and_played_by_keyboard(page: LabPage) -
     keyboard.press("End")
     assert float(slider.input_value()) == pytest.approx(float(slider.get_attribute("max") or 0))
     assert set(readout.locator("span").all_inner_texts()) == {"idle"}
+
+
+def test_an_operator_is_found_by_its_letters_and_its_block_opens(page: LabPage) -> None:
+    show_graph(page)
+    find = panel(page).get_by_role("searchbox", name="Find an operator")
+    find.focus()
+    page.page.keyboard.type("softmax")
+    said = panel(page).locator(".alpa-flow-found")
+    said.filter(has_text="found").wait_for()
+    count = int(said.inner_text().split(" ")[0])
+    assert count > 1
+    for number in (1, 2):
+        find.press("Enter")
+        said.filter(has_text=f"{number} of {count}").wait_for()
+    node, view = panel(page).locator(".alpa-flow-node.alpa-found"), panel(page).locator(".alpa-flow-view")
+    assert "softmax" in (node.text_content() or "").lower()
+    inner, outer = node.bounding_box(), view.bounding_box()
+    assert outer["y"] <= inner["y"] <= outer["y"] + outer["height"], "it is in sight"
+    find.fill("")
+
+
+def test_the_zoom_of_the_graph_stays_when_another_stage_is_shown(page: LabPage) -> None:
+    show_graph(page)
+    canvas = panel(page).locator(".alpa-flow-canvas")
+    scale = "(svg) => svg.width.baseVal.value / svg.viewBox.baseVal.width"
+    for _ in range(3):
+        panel(page).get_by_role("button", name="Smaller").click()
+    before = canvas.evaluate(scale)
+    panel(page).get_by_role("combobox", name="Stage").select_option("1")
+    page.wait_until(lambda: "Stage 1" in (canvas.get_attribute("aria-label") or ""), "stage 1 is shown")
+    assert abs(canvas.evaluate(scale) - before) < 1e-6
+    panel(page).get_by_role("combobox", name="Stage").select_option("0")
+    page.wait_until(lambda: "Stage 0" in (canvas.get_attribute("aria-label") or ""), "stage 0 is shown")

@@ -86,3 +86,29 @@ def test_shown_is_chosen_by_keyboard(timeline: LabPage) -> None:
     assert shown(timeline).input_value() == "whole"
     timeline.page.keyboard.press("ArrowUp")
     timeline.wait_until(lambda: "tickvals" in layout_of(timeline)["xaxis"], "the parts are shown")
+
+
+def test_ctrl_and_the_wheel_zoom_and_w_a_s_d_move_as_in_perfetto(timeline: LabPage) -> None:
+    graph = graph_of(timeline)
+    graph.scroll_into_view_if_needed()
+
+    def shown() -> tuple[float, float]:
+        start, end = graph.evaluate("(graph) => graph._fullLayout.xaxis.range")
+        return float(start), float(end)
+
+    first, last = shown()
+    box = graph.bounding_box()
+    timeline.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 150)
+    timeline.page.keyboard.down("Control")
+    timeline.page.mouse.wheel(0, -200)
+    timeline.page.keyboard.up("Control")
+    timeline.wait_until(lambda: shown()[1] - shown()[0] < 0.7 * (last - first), lambda: f"zoomed, not {shown()}")
+    zoomed = shown()
+    graph.focus()
+    graph.press("d")
+    timeline.wait_until(lambda: shown()[0] > zoomed[0], lambda: f"moved to the right of {zoomed}: {shown()}")
+    for _ in range(3):
+        graph.press("s")
+    timeline.wait_until(lambda: shown() == (first, last), lambda: f"all of it again, not {shown()}")
+    timeline.page.mouse.wheel(0, 200)
+    assert shown() == (first, last), "without Ctrl the wheel scrolls the page"

@@ -106,3 +106,8 @@ def test_the_page_is_written_atomically(plan: Plan, page: str, tmp_path: Path, m
     assert page.endswith("</html>\n")
     with pytest.raises(PlanFileError, match="The page was not written"):
         write_html(plan, tmp_path / "missing" / "a.html")
+
+
+def test_a_page_promises_nothing_of_clicks_which_only_the_explorer_has(page: str) -> None:
+    assert "t_max" in page
+    assert "click: " not in page

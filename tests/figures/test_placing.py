@@ -1,9 +1,10 @@
 """Axis ranges hold every point, and labels do not cover one another."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.figures.placing import AxisRange, fitted, label_positions
+from alpa_explore.figures.placing import AxisRange, end_of_most, fitted, label_positions
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=1), st.floats(0.1, 1e6))
@@ -39,3 +40,13 @@ def test_a_label_crosses_no_upright_line() -> None:
     beside = label_positions([(48.0, 50.0)], ["this plan"], axis, axis, upright=[50.0])
     assert free == ["top center"]
     assert beside[0].endswith("left")
+
+
+def test_an_axis_shows_nearly_all_values_and_cuts_off_the_few_that_would_flatten_them() -> None:
+    usual = [float(value) for value in range(1, 101)]
+    assert end_of_most(usual) == 100.0
+    assert end_of_most([*usual, 1_000.0], room=1.05) == pytest.approx(1.05 * 1.35 * 98.0)
+    assert end_of_most([*usual, *[1_000.0] * 10]) == 1_000.0, "they are not few"
+    assert end_of_most([*usual, 200.0]) == 200.0, "it flattens nothing"
+    assert end_of_most([]) == 0.0
+    assert end_of_most([0.0, 0.0, 0.0, 0.0, 5.0]) == 5.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, Self
@@ -317,6 +318,14 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         elif name == "csv":
             panel = self.panels[self.tabs.selected]
             save(file_name(plan, f"{panel.title.lower()}.csv"), table_csv(panel.rows(state)), "text/csv")
+        elif name == "trace":
+            from alpa_explore.plans.timeline import plan_timeline  # late: no other part needs them
+            from alpa_explore.schedules.simulator.trace import chrome_trace
+
+            timeline = plan_timeline(plan, plan.options.pipeline.schedule)
+            names = [f"submesh {stage.index}: {len(stage.devices)} devices" for stage in plan.stages]
+            text = json.dumps(chrome_trace(timeline, names), allow_nan=False)
+            save(file_name(plan, "trace.json"), text, "application/json")
         elif name == "torch":
             save(file_name(plan, "placements.py"), torch_code(plan), "text/x-python")
         elif name in TARGETS:

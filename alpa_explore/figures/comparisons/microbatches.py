@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import log10
 
 from alpa_explore import units
+from alpa_explore.figures.keys import change_key
 from alpa_explore.figures.marks import (
     MEMORY_PARTS,
     Plots,
@@ -40,7 +41,8 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> Figure:
     With microbatches of one size T grows with B, so its axis is logarithmic.
     """
     tried = microbatches_of(plan)
-    names, texts = [f"{t.num_microbatches:,}" for t in tried], [_hover(t) for t in tried]
+    names, texts = [f"{t.num_microbatches:,}" for t in tried], [_hover(t, plan) for t in tried]
+    keys = [_opens(t, plan) for t in tried]
     height = sum(_PANELS) + 2 * _GAP
     figure = Plots(_PANELS, spacing=(0.0, _GAP / height), shared_x=True)
     fitting = [t.iteration_seconds for t in tried if t.iteration_seconds is not None]
@@ -58,12 +60,12 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> Figure:
     for row, (name, values) in enumerate((("T", times), ("samples a second", rates)), start=1):
         written = labels(["" if value is None else units.number(value, 3) for value in values], size=11)
         looks = {"mode": "lines+markers+text", "marker": marker, "cliponaxis": False, **written}
-        figure.add(line(names, values, ink, name=name, hover=texts, listed=False, **looks), row=row)
+        figure.add(line(names, values, ink, name=name, hover=texts, keys=keys, listed=False, **looks), row=row)
     one_size = not same_global_batch(tried)
     logarithmic = one_size and len(fitting) > 1
     _axis(figure, 1, f"T ({second}{', log' if logarithmic else ''})", times, logarithmic=logarithmic)
     _axis(figure, 2, "samples/s", rates, logarithmic=False)
-    _memory(figure, plan, tried, names, texts)
+    _memory(figure, plan, tried, names, texts, keys)
     each = f"{plan.model.samples:,} sample{'' if plan.model.samples == 1 else 's'} in each"
     sizes = each if one_size else f"{plan.global_batch:,} samples in all"
     figure.x(type="category", categoryorder="array", categoryarray=names)
@@ -84,7 +86,12 @@ def _axis(figure: Plots, row: int, title: str, values: Sequence[float | None], *
 
 
 def _memory(
-    figure: Plots, plan: Plan, tried: Sequence[TriedMicrobatches], names: Sequence[str], texts: Sequence[str]
+    figure: Plots,
+    plan: Plan,
+    tried: Sequence[TriedMicrobatches],
+    names: Sequence[str],
+    texts: Sequence[str],
+    keys: Sequence[str],
 ) -> None:
     capacity = plan.device_of(fullest(plan)).memory_bytes
     needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in tried]
@@ -92,7 +99,7 @@ def _memory(
     scale, byte = units.bytes_axis(most)
     for (name, color, shape), field in zip(MEMORY_PARTS, _FIELDS, strict=True):
         sizes = [None if (size := getattr(t, field)) is None else size / scale for t in tried]
-        figure.add(bars(names, sizes, color, shape, name=name, hover=texts), row=3)
+        figure.add(bars(names, sizes, color, shape, name=name, hover=texts, keys=keys), row=3)
     over = [
         (n, (capacity + t.over_bytes) / scale, x) for n, t, x in zip(names, tried, texts, strict=True) if t.over_bytes
     ]
@@ -112,7 +119,14 @@ def _memory(
     figure.y(3, title=f"fullest device<br>({byte})", span=(0, (1.34 if full else 1.22) * most / scale))
 
 
-def _hover(tried: TriedMicrobatches) -> str:
+def _opens(tried: TriedMicrobatches, plan: Plan) -> str:
+    """The key of the plan at this B; '' where there is none, and of the plan itself."""
+    if tried.iteration_seconds is None or tried.num_microbatches == plan.options.num_microbatches:
+        return ""
+    return change_key("microbatches", f"{tried.num_microbatches}x{tried.samples}")
+
+
+def _hover(tried: TriedMicrobatches, plan: Plan) -> str:
     head = f"<b>B = {tried.num_microbatches:,}</b> microbatches of {units.samples(tried.samples)}"
     if tried.iteration_seconds is None or tried.peak_bytes is None:
         over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
@@ -123,6 +137,7 @@ def _hover(tried: TriedMicrobatches) -> str:
         f"T {units.seconds(tried.iteration_seconds)}, {units.number(tried.samples_per_second, 4)} samples/s",
         f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}",
         *(f"{name} {units.bytes_(getattr(tried, field))}" for (name, *_), field in parts),
+        f"click: opens the plan with B = {tried.num_microbatches:,}" if _opens(tried, plan) else "this plan",
     )
 
 

@@ -38,15 +38,20 @@ def search_figure(
     capacity = float(plan.device_of(fullest(plan)).memory_bytes)
     sizes = [p.predicted.peak_bytes_per_device for p in plans]
     scale, unit = units.bytes_axis(max(sizes))
+    rooms = [float(p.device_of(fullest(p)).memory_bytes) for p in plans]
+    if shares := len(set(rooms)) > 1:  # of devices with unlike memory each peak is a share of its own
+        sizes, capacity = [size / room for size, room in zip(sizes, rooms, strict=True)], 1.0
+        scale, unit = 0.01, "% of the device"
     limit = capacity / scale
+    peak = {id(p): size / scale for p, size in zip(plans, sizes, strict=True)}
     x, y = fitted([size / scale for size in sizes], limit), fitted([p.samples_per_second for p in plans])
     figure = Plots()
-    corners = sorted({(sizes[i] / scale, plans[i].samples_per_second) for i in pareto_frontier(plans)})
+    corners = sorted({(sizes[i] / scale, plans[i].samples_per_second) for i in pareto_frontier(plans, sizes)})
     right, top = [*(px for px, _ in corners), x.high], [*(py for _, py in corners), corners[-1][1]]
     name = "Pareto frontier: none is faster with less memory"
     figure.add(line(right, top, faint, dash="dash", shape="hv", name=name))
     texts = [_label(plan, point) for point in points_shown]
-    places = [(point.peak_bytes / scale, point.samples_per_second) for point in points_shown]
+    places = [(peak[id(point.plans[0][1])], point.samples_per_second) for point in points_shown]
     radii = [_STAR_PIXELS / 2 if p.holds(plan) else 0.0 for p in points_shown]
     positions = label_positions(places, texts, x, y, radii=radii, upright=[limit])
     for name, symbol, size, color, chosen in (
@@ -75,7 +80,16 @@ def search_figure(
         figure.add(limit_line([limit] * 2, list(y), dash=""))
     refs = ("x" if seen else "paper", "paper")
     anchors = {"xanchor": "right", "yanchor": "bottom"}
-    figure.note(limit_note(units.bytes_(capacity), limit if seen else 1.0, 1.0, refs, seen=seen, **anchors))
+    figure.note(
+        limit_note(
+            "all its memory" if shares else units.bytes_(capacity),
+            limit if seen else 1.0,
+            1.0,
+            refs,
+            seen=seen,
+            **anchors,
+        )
+    )
     cross = {"symbol": "x", "size": 10, "color": OKABE_ITO[5]}
     figure.add(*(legend_entry("scatter", f"no plan: {safe(str(attempt))}", cross) for attempt in failed))
     figure.x(title=x.title(f"peak memory of the fullest device ({unit})"), span=x)
@@ -164,7 +178,7 @@ def _hover(plan: Plan, point: Point) -> str:
         "nearly equal to it:" if others else "",
         *(f"   {text}" for text in listed[1:]),
         f"   and {more} more" if more else "",
-        "" if shown is plan else "click to show it",
+        "" if shown is plan else "click: opens it",
     )
 
 

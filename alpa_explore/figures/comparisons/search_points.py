@@ -46,10 +46,11 @@ def comparable(plan: Plan, tried: Sequence[Plan]) -> list[tuple[int, Plan]]:
     return same_model if any(other is plan for _, other in same_model) else [*same_model, (len(tried), plan)]
 
 
-def pareto_frontier(plans: Sequence[Plan]) -> frozenset[int]:
+def pareto_frontier(plans: Sequence[Plan], sizes: Sequence[float] = ()) -> frozenset[int]:
     """Indices of the plans that are not dominated: no other is at least as good in throughput and memory and better in
-    one."""
-    points = [(p.samples_per_second, -p.predicted.peak_bytes_per_device) for p in plans]
+    one. `sizes` are what they need of a device; without them their bytes."""
+    sizes = sizes or [p.predicted.peak_bytes_per_device for p in plans]
+    points = [(p.samples_per_second, -size) for p, size in zip(plans, sizes, strict=True)]
     return frozenset(
         i
         for i, (rate, saved) in enumerate(points)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from alpa_explore import units
-from alpa_explore.figures.marks import Plots, bars, legend_below, note
-from alpa_explore.figures.style import OKABE_ITO, Figure, lines
+from alpa_explore.figures.marks import Plots, bars_across, legend_below, words
+from alpa_explore.figures.style import OKABE_ITO, Figure, faint, lines
 from alpa_explore.formulations.comparison import Comparison, SolverRow, solvers_table
 
 __all__ = ["solvers_figure", "solvers_sentence", "solvers_table"]
@@ -15,38 +15,49 @@ _PASSES = (("build", "build_seconds"), ("solve", "solve_seconds"), ("repair", "r
 
 
 def solvers_figure(comparison: Comparison, theme: str = "light") -> Figure:
-    """Two panels: total seconds of each formulation (logarithmic, parts in the hover text), and its gap in percent.
+    """A row for each formulation, the fastest at the top: its seconds (logarithmic), beside them its gap in percent.
 
-    The gap has two bars: hatched, that of the formulation's own answer (none where that answer is infeasible); plain,
-    what remains after the joint repair under the exact costs.
+    The gap is a hatched bar for the own answer of a formulation (none where that is infeasible), and a plain one for
+    what remains after the joint repair under the exact costs; 'optimal' where nothing remains of either.
     """
-    rows = comparison.rows
-    figure = Plots(column_widths=(1, 1), spacing=(0.14, 0.0), titles=("seconds", "above the optimum, %"))
+    rows = sorted(comparison.rows, key=lambda row: -row.total_seconds)
     names, totals = [row.solver for row in rows], [row.total_seconds for row in rows]
+    titles = ("seconds (log)", "above the optimum, %")
+    figure = Plots(column_widths=(3, 2), spacing=(0.03, 0.0), titles=titles, shared_y=True)
     outside = {"textposition": "outside", "cliponaxis": False}
     looks = {"text": [units.seconds(t) for t in totals], "hover": [_seconds_text(row) for row in rows], **outside}
-    figure.add(bars(names, totals, OKABE_ITO[0], name="total seconds", listed=False, **looks))
+    figure.add(bars_across(totals, names, OKABE_ITO[0], name="total seconds", listed=False, **looks))
     span = (math.log10(min(totals, default=0.1)) - 0.4, math.log10(max(totals, default=1.0)) + 0.3)
-    figure.y(1, 1, span=span, type="log", ticks={10.0**p: units.seconds(10.0**p) for p in range(-4, 5)})
+    figure.x(1, 1, span=span, type="log", ticks={10.0**p: units.seconds(10.0**p) for p in range(-4, 5)})
     before, after = ([of(row) for row in rows] for of in (comparison.gap_before, comparison.gap))
     hover = [_gap_text(row) for row in rows]
     for name, gaps, color, shape in (
         ("before the repair", before, OKABE_ITO[1], "/"),
         ("after the repair", after, OKABE_ITO[2], ""),
     ):
-        heights = [None if g is None else 100 * g for g in gaps]
-        text = ["" if g is None else units.percent(g) for g in gaps]
-        figure.add(bars(names, heights, color, shape, name=name, hover=hover, text=text, **outside), col=2)
-    for row, gap in zip(rows, before, strict=True):
-        if gap is None:
-            reason = f"{row.impossible_nodes} impossible<br>placements" if row.impossible_nodes else "a forbidden pair"
-            figure.note(
-                note(f"infeasible:<br>{reason}", row.solver, 0, size=11, color=None, refs=("x2", "y2"), yshift=36)
-            )
+        text = ["" if not g else units.percent(g) for g in gaps]
+        lengths = [None if g is None else 100 * g for g in gaps]
+        figure.add(bars_across(lengths, names, color, shape, name=name, hover=hover, text=text, **outside), col=2)
+    verdicts = [_verdict(row, own, rest) for row, own, rest in zip(rows, before, after, strict=True)]
+    figure.add(words([0] * len(rows), names, verdicts, "middle right", 12, faint, name="verdicts"), col=2)
     highest = 100 * max((g for g in (*before, *after) if g is not None), default=0.0)
-    figure.y(1, 2, span=(0, max(1.0, 1.15 * highest)))
-    layout = {"barmode": "group", "bargap": 0.35, "legend": legend_below(0.12, 1)}
-    return figure.figure(solvers_sentence(comparison), theme=theme, height=420, **layout)
+    figure.x(1, 2, span=(0, max(1.0, 1.25 * highest)))
+    layout = {
+        "barmode": "group",
+        "bargap": 0.4,
+        "legend": legend_below(36, 60 * len(rows)),
+        "around": {"l": 100, "b": 84},
+    }
+    sentence = solvers_sentence(comparison)
+    return figure.figure(sentence, theme=theme, height=60 * max(len(rows), 2), **layout)
+
+
+def _verdict(row: SolverRow, before: float | None, after: float | None) -> str:
+    """What stands in place of bars: that there is nothing above the optimum, or no answer of its own."""
+    if before is None:
+        reason = f"{row.impossible_nodes} impossible placements" if row.impossible_nodes else "a forbidden pair"
+        return f" own answer infeasible: {reason}"
+    return "" if before or after else " optimal"
 
 
 def solvers_sentence(comparison: Comparison) -> str:

@@ -12,6 +12,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.marks import Plots, bars, bars_across, inside, line, outline, points, words
+from alpa_explore.figures.placing import end_of_most
 from alpa_explore.figures.style import Figure, Trace, empty, faint, ink, ink_on, lines, safe, stage_color, stage_marker
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
@@ -148,7 +149,7 @@ def _flops(figure: Plots, plan: Plan) -> None:
     marks = _marks(plan)
     most = max((mark.flops for mark in marks), default=0)
     click = "this operator" if _operators_per_mark(plan) == 1 else "their layer"
-    divisor, unit = units.flops_axis(most)
+    divisor, unit = units.flops_axis(end_of_most([mark.flops for mark in marks], 1.0))
     for stage in plan.stages:
         own = [mark for mark in marks if stage.layers[0] <= mark.layer <= stage.layers[1]]
         x, y = [mark.first + (mark.operators - 1) / 2 for mark in own], [mark.flops / divisor for mark in own]
@@ -156,19 +157,25 @@ def _flops(figure: Plots, plan: Plan) -> None:
         looks = {"width": [mark.operators for mark in own], "keys": [mark.key for mark in own], **hover}
         bar = bars(x, y, empty, name=f"stage {stage.index}", **looks)
         figure.add(bar | {"marker": stage_marker(stage.index)}, row=2)
-    top = 1.05 * most / divisor or 1.0
+    top = end_of_most([mark.flops for mark in marks], 1.05) / divisor or 1.0
     figure.add(_boundaries(plan, top), row=2)
+    largest = max(marks, key=lambda mark: mark.flops, default=None)
+    if largest is not None and most / divisor > top:
+        figure.add(_cut_off(largest, top, units.flops(most)), row=2)
     figure.y(2, title=unit, span=(0, top))
 
 
 def _cuts(figure: Plots, plan: Plan) -> None:
     """Bytes that a cut behind each operator would send (C of Eq. 6), and the cuts that were made."""
     crossing, marks = [c for layer in plan.layers for c in layer.operator_cut_bytes], _marks(plan)
-    divisor, unit = units.bytes_axis(max(crossing, default=0))
+    divisor, unit = units.bytes_axis(end_of_most(crossing, 1.0))
     x, y = [mark.first + mark.operators - 0.5 for mark in marks], [mark.crossing_bytes / divisor for mark in marks]
     fill = {"fill": "tozeroy", "fillcolor": "rgba(123,135,148,0.18)", "hover": [mark.text for mark in marks]}
     figure.add(line(x, y, faint, 1.2, shape="hvh", name="bytes across a cut", **fill), row=3)
-    top = 1.25 * max(crossing, default=0) / divisor or 1.0
+    top = end_of_most(crossing, 1.25) / divisor or 1.0
+    largest = max(marks, key=lambda mark: mark.crossing_bytes, default=None)
+    if largest is not None and largest.crossing_bytes / divisor > top:
+        figure.add(_cut_off(largest, 0.8 * top, units.bytes_(largest.crossing_bytes)), row=3)
     ends = [end for end in _ends(plan)[:-1] if end]
     cut, places = [crossing[end - 1] for end in ends], [end - 0.5 for end in ends]
     hover = [f"cut behind layer {i}: {units.bytes_(c)}" for i, c in enumerate(cut)]
@@ -179,6 +186,11 @@ def _cuts(figure: Plots, plan: Plan) -> None:
         figure.add(words(places, [0.9 * top] * len(cut), texts, "middle right", **common), row=3)
     figure.add(_boundaries(plan, top), row=3)
     figure.y(3, title=f"{unit} across a cut here", span=(0, top))
+
+
+def _cut_off(mark: _Mark, top: float, size: str) -> Trace:
+    """The size of a mark that reaches beyond the axis."""
+    return words([mark.first], [0.98 * top], [f"{size} ↑ "], "bottom left", name="cut off")
 
 
 def _boundaries(plan: Plan, top: float) -> Trace:

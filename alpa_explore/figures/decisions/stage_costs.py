@@ -19,13 +19,13 @@ from alpa_explore.figures.decisions.stage_cost_grid import (
     lay_out,
     place_of,
 )
-from alpa_explore.figures.keys import key, link
+from alpa_explore.figures.keys import change_key, key
 from alpa_explore.figures.marks import axis, bars, labels, points, words
 from alpa_explore.figures.marks import cells as heat_cells
 from alpa_explore.figures.style import Figure, Trace, faint, finished, ground, lines, stage_color
 from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh, submesh_phrase
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tables import Row, stage_costs_table, stage_of_layer
+from alpa_explore.plans.report.tables import Row, stage_costs_table
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 
 __all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
@@ -211,10 +211,9 @@ def _traces(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> 
 
 def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> Trace:
     logarithms, written, texts, keys = grid.blank_numbers(), grid.blank_texts(), grid.blank_texts(), grid.blank_texts()
-    stages = stage_of_layer(plan)
     for cell in cells:
         row, place = cell.row, (cell.y, cell.x)
-        keys[place], click = _reaction(row, stages)
+        keys[place], click = _reaction(row)
         texts[place] = lines(_hover_text(plan, row), click)
         logarithms[place] = colors.grey
         if cell.fits:
@@ -225,18 +224,15 @@ def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) ->
     return heat_cells(None, None, logarithms, gap=2 if grid.lettered else 1, **looks, **letters)
 
 
-def _reaction(row: Row, stages: Sequence[int]) -> tuple[str, str]:
-    """What a click on a cell selects, and the words for it: the stage itself, or where the plan has these layers."""
-    first, last = row["layers"]
+def _reaction(row: Row) -> tuple[str, str]:
+    """The key of a cell, and the words for a click on it: it selects the stage itself, or opens a plan that has it."""
     if row["stage"] is not None:
         return key(stage=row["stage"]), f"click: selects stage {row['stage']}"
-    if first == last:
-        stage = stages[first]
-        return link(stage=stage, layer=first), f"not in the plan<br>click: selects layer {first}, in stage {stage}"
-    if stages[first] == stages[last]:
-        stage = stages[first]
-        return link(stage=stage), f"not in the plan<br>click: selects stage {stage}, which has these layers"
-    return "", f"not in the plan, where stages {stages[first]} to {stages[last]} have these layers"
+    if not row["microbatches_fit"]:
+        return "", "not in the plan"
+    (first, last), (nodes, devices) = row["layers"], row["submesh"]
+    opens = change_key("stage", f"{first}-{last}@{nodes}x{devices}")
+    return opens, "not in the plan<br>click: opens the best plan with this stage"
 
 
 def _hover_text(plan: Plan, row: Row) -> str:

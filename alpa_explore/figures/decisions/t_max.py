@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.keys import link
+from alpa_explore.figures.keys import change_key, link
 from alpa_explore.figures.marks import axis, labels, line, words
 from alpa_explore.figures.marks import points as marks
 from alpa_explore.figures.style import OKABE_ITO, Color, Figure, Trace, empty, faint, finished, halo, ink, lines, safe
@@ -52,8 +52,8 @@ class _Point(NamedTuple):
     """Σt: its part of the objective."""
     text: str
     """On hover."""
-    link: str
-    """What a click selects: the slowest stage, of the plan; of other partitions the stages are not known."""
+    key: str
+    """Of the plan, a link to its slowest stage; of another partition, what opens it."""
 
 
 class _View(NamedTuple):
@@ -142,16 +142,26 @@ def _evaluated(plan: Plan) -> list[_Point]:
             f"{plan.terms.rounds_symbols}·t_max = {waiting}",
             *(f"{what} {units.seconds(seconds)}" for what, seconds in _once(plan)),
             safe(candidate.reason),
-            f"click: selects stage {_slowest(plan)}, the slowest of the plan" if index == best else "",
+            _click(plan, is_plan=index == best),
         )
-        target = link(stage=_slowest(plan)) if index == best else ""
-        points.append(_Point(t_max=t, total=total, seconds=seconds, first=first, text=text, link=target))
+        opens = _key(plan, t, is_plan=index == best)
+        points.append(_Point(t_max=t, total=total, seconds=seconds, first=first, text=text, key=opens))
     return points
 
 
 def _slowest(plan: Plan) -> int:
     """The stage that sets t_max."""
     return max(plan.stages, key=lambda stage: stage.latency_seconds).index
+
+
+def _key(plan: Plan, t_max: float, *, is_plan: bool) -> str:
+    return link(stage=_slowest(plan)) if is_plan else change_key("t_max", repr(t_max))
+
+
+def _click(plan: Plan, *, is_plan: bool) -> str:
+    if is_plan:
+        return f"click: selects stage {_slowest(plan)}, the slowest of the plan"
+    return "click: opens the plan with these stages"
 
 
 def _range(plan: Plan, view: _View, points: list[_Point]) -> tuple[float, float]:
@@ -219,7 +229,7 @@ def _totals(plan: Plan, view: _View, points: list[_Point]) -> list[Trace]:
 
 
 def _marks(values: list[float], points: list[_Point], view: _View, color: Color) -> Trace:
-    hover, keys = [p.text for p in points], [p.link for p in points]
+    hover, keys = [p.text for p in points], [p.key for p in points]
     trace = marks([p.t_max / view.scale for p in points], values, color, hover=hover, keys=keys, listed=False)
     return trace | {"marker": {"size": 8, "color": color}}
 
@@ -259,7 +269,6 @@ def _candidates(plan: Plan, view: _View) -> Iterator[Trace]:
     """A row of marks for each outcome; a star is the plan."""
     sweep, best = plan.t_max_sweep, chosen_t_max(plan)
     step = max(1, len(sweep) // tuning.T_MAX_CANDIDATES)
-    click = f"click: selects stage {_slowest(plan)}, the slowest of the plan"
     for name, (symbol, size, meaning) in _OUTCOMES.items():
         shown = [(i, p) for i, p in enumerate(sweep) if outcome(p) == name and (i % step == 0 or name == "evaluated")]
         chosen = [i == best for i, _ in shown]
@@ -267,7 +276,7 @@ def _candidates(plan: Plan, view: _View) -> Iterator[Trace]:
             lines(
                 f"<b>t_max {units.seconds(p.t_max_seconds)}</b>, {name}: {meaning}",
                 safe(p.reason),
-                click if i == best else "",
+                _click(plan, is_plan=i == best) if name == "evaluated" else "",
             )
             for i, p in shown
         ]
@@ -280,7 +289,7 @@ def _candidates(plan: Plan, view: _View) -> Iterator[Trace]:
             edge=(ink, 1),
             name=name,
             hover=hover,
-            keys=[link(stage=_slowest(plan)) if own else "" for own in chosen],
+            keys=[_key(plan, p.t_max_seconds, is_plan=i == best) if name == "evaluated" else "" for i, p in shown],
             yaxis="y3",
             listed=False,
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from alpa_explore import units
-from alpa_explore.figures.keys import key
+from alpa_explore.figures.keys import change_key
 from alpa_explore.figures.marks import Plots, line, words
 from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, faint, ink, lines, safe
 from alpa_explore.uniform_layouts.report import point_words, priced_best, scaling_sentence, scaling_table
@@ -65,7 +65,7 @@ def _cell(point: ScalingPoint) -> str:
     best = priced_best(point)
     if best is not None:
         cost = point.dollars_per_billion_tokens
-        return f"✓ {units.seconds(best.seconds)}" + ("" if cost is None else f"<br>{cost:,.0f} $")
+        return f"✓ {units.seconds(best.seconds)}" + ("" if cost is None else f"<br>{cost:,.0f} $ a B tokens")
     if point.state == "does not fit":
         return f"✕ −{units.bytes_(point.missing_bytes)}"
     return {"waiting": "…", "fits": "✓ …"}.get(point.state, "–")
@@ -92,7 +92,7 @@ def _device(figure: Plots, number: int, name: str, shown: tuple[ScalingPoint, ..
 
 
 def _key(point: ScalingPoint) -> str:
-    return key(place=str(point.cluster))
+    return change_key("cluster", point.cluster)
 
 
 def _hover(point: ScalingPoint) -> str:
@@ -109,5 +109,5 @@ def _hover(point: ScalingPoint) -> str:
         f"iteration {units.seconds(best.seconds)}, {best.tokens_per_second:,.0f} tokens/s{efficiency}",
         f"MFU {units.percent(best.mfu)}, fullest device {units.bytes_(best.bytes)}",
         "" if cost is None else f"{cost:,.0f} dollars for a billion tokens",
-        "click: plan here",
+        "click: plans here",
     )

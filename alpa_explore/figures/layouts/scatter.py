@@ -133,7 +133,7 @@ def _hover(priced: PricedLayout, layouts: Layouts, rank: int) -> str:
         f"{units.percent(priced.mfu)}",
         f"fullest device {memory_words(priced, layouts.cluster)}: "
         + ", ".join(f"{name} {units.bytes_(size)}" for name, size in parts[:3]),
-        "click opens it as a plan" if priced.fits else "",
+        "click: opens it as a plan" if priced.fits else "",
     )
 
 

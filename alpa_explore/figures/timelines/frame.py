@@ -126,14 +126,19 @@ class Frame:
         hint = note(text, *at, color=faint, refs=("paper", "paper"), xanchor="left", **place)
         layout["annotations"].append(hint)
         if brush:
-            layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}}
+            zoomed = {axis_name(chart.x_axis): _span(chart) for chart in self.charts}
+            layout["meta"] = {"brush": {"axis": axis_name(x_axis), "range": [0, end]}, "zoom": zoomed}
 
 
 def time_axis(chart: TimelineChart, unit: str) -> Trace:
     """The axis of time of a chart."""
+    return plain_axis(span=_span(chart), bare=True, anchor=chart.memory_axis) | _TICK_MARKS | _ticks(chart, unit)
+
+
+def _span(chart: TimelineChart) -> tuple[float, float]:
+    """The ends of its axis of time."""
     first = chart.parts[0].at
-    span = (first / chart.scale, (first + chart.length) / chart.scale)
-    return plain_axis(span=span, bare=True, anchor=chart.memory_axis) | _TICK_MARKS | _ticks(chart, unit)
+    return first / chart.scale, (first + chart.length) / chart.scale
 
 
 def _row_axis(chart: TimelineChart, domain: Sequence[float]) -> Trace:

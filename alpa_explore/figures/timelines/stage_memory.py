@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.marks import axis, bars_across, inside, legend_below, line
-from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, finished, ground, ink_on, mixed
+from alpa_explore.figures.marks import HIDDEN_AXIS, axis, bars, bars_across, inside, legend_below, line, note
+from alpa_explore.figures.style import OKABE_ITO, Figure, Trace, empty, finished, ground, ink_on, lines, mixed
 from alpa_explore.figures.timelines.chart import TimelineChart
 from alpa_explore.figures.timelines.frame import part_labels, time_axis
 from alpa_explore.figures.timelines.held import (
@@ -49,6 +51,10 @@ _HEIGHT, _STRIP = 340, 0.11
 """Pixels of the plot; share of the strip of tasks in it."""
 _HEADROOM = 1.12
 _LETTER_PIXELS = 7.0
+_TIME_SHARE = 0.68
+"""Of the width: the areas over time. Beside them is a device at its peak."""
+_DEVICE_AXES = {"xaxis": "x2", "yaxis": "y3"}
+_BELOW_RIGHT = {"xanchor": "right", "yanchor": "bottom"}
 
 
 def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, window: Window = "parts") -> Figure:
@@ -64,6 +70,7 @@ def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, win
         _area(chart, held, part, byte_scale)
     draw_limit(chart, int(held.limit_bytes), byte_scale, plan.device_of(plan.stages[stage]).name)
     _strip(chart, held)
+    chart.traces.extend(_device(held))
     fixed = {"anchor": "x", "fixedrange": True}
     span = (0, _HEADROOM * most / byte_scale)
     return finished(
@@ -72,12 +79,18 @@ def stage_memory_figure(plan: Plan, stage: int = 0, theme: str = "light", *, win
         theme=theme,
         height=_HEIGHT,
         above=44,
+        barmode="overlay",
         around={"l": 72, "b": 30},
         legend=legend_below(0, 1) | {"yanchor": "bottom", "y": 1.06},
-        xaxis=time_axis(chart, unit),
+        xaxis=time_axis(chart, unit) | {"domain": [0, _TIME_SHARE]},
         yaxis=axis(span=(-0.5, 0.5), ticks={0: "tasks"}, bare=True, domain=[1 - _STRIP, 1], **fixed),
         yaxis2=axis(f"memory of a device ({byte_unit})", span, domain=[0, 1 - _STRIP - 0.02], **fixed),
-        annotations=part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
+        xaxis2=axis(span=(0, 1), domain=[_TIME_SHARE + 0.03, 1], anchor="y3") | HIDDEN_AXIS,
+        yaxis3=axis(span=(0, 1), domain=[0, 1 - _STRIP - 0.02], anchor="x2") | HIDDEN_AXIS,
+        annotations=[
+            *part_labels(chart, _HEIGHT, 0.4 * _HEIGHT, _HEIGHT),
+            note("a device at the peak", 1, 1 - _STRIP, refs=("paper", "paper")) | _BELOW_RIGHT,
+        ],
     )
 
 
@@ -116,6 +129,52 @@ def _area(chart: TimelineChart, held: HeldMemory, part: HeldPart, scale: float) 
     hover, width = f"{what}: %{{y:.4g}} {units.bytes_axis(scale)[1]}", 0.6 if part.name == ACTIVATIONS else 0
     area = line(x, rounded(np.nan_to_num(y) / scale), ground, width, shape="hv", hover=hover, **looks)
     chart.add(area, memory=True)
+
+
+def _device(held: HeldMemory) -> list[Trace]:
+    """The memory of a device at its peak as areas in proportion, the part that is free among them."""
+    sizes = {name: size for name, size in held.at_peak().items() if size}
+    free = max(held.limit_bytes - sum(sizes.values()), 0.0)
+    parts = sorted((sizes | ({"free": free} if free else {})).items(), key=lambda part: -part[1])
+    total, traces = sum(size for _, size in parts), list[Trace]()
+    for (name, size), (x, y, width, height) in zip(parts, rectangles([s / total for _, s in parts]), strict=True):
+        color = _LOOKS[name][0] if name in _LOOKS else empty  # named, not hatched
+        share = units.percent(size / held.limit_bytes)
+        text = f"{name.split(',')[0]}<br>{units.bytes_(size)}" if width > 0.3 and height > 0.1 else ""
+        looks: Trace = {"base": [y], "width": [width], "edge": (ground, 1), "listed": False, **_DEVICE_AXES}
+        looks |= {"name": f"{name} at the peak", **inside([text], ink_on(color), 11)}
+        hover = lines(f"<b>{name}</b>", f"{units.bytes_(size)}, {share} of the device, at the peak")
+        traces.append(bars([x + width / 2], [height], color, hover=[hover], **looks))
+    return traces
+
+
+def rectangles(shares: Sequence[float]) -> list[tuple[float, float, float, float]]:
+    """(x, y, width, height) of areas that fill the unit square in proportion to `shares`, all above 0, the largest
+    first, of the sum 1. Each in turn takes a part of a strip of what is left, along its shorter side; strips are as
+    wide as makes their areas most like squares."""
+    found: list[tuple[float, float, float, float]] = []
+    x, y, width, height, left, at = 0.0, 0.0, 1.0, 1.0, 1.0, 0
+    while at < len(shares):
+        side, best, count = min(width, height), float("inf"), 0
+        area = width * height / left if left > 0 else 0.0
+        for end in range(at + 1, len(shares) + 1):
+            row = [share * area for share in shares[at:end]]
+            thick = sum(row) / side
+            worst = max(max(thick * thick / a, a / (thick * thick)) for a in row)
+            if worst > best:
+                break
+            best, count = worst, end - at
+        taken = sum(shares[at : at + count])
+        thick, along = taken * area / side, 0.0
+        for share in shares[at : at + count]:
+            part = share / taken * side
+            found.append((x, y + along, thick, part) if width >= height else (x + along, y, part, thick))
+            along += part
+        x, y, width, height = (
+            (x + thick, y, width - thick, height) if width >= height else (x, y + thick, width, height - thick)
+        )
+        left, at = left - taken, at + count
+    return found
 
 
 def _microbatch(part: HeldPart, number: float) -> str:

@@ -43,7 +43,8 @@ def timeline_figure(
     """A chart and its memory for each of `schedules`. Raises as `plan_timeline` does.
 
     `timelines`, where given, are drawn instead. `brush` is for a front end in which the overview can be dragged over:
-    the overview is then always there and says so, and `layout.meta.brush` names its axis.
+    the overview is then always there and says so, `layout.meta.brush` names its axis, and `zoom` those that the wheel
+    zooms.
     """
     drawn = timelines_of(plan, schedules, timelines)
     longest = max(t.makespan_seconds for t in drawn)

@@ -102,3 +102,13 @@ def test_the_sentence_names_the_settings_of_the_fastest_plan() -> None:
     assert "B 32 → 256" in search_sentence(PLAN, tried=[PLAN, more])
     assert "This plan is the fastest" in search_sentence(more, tried=[PLAN, more])
     assert "Only this plan has been made" in search_sentence(PLAN)
+
+
+def test_plans_on_devices_of_unlike_memory_are_compared_by_its_share() -> None:
+    plan = example_plan()
+    small = plan.cluster.device
+    large = replace(plan.cluster, device=replace(small, memory_bytes=2 * small.memory_bytes))
+    figure = search_figure(plan, tried=[plan, replace(plan, cluster=large)])
+    assert "% of the device" in figure.layout.xaxis.title.text
+    line = trace_of(figure, "memory of a device")
+    assert set(line.x) == {100.0}

@@ -7,7 +7,7 @@ import pytest
 
 from alpa_explore.figures import tuning
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
-from alpa_explore.figures.keys import key, link
+from alpa_explore.figures.keys import key, read_key
 from alpa_explore.plans.plan import Plan
 from tests.figures.test_figures import title_of, traces
 from tests.plans.example import example_plan
@@ -94,18 +94,20 @@ def test_every_stage_of_the_plan_is_framed_at_its_cell_and_selected_by_it() -> N
         assert figure.layout.barmode == "overlay"
 
 
-def test_a_cell_that_is_not_in_the_plan_says_so_and_leads_to_the_stage_that_has_its_layers(plan: Plan) -> None:
-    cells = cells_of(stage_costs_figure(plan))
-    stage = plan.stages[2]
-    trace, y, x = cells["layer 2 on 1×1"]
-    assert trace.customdata[y][x] == link(stage=2, layer=2)
-    assert trace.hovertext[y][x].endswith("not in the plan<br>click: selects layer 2, in stage 2")
-    trace, y, x = cells["layers 2–3 on 1×1"]
-    assert stage.layers == (2, 4)
-    assert trace.customdata[y][x] == link(stage=2)
-    trace, y, x = cells["layers 1–2 on 1×1"]
-    assert trace.customdata[y][x] == ""
-    assert trace.hovertext[y][x].endswith("not in the plan, where stages 1 to 2 have these layers")
+def test_a_cell_that_is_not_in_the_plan_says_so_and_opens_a_plan_with_this_stage(plan: Plan) -> None:
+    figure = stage_costs_figure(plan)
+    trace, y, x = cells_of(figure)["layer 2 on 1×1"]
+    assert read_key(trace.customdata[y][x]) == {"change": "stage=2-2@1x1"}
+    assert trace.hovertext[y][x].endswith("not in the plan<br>click: opens the best plan with this stage")
+    grids = [t for t in figure.data if t.name == "latencies"]
+    texts = [
+        (text, target)
+        for t in grids
+        for row, targets in zip(t.hovertext, t.customdata, strict=True)
+        for text, target in zip(row, targets, strict=True)
+    ]
+    assert all(not target for text, target in texts if "does not fit" in text)
+    assert all(target for text, target in texts if text and "does not fit" not in text)
 
 
 def test_many_layers_have_large_panels_for_the_submeshes_of_the_plan_and_small_ones_for_others() -> None:

@@ -148,8 +148,10 @@ def test_the_rows_of_what_fits_say_seconds_dollars_or_what_is_missing(scaling: S
     figure = scaling_curve_figure(scaling)
     assert list(trace_of(figure, "h100 fits").text) == ["✕ −3 GiB", "✓ 4 s", "✓ 2.5 s"]
     fits = trace_of(figure, "b200 fits")
-    assert list(fits.text) == ["✓ 3 s<br>27 $", "…"]
-    assert [read_key(key)["place"] for key in fits.customdata] == ["1x8:b200", "2x8:b200"], "a click plans there"
+    assert list(fits.text) == ["✓ 3 s<br>27 $ a B tokens", "…"]
+    assert [read_key(key)["change"] for key in fits.customdata] == ["cluster=1x8:b200", "cluster=2x8:b200"], (
+        "a click plans there"
+    )
     title = str(figure.layout.title.text).replace("<br>", " ")
     assert title.startswith("llama-3-70b fits from 16 H100, 8 B200 on")
     assert "cheapest on 1x8:b200, 27 dollars" in title

@@ -1,9 +1,12 @@
 """The figure of a stage's memory: stacked areas that reach the plan's peak, and the line of the device."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
-from alpa_explore.figures.timelines.stage_memory import stage_memory_figure, stage_memory_sentence
+from alpa_explore.figures.timelines.held import held_memory
+from alpa_explore.figures.timelines.stage_memory import rectangles, stage_memory_figure, stage_memory_sentence
 from alpa_explore.plans.plan import Plan
 
 GIB = 2.0**30
@@ -33,3 +36,24 @@ def test_the_sentence_says_how_full_a_device_is_and_of_what(plan: Plan) -> None:
     assert "a device holds at most " in said
     assert " of 16 GiB (" in said
     assert "activations " in said
+
+
+@pytest.mark.parametrize("shares", [[1.0], [0.5, 0.3, 0.2], [0.9, 0.05, 0.05], [0.25] * 4, [0.7, 0.2, 0.06, 0.04]])
+def test_the_areas_of_a_device_fill_it_in_proportion_and_overlap_nowhere(shares: list[float]) -> None:
+    areas = rectangles(shares)
+    for (x, y, width, height), share in zip(areas, shares, strict=True):
+        assert width * height == pytest.approx(share)
+        assert min(x, y) >= -1e-9
+        assert max(x + width, y + height) <= 1 + 1e-9
+    for (ax, ay, aw, ah), (bx, by, bw, bh) in combinations(areas, 2):
+        across, down = min(ax + aw, bx + bw) - max(ax, bx), min(ay + ah, by + bh) - max(ay, by)
+        assert min(across, down) <= 1e-9
+
+
+def test_a_device_at_its_peak_stands_beside_the_areas_with_what_is_free(plan: Plan) -> None:
+    figure, held = stage_memory_figure(plan, 0), held_memory(plan, 0)
+    areas = {trace.name: trace.width[0] * trace.y[0] for trace in figure.data if trace.name.endswith(" at the peak")}
+    for name, size in held.at_peak().items():
+        if size:
+            assert areas[f"{name} at the peak"] == pytest.approx(size / held.limit_bytes)
+    assert sum(areas.values()) == pytest.approx(1.0)

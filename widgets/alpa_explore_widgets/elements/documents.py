@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from alpa_explore_widgets.elements.page_widget import DocumentWidget, module_with_helpers
+from alpa_explore_widgets.elements.page_widget import STATIC, DocumentWidget, module_with_helpers
 
 
 class DataflowGraph(DocumentWidget):
@@ -17,8 +17,16 @@ class DataflowGraph(DocumentWidget):
     """
 
     _esm = module_with_helpers(
-        "keys.js", "unpack.js", "dagre.min.js", "dataflow_layout.js", "dataflow_tiles.js", "dataflow_graph.js"
+        "keys.js",
+        "unpack.js",
+        "dagre.min.js",
+        "dataflow_layout.js",
+        "dataflow_tiles.js",
+        "walk.js",
+        "dataflow_graph.js",
     )
+
+    _css = STATIC / "dataflow_graph.css"
 
     label = traitlets.Unicode("").tag(sync=True)
     """Accessible name: what the graph shows, in words."""

@@ -40,7 +40,7 @@ class Field(PageWidget):
 class NumberField(Field):
     """A number: a slider with a few stops, and a box in which any value in the range can be typed."""
 
-    _esm = module_with_helpers("number_field.js")
+    _esm = module_with_helpers("field.js", "number_field.js")
 
     unit = traitlets.Unicode().tag(sync=True)
     """Shown after the number; '' for none."""
@@ -70,7 +70,7 @@ class NumberField(Field):
 class ChoiceField(Field):
     """One of a list of options."""
 
-    _esm = module_with_helpers("choice_field.js")
+    _esm = module_with_helpers("field.js", "choice_field.js")
 
     value = traitlets.Unicode().tag(sync=True)
     """The chosen option."""
@@ -85,7 +85,7 @@ class ChoiceField(Field):
 class TextField(Field):
     """A line of text."""
 
-    _esm = module_with_helpers("text_field.js")
+    _esm = module_with_helpers("field.js", "text_field.js")
 
     value = traitlets.Unicode().tag(sync=True)
     """The text, without spaces at its ends."""
@@ -182,7 +182,7 @@ class PageBridge(PageWidget):
     the selection, and counts the views of the explorer. It is visible only when the kernel is gone: it says so, and the
     rest of the explorer is inert."""
 
-    _esm = module_with_helpers("kernel_watch.js", "page_bridge.js")
+    _esm = module_with_helpers("kernel_watch.js", "walk.js", "marks.js", "strip.js", "page_bridge.js")
     _css = STATIC / "explorer.css"
 
     address = traitlets.Unicode().tag(sync=True)

@@ -14,7 +14,7 @@ class LinkedView(PageWidget):
     """Marks have `data-key`, a key of alpa_explore.figures.keys; buttons with `data-tab` ask for the tab of that
     title."""
 
-    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "linked_view.js")
+    _esm = module_with_helpers("keys.js", "unpack.js", "ahead.js", "walk.js", "linked_view.js")
 
     html = traitlets.Unicode().tag(sync=True)
     """What is shown; names in it are escaped."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from alpa_explore.figures.keys import key
+from alpa_explore.figures.keys import change_key, key
 from alpa_explore.plans.report.text import cell, heading
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def row_key(row: Row, plan: Plan | None, stage: int | None = None) -> str:
     row_stage = row.get("stage", row.get("submesh") if isinstance(row.get("submesh"), int) else stage)
     layer = row.get("layer")
     if "place" in row:
-        return key(place=row["place"])
+        return change_key("cluster", row["place"])
     if "plan_number" in row:
         return "" if row["plan_number"] is None else key(plan=row["plan_number"])
     if isinstance(layer, int) and plan is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
+from alpa_explore.figures.placing import end_of_most
 from alpa_explore.figures.style import ink_on, stage_color
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.report.tables import stage_of_layer
@@ -37,7 +38,7 @@ def layers_card(plan: Plan) -> Card:
     drawing = Drawing()
     bottom = HEIGHT - 2 * (_STRIP + _GAP)
     binned = [_binned(layer, count) for layer in plan.layers]
-    largest = max((flops for of_layer in binned for flops, _ in of_layer), default=0.0) or 1.0
+    largest = end_of_most([flops for of_layer in binned for flops, _ in of_layer]) or 1.0
     stage_of, start = stage_of_layer(plan), 0
     ends: dict[int, tuple[float, float]] = {}
     # In words where all of them have room, else all as numbers.
@@ -50,7 +51,7 @@ def layers_card(plan: Plan) -> Card:
         color = stage_color(stage)
         spans, at = [], start
         for flops, operators in of_layer:
-            spans.append((at / count, (at + operators) / count, (bottom - _TOP) * flops / largest))
+            spans.append((at / count, (at + operators) / count, (bottom - _TOP) * min(flops / largest, 1.0)))
             at += operators
         hint = (
             f"layer {layer.index}, stage {stage}: {len(layer.operators):,} forward operators, "

@@ -26,6 +26,7 @@ EXPORTS = [
     ["html", "HTML", "Save a page with all figures; it needs no network"],
     ["report", "Report of what was tried", "Save a page with all plans of this explorer; it needs no network"],
     ["csv", "CSV", "Save the table of the visible figure"],
+    ["trace", "Perfetto trace", "Save the timeline for ui.perfetto.dev and chrome://tracing"],
     ["png", "PNG", "Save the visible figure as a picture"],
     ["svg", "SVG", "Save the visible figure as a drawing"],
     ["megatron", "Megatron-LM", "A script with its arguments; it lists what they do not express"],

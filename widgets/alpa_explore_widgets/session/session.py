@@ -12,6 +12,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained
+from alpa_explore_widgets.session.asking.changes import settings_of_change
 from alpa_explore_widgets.session.asking.layouts import LayoutQuestions, question_of
 from alpa_explore_widgets.session.asking.questions import Comparisons
 from alpa_explore_widgets.session.backend import Backend
@@ -167,6 +168,25 @@ class Session:
             )
             self.plan()
 
+    def open_change(self, change: str) -> None:
+        """Show the plan that a mark stands for: on another cluster, with another B, or with other stages."""
+        with self.store.lock:
+            state = self.store.state
+            name, _, value = change.partition("=")
+            if name == "cluster":
+                self.plan_on(Cluster.parse(value))
+                return
+            changes = None if state.plan is None else settings_of_change(state.plan, change)
+            if state.plan_settings is None or changes is None:
+                self.store.change(activity="No plan that is known has this stage: nothing was opened.")
+                return
+            settings = replace(state.plan_settings, **changes)
+            if settings.needs_only_replan(state.plan_settings):
+                self.set(**changes)
+                return
+            self._set_for_plan(**changes)
+            self.plan()
+
     def open_layout(self, rank: int) -> None:
         """Plan the uniform layout of this rank among those on screen, as a baseline."""
         with self.store.lock:
@@ -281,15 +301,15 @@ class Session:
 
     def select(self, key: str) -> None:
         """Select what `key` names in every figure and table; '' for nothing. The key of a plan of the history shows
-        that plan, that of a place plans there, that of a layout plans it, that of a lever asks for it."""
+        that plan, that of a layout or of other settings plans it, that of a lever asks for it."""
         with self.store.lock:
             parts, plan = read_key(key), self.store.state.plan
             if "lever" in parts:
                 self.try_levers(parts["lever"])
             elif "layout" in parts:
                 self.open_layout(int(parts["layout"]))
-            elif "place" in parts:
-                self.plan_on(Cluster.parse(parts["place"]))
+            elif "change" in parts:
+                self.open_change(parts["change"])
             elif "plan" in parts:
                 self.show_entry(int(parts["plan"]))
             elif plan is not None:

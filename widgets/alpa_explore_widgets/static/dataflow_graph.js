@@ -3,7 +3,6 @@
 const ZOOM = { least: 0.1, most: 2, step: 1.25, opening: 0.8 };
 const EDGE = { thinnest: 1.2, thickest: 13 };
 const DRAG_PIXELS = 4;
-const KEYS = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] };
 
 function curve(points) {
   // Smooth, and vertical at both ends of each part.
@@ -280,28 +279,20 @@ function render({ model, el }) {
 
   // The nearest item in a direction, where one that is connected counts as nearer; below the head of an open block its first
   // operator.
-  const neighbour = (id, [dx, dy]) => {
-    if (dy > 0 && open.has(id)) return doc.nodes.find(({ group }) => group === id)?.id;
+  const neighbour = (id, direction) => {
+    if (direction[1] > 0 && open.has(id)) return doc.nodes.find(({ group }) => group === id)?.id;
     const middle = ({ x, y, width, height, open: isOpen }) => ({ x: x + width / 2, y: y + (isOpen ? GROUP.head / 2 : height / 2) });
-    const from = middle(items.get(id).place);
     const connected = new Set(doc.edges.filter(({ a, b }) => a === id || b === id).flatMap(({ a, b }) => [a, b]));
-    let best = null;
-    for (const [other, { place }] of items) {
-      if (other === id) continue;
-      const to = middle(place);
-      const [along, beside] = [(to.x - from.x) * dx + (to.y - from.y) * dy, Math.abs((to.x - from.x) * dy) + Math.abs((to.y - from.y) * dx)];
-      if (along < 8 || (dx && beside > along + 60)) continue;
-      const distance = (along + 2.5 * beside) * (connected.has(other) ? 0.5 : 1);
-      if (!best || distance < best.distance) best = { other, distance };
-    }
-    return best?.other;
+    const others = [...items].filter(([other]) => other !== id).map(([other, { place }]) => ({ id: other, ...middle(place) }));
+    const nearness = (place) => (connected.has(place.id) ? 0.5 : 1);
+    return nearestTowards(others, middle(items.get(id).place), direction, { nearness, least: 8, narrow: 60 })?.id;
   };
 
   const onKey = (event) => {
     const id = event.target.closest?.("[data-id]")?.dataset.id;
     if (!id || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (KEYS[event.key]) {
-      const next = neighbour(id, KEYS[event.key]);
+    if (ARROWS[event.key]) {
+      const next = neighbour(id, ARROWS[event.key]);
       if (next) focusItem(next);
     } else if (event.key === "Enter" || event.key === " ") act(id);
     else if (event.key === "+" || event.key === "=") setZoom(zoom * ZOOM.step);
@@ -374,6 +365,36 @@ function render({ model, el }) {
     // A few folded blocks at the zoom that fitted all operators would be too small to read.
     if (zoom < 1 && placed.width * zoom < view.clientWidth - 4) setZoom(Math.min(1, (view.clientWidth - 4) / placed.width));
   });
+  // Find: each Enter goes to the next operator with these letters, in its block, which is opened.
+  const find = html("input", "alpa-flow-find"), found = html("span", "alpa-flow-found");
+  Object.assign(find, { type: "search", placeholder: "Find an operator", title: "Enter: the next one with these letters" });
+  find.setAttribute("aria-label", "Find an operator");
+  found.setAttribute("role", "status");
+  let match = -1;
+  const matches = () => (find.value && doc ? doc.nodes.filter((node) => node.text.join(" ").toLowerCase().includes(find.value.toLowerCase())) : []);
+  find.addEventListener("input", () => {
+    match = -1;
+    found.textContent = find.value ? `${matches().length} found` : "";
+  });
+  find.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    event.stopPropagation();
+    const all = matches();
+    if (!all.length) return;
+    match = (match + (event.shiftKey ? all.length - 1 : 1)) % all.length;
+    const node = all[match];
+    if (!open.has(node.group)) {
+      open.add(node.group);
+      draw();
+    }
+    shown = node.id;
+    highlight();
+    markEdges(node.id);
+    for (const [id, { element }] of items) element.classList.toggle("alpa-found", id === node.id);
+    reveal(items.get(node.id).place);
+    found.textContent = `${match + 1} of ${all.length}`;
+  });
   const legend = html("span", "alpa-flow-legend");
   legend.innerHTML = '<i class="alpa-legend-data"></i>data <i class="alpa-legend-moves"></i>collective, wide as its time <i class="alpa-legend-once"></i>once an iteration <b>59 µs + 172 µs</b> computing + collectives';
   bar.append(
@@ -381,6 +402,8 @@ function render({ model, el }) {
     makeButton("−", "Smaller (key −, or Ctrl and the wheel).", () => setZoom(zoom / ZOOM.step)),
     makeButton("+", "Larger (key +, or Ctrl and the wheel).", () => setZoom(zoom * ZOOM.step)),
     openAll,
+    find,
+    found,
     legend,
   );
   bar.querySelectorAll("button")[1].setAttribute("aria-label", "Smaller");
@@ -409,10 +432,7 @@ function render({ model, el }) {
     doc = text ? JSON.parse(text) : null;
     if (!doc) return view.replaceChildren();
     el.style.setProperty("--alpa-stage", doc.color);
-    if (before?.stage !== doc.stage) {
-      zoom = 0;
-      open.clear();
-    }
+    if (before?.stage !== doc.stage) open.clear(); // the zoom stays
     selection = keyParts(model.get("selection"));
     for (const id of [...open]) if (!doc.groups.some((group) => group.id === id)) open.delete(id);
     draw();

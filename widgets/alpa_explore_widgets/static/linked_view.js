@@ -18,14 +18,21 @@ function render({ model, el }) {
     // Cards are replaced one by one, so that those that did not change are neither parsed nor painted again.
     const page = document.createElement("template");
     page.innerHTML = html;
+    const at = document.activeElement?.closest(".alpa-linked") === el ? document.activeElement.dataset.key : "";
     const fresh = [...page.content.querySelectorAll(".alpa-card")], old = [...el.querySelectorAll(".alpa-card")];
     const texts = fresh.map((card) => card.outerHTML);
     if (!fresh.length || fresh.length !== old.length) el.replaceChildren(page.content);
     else fresh.forEach((card, at) => texts[at] === sources[at] || replace(old[at], card));
     sources = texts;
     if (!html) el.append(Object.assign(document.createElement("p"), { textContent: model.get("waiting") }));
+    if (at) focusMark(el.querySelector(`[data-key="${CSS.escape(at)}"]`));
+    el.querySelector("[data-key]")?.setAttribute("tabindex", "0");
     highlight();
     painted.set();
+  };
+  const focusMark = (mark) => {
+    mark?.setAttribute("tabindex", "-1");
+    mark?.focus({ preventScroll: true });
   };
   const replace = (old, card) => {
     const focused = old.contains(document.activeElement) ? document.activeElement.dataset.tab : undefined;
@@ -50,14 +57,30 @@ function render({ model, el }) {
     pointed = "";
     highlight();
   });
+  el.addEventListener("keydown", (event) => {
+    const mark = event.target;
+    if (!mark.dataset.key || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Enter" || event.key === " ") choose(mark.dataset.key);
+    else if (ARROWS[event.key]) {
+      const places = [...el.querySelectorAll("[data-key]")].map((other) => {
+        const { left, right, top, bottom } = other.getBoundingClientRect();
+        return { mark: other, x: (left + right) / 2, y: (top + bottom) / 2 };
+      });
+      focusMark(nearestTowards(places, places.find((place) => place.mark === mark), ARROWS[event.key])?.mark);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  const choose = (key) => {
+    model.set("selection", key === model.get("selection") ? "" : key);
+    model.save_changes();
+    select();
+  };
   el.addEventListener("click", (event) => {
     const tab = event.target instanceof Element ? event.target.closest("[data-tab]") : null;
     if (tab) model.send({ kind: "tab", title: tab.dataset.tab });
     const key = keyAt(event);
-    if (!key) return;
-    model.set("selection", key === model.get("selection") ? "" : key);
-    model.save_changes();
-    select();
+    if (key) choose(key);
   });
   const ahead = showAhead(model, el, {
     prepare: unpacked,

@@ -107,12 +107,14 @@ function render({ model, el }) {
   // Python replaces the summary and the tables as a whole: mark the selection in them again.
   const replaced = new MutationObserver(show);
   // This view is attached to its parent only after render returns.
+  let hideStrip = () => {};
   let root = null, around = null; // the explorer; that or, in the course, the box of a figure and its controls
   const frame = requestAnimationFrame(() => {
     root = el.closest(".alpa-explorer");
     around = root ?? el.parentElement;
     root?.setAttribute("role", "region");
     showName();
+    if (root) hideStrip = showStrip(root);
     around?.addEventListener("focusin", guardKeys);
     if (around?.contains(document.activeElement)) guardKeys({ target: document.activeElement }); // it had the focus before
     root?.addEventListener("click", onClick);
@@ -143,6 +145,7 @@ function render({ model, el }) {
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
     reportView("gone");
+    hideStrip();
     markPlaces(root, true);
     removeEventListener("beforeunload", onUnload);
     cancelAnimationFrame(frame);

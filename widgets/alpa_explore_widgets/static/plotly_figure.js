@@ -8,6 +8,7 @@ const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const MISSED_CLICK_MS = 200, MISSED_CLICK_PIXELS = 3;
 const BUSY_MS = 200;
+const STRIP_PIXELS = 84, BELOW_SHARE = 0.3, CODE_SHARE = 0.2, SMALL_PIXELS = 380, HEIGHTS = [0.72, 1.7]; // below a figure, a short cell above it; least and most of its own height
 const SEEN_PIXELS = 2; // by less nobody sees a legend misplaced
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
@@ -87,7 +88,7 @@ async function render({ model, el }) {
 
   let Plotly = null;
   let outdated = true; // the newest figure or selection is not on screen yet
-  let width = 0; // for which the figure on screen was drawn
+  let height = 0, width = 0; // for which the figure on screen was drawn
   let figure = null; // data and layout of the newest figure that was unpacked
   let newest = 0; // number of figures received
   let listening = false;
@@ -165,16 +166,36 @@ async function render({ model, el }) {
     graph.style.transform = scale < 1 ? `scale(${scale})` : "";
     graph.style.marginBottom = scale < 1 ? `${(scale - 1) * model.get("height")}px` : "";
   };
+  // As high as the window has room for, within limits. What stands beside the plot keeps its distance from it.
+  const heightThatFits = () => {
+    const own = model.get("height"), around = el.closest(".alpa-explorer"), panel = el.closest(".alpa-panel");
+    if (!around || !panel || !figure.data.length || graph.style.transform) return own;
+    const page = el.closest(".jp-WindowedPanel-outer, .jp-Notebook")?.clientHeight ?? innerHeight, box = el.getBoundingClientRect();
+    const below = Math.min(panel.getBoundingClientRect().bottom - box.bottom, BELOW_SHARE * page);
+    const top = around.getBoundingClientRect().top, code = top - (el.closest(".jp-Cell")?.getBoundingClientRect().top ?? top);
+    const room = page - (box.top - top) - (code < CODE_SHARE * page ? code : 0) - below - STRIP_PIXELS;
+    return 10 * Math.round(Math.min(Math.max(room, Math.min(own, Math.max(HEIGHTS[0] * own, SMALL_PIXELS))), HEIGHTS[1] * own) / 10);
+  };
+  const stretched = (layout, margin = layout.margin ?? {}) => {
+    const plot = model.get("height") - (margin.t ?? 0) - (margin.b ?? 0), ratio = plot / (plot + height - model.get("height"));
+    const moved = (y) => (y > 1 ? 1 + (y - 1) * ratio : y < 0 ? y * ratio : y);
+    const beside = (note) => (note.yref === "paper" ? { ...note, y: moved(note.y) } : note);
+    const legend = layout.legend && { ...layout.legend, y: moved(layout.legend.y) };
+    return { ...layout, height, annotations: layout.annotations?.map(beside), ...(legend && { legend }) };
+  };
   const draw = () => {
     if (!Plotly || !figure || !el.clientWidth) return; // hidden in another tab: drawn when it is shown
     scaleToFit();
-    if (!outdated && width === graph.offsetWidth) return;
+    const fitting = heightThatFits();
+    if (!outdated && width === graph.offsetWidth && height === fitting) return;
     outdated = false;
+    height = fitting;
+    graph.style.height = `${height}px`;
     const before = legendRoom();
     width = graph.offsetWidth;
     // A note instead of a figure needs no tool bar.
     const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
-    const drawn = figure.data, layout = highlight(drawn, keepMargins(figure.layout), selection(), width);
+    const drawn = figure.data, layout = highlight(drawn, stretched(keepMargins(figure.layout)), selection(), width);
     const plot = plotOf(figure.layout);
     const redrawIfMoved = () => {
       noteMargins(plot);
@@ -185,6 +206,8 @@ async function render({ model, el }) {
     const fadeTexts = () => selection() && drawn === figure.data && fadeMarks(graph, drawn, chosen());
     counted(() => Plotly.react(graph, drawn, layout, config).then(redrawIfMoved).then(fadeTexts))();
     if (!listening) {
+      graph.alpaFigure = { Plotly, clicked }; // for the strip, which listens too (strip.js)
+      graph.dispatchEvent(new CustomEvent("alpa-figure", { bubbles: true }));
       graph.on("plotly_click", reportClick).on("plotly_hover", pointed).on("plotly_relayout", brushed);
       graph.addEventListener("mousedown", press, true);
       graph.addEventListener("click", release);
@@ -198,7 +221,7 @@ async function render({ model, el }) {
     graph.setAttribute("aria-label", model.get("label"));
   };
   const setWaiting = () => (el.dataset.waiting = model.get("waiting"));
-  const setHeight = () => (graph.style.height = `${model.get("height")}px`);
+  const setHeight = () => (graph.style.height = `${height || model.get("height")}px`);
   // A figure fades only where the next one takes a while: fading and unfading are two more drawings of the whole figure.
   let fading = 0;
   const showBusy = () => {
@@ -262,6 +285,7 @@ async function render({ model, el }) {
   const unfollow = followExplorer(el, follow);
   const watcher = new ResizeObserver(soon.set);
   watcher.observe(el);
+  addEventListener("resize", soon.set);
   setName();
   setWaiting();
   setHeight();
@@ -292,6 +316,7 @@ async function render({ model, el }) {
     model.off("change:height", setHeight);
     model.off("change:busy", showBusy);
     unfollow();
+    removeEventListener("resize", soon.set);
     watcher.disconnect();
     if (Plotly) Plotly.purge(graph);
   };

@@ -1,0 +1,48 @@
+"""A mark of a figure as the settings of the plan that it stands for."""
+
+import pytest
+from alpa_explore_widgets.session.asking.changes import settings_of_change
+
+import alpa_explore as ax
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.plans.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=8, num_layers=4, delta=1.0)
+
+
+def replanned(plan: Plan, change: str) -> Plan:
+    changes = settings_of_change(plan, change)
+    assert changes is not None
+    pipeline = PipelineOptions(**{**{"paper": plan.options.pipeline.paper, "schedule": "1f1b"}, **changes})
+    return ax.replan(plan, pipeline=pipeline)
+
+
+def test_every_candidate_of_t_max_opens_with_the_stages_that_the_sweep_found(plan: Plan) -> None:
+    found = [p for p in plan.t_max_sweep if p.iteration_seconds is not None]
+    assert len(found) > 1
+    for point in found:
+        opened = replanned(plan, f"t_max={point.t_max_seconds!r}")
+        assert opened.predicted.t_max_seconds <= point.t_max_seconds
+        # The sweep counts with the candidate, of which the slowest stage may be short.
+        assert opened.predicted.iteration_seconds <= point.iteration_seconds * (1 + 1e-9)
+    assert replanned(plan, f"t_max={plan.predicted.t_max_seconds!r}").stages == plan.stages
+
+
+def test_a_cell_of_the_stage_costs_opens_the_best_plan_that_has_this_stage(plan: Plan) -> None:
+    opened = replanned(plan, "stage=1-2@1x2")
+    assert ((1, 2), (1, 2)) in [(stage.layers, stage.submesh) for stage in opened.stages]
+    assert opened.predicted.iteration_seconds >= plan.predicted.iteration_seconds * (1 - 1e-9)
+
+
+def test_a_number_of_microbatches_keeps_its_size(plan: Plan) -> None:
+    assert settings_of_change(plan, "microbatches=16x2") == {"num_microbatches": 16, "microbatch": 2}
+
+
+def test_what_no_plan_has_and_what_is_no_change_is_none(plan: Plan) -> None:
+    assert settings_of_change(plan, "t_max=1e-12") is None
+    assert settings_of_change(plan, "stage=0-0@1x4") is None, "the other layers have no device"
+    assert settings_of_change(plan, "stage=0") is None
+    assert settings_of_change(plan, "nonsense") is None
