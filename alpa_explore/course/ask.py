@@ -158,8 +158,8 @@ def _code_of(solution: object) -> str:
     if isinstance(solution, str):
         return solution
     try:
-        return textwrap.dedent(inspect.getsource(solution))  # type: ignore[arg-type]
-    except (OSError, TypeError):
+        return textwrap.dedent(inspect.getsource(solution)) if inspect.isfunction(solution) else ""
+    except OSError:
         return ""
 
 

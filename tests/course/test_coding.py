@@ -12,9 +12,8 @@ import pytest
 from alpa_explore.course import task
 from alpa_explore.course.ask import TRIES
 from alpa_explore.course.coding.checks import CHECKS
-from alpa_explore.course.coding.child import solution_fault
 from alpa_explore.course.coding.lockstep import Wrong, run_devices
-from alpa_explore.course.coding.sandbox import check_solution
+from alpa_explore.course.coding.sandbox import check_solution, solution_fault
 from alpa_explore.course.coding.task import tasks
 
 RING = tasks()["ring-all-reduce"]

@@ -16,13 +16,12 @@ from alpa_explore.course.site import build as site_build
 from alpa_explore.course.site.build import MARK, build_site
 from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.formulas import formula_html
-from alpa_explore.course.site.glossary import terms_of
 from alpa_explore.course.site.markdown import markdown_html
 from alpa_explore.course.site.outputs import PLOTLY, WIDGET, Figures, outputs_html
 from alpa_explore.course.site.page import Site, page_html, plan_html
 from alpa_explore.course.site.quiz import quiz_data, quiz_html
 from alpa_explore.course.site.saved_plan import plan_data, save_plan
-from alpa_explore.course.site.search_index import sections_of
+from alpa_explore.course.site.words import sections_of, terms_of
 from alpa_explore.errors import CourseError
 from tests.course.example_lesson import CELLS, write
 from tests.plans.example import example_plan

@@ -3,8 +3,7 @@
 task     a task, read from `tasks/NAME.toml`: statement, code to begin with, a right and three wrong solutions
 checks   what a right function does, for each task; the first difference is said
 lockstep    devices that run a function together, and the collectives that they ask for
-child    a process that runs one solution and says what its check found
-sandbox  starts that process, with a time limit
+sandbox  a process that runs one solution, with a time limit, and says what its check found
 
 A solution runs only where a student hands it to `task(name, solution)`, in a process of its own: nothing here reads
 code from a file of someone else.

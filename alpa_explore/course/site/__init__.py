@@ -8,8 +8,7 @@ outputs     the outputs of a cell as HTML
 quiz        an exercise as a form, with what the page needs to grade it
 what_if     the tables from which a page prices layouts by itself; `what_if.md` and `what_if.js` are that page
 reference   commands, functions and files as a text, from parsers and docstrings; `examples.toml` has the examples
-glossary    the words of the glossary, linked where a page says them first
-search_index  what the search of the pages looks through
+words       the words of the glossary, linked where a page says them first; what the search looks through
 markdown    text cells as HTML
 formulas    formulas as MathML, which browsers draw without a library
 tuning      limits

@@ -16,17 +16,18 @@ from plotly.offline import get_plotlyjs
 from alpa_explore.course.lessons.notebook import Cell, Lesson, read_lesson, read_lessons
 from alpa_explore.course.lessons.sync import with_table
 from alpa_explore.course.site.execute import RunCell, run_lessons
-from alpa_explore.course.site.glossary import terms_of
 from alpa_explore.course.site.markdown import code_styles, markdown_html
 from alpa_explore.course.site.page import GLOSSARY, SCRIPTS, Site, page_html, title_of
 from alpa_explore.course.site.reference import reference_text
-from alpa_explore.course.site.search_index import index_script, sections_of
 from alpa_explore.course.site.what_if import what_if_tables
+from alpa_explore.course.site.words import index_script, sections_of, terms_of
 from alpa_explore.errors import CourseError
 
 MARK = ".alpa-explore-course"
 """A file that says that the folder is a website of the course, which may be replaced."""
 _PAGES = ("index", GLOSSARY, "lecturer")
+_FOLDERS = ("images", "pytorch")
+"""Beside the notebooks, what their texts show and link."""
 _WHAT_IF, _REFERENCE = "what_if", "reference"
 _INDEX = "search-index.js"
 Report = Callable[[str], None]
@@ -78,8 +79,9 @@ def build_site(
         _write(made / "site.css", f"{_asset('site.css')}\n{code_styles()}\n")
         _write(made / "plotly.min.js", get_plotlyjs())
         _write(made / MARK, "Made by `alpa-explore course build`.\n")
-        if (images := notebooks / "images").is_dir():
-            shutil.copytree(images, made / "images")
+        for name in _FOLDERS:
+            if (folder := notebooks / name).is_dir():
+                shutil.copytree(folder, made / name, ignore=shutil.ignore_patterns("__pycache__"))
         _replace(made, target)
     except OSError as error:
         raise _cannot(target, str(error.strerror or error)) from error

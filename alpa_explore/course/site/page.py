@@ -13,10 +13,10 @@ from alpa_explore.course.lessons.notebook import Lesson
 from alpa_explore.course.registry import EXERCISES
 from alpa_explore.course.site import tuning
 from alpa_explore.course.site.execute import RunCell
-from alpa_explore.course.site.glossary import Linker, with_anchors
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
 from alpa_explore.course.site.quiz import guess_html, guess_kinds, quiz_data, quiz_html
+from alpa_explore.course.site.words import Linker, with_anchors
 from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)

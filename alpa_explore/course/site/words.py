@@ -1,10 +1,14 @@
-"""The glossary on every page: the first time that a word of it stands in a text, its meaning can be read there."""
+"""The words of the pages: the glossary on each of them, and what the search looks through.
+
+The first time that a word of the glossary stands in a text, its meaning can be read there.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from html import escape
+from html import escape, unescape
 
 from alpa_explore.course.lessons.notebook import Lesson
 
@@ -13,6 +17,9 @@ _CELL = re.compile(r"(<td[^>]*>)<strong>(.+?)</strong>")
 _MARKUP = re.compile(r"<[^>]+>")
 _CLOSED = re.compile(r"<(a|b|strong|code|pre|math|h[1-6]|button|label|form|summary|th)\b.*?</\1>|<[^>]+>", re.DOTALL)
 """What is left as it is: tags, and elements whose words are names or links already."""
+_HEADING = re.compile(r'<h[1-3] id="([^"]*)">(.*?)</h[1-3]>', re.DOTALL)
+_DROPPED = re.compile(r"<(math|pre|figure|details|form|script|style|aside)\b.*?</\1>", re.DOTALL)
+_SPACES = re.compile(r"\s+")
 
 
 def terms_of(glossary: Lesson | None) -> Mapping[str, str]:
@@ -63,3 +70,22 @@ class Linker:
             return match[0]
         said = escape(re.sub(r"[*`$]|\[(.*?)\]\(.*?\)", r"\1", meaning), quote=True)
         return f'<a class="term" href="glossary.html#{anchor(match[1])}" data-meaning="{said}">{match[0]}</a>'
+
+
+def sections_of(page: str, title: str, body: str) -> list[list[str]]:
+    """[address, title of the page, heading, words] of each section of a page; without code, formulas and forms."""
+    headings = list(_HEADING.finditer(body))
+    ends = [*(heading.start() for heading in headings[1:]), len(body)]
+    return [
+        [f"{page}.html#{heading[1]}", title, _words(heading[2]), _words(body[heading.end() : end])]
+        for heading, end in zip(headings, ends, strict=True)
+    ]
+
+
+def index_script(sections: list[list[str]]) -> str:
+    """As a script, since a page that is opened from a file may load nothing else."""
+    return f"window.courseIndex = {json.dumps(sections, ensure_ascii=False, separators=(',', ':'))};\n"
+
+
+def _words(html: str) -> str:
+    return _SPACES.sub(" ", unescape(_MARKUP.sub(" ", _DROPPED.sub(" ", html)))).strip()
