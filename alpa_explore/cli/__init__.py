@@ -90,21 +90,32 @@ def _forget_stdout() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The parser with all commands."""
+    return _parsers()[0]
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, in the order of `alpa-explore --help`."""
+    return _parsers()[1]
+
+
+def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     root = _Parser(prog="alpa-explore", description="Plan model-parallel training, and see every decision.")
+    of_commands: dict[str, argparse.ArgumentParser] = {}
     root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
-    commands = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    added = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
     def of(run: Callable[[argparse.Namespace], int]) -> Callable[..., argparse.ArgumentParser]:
         def made(name: str, **words: Any) -> argparse.ArgumentParser:
-            one: argparse.ArgumentParser = commands.add_parser(name, **words)
-            one.set_defaults(run=run)
+            one: argparse.ArgumentParser = added.add_parser(name, **words)
+            one.set_defaults(run=run, commands=of_commands)
+            of_commands[name] = one
             return one
 
         return made
 
     for command in _COMMANDS:
         command.add(of(command.run))
-    return root
+    return root, of_commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

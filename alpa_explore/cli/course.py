@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "sync":
         return _sync(folder)
     if options.action == "build":
-        return _build(folder, options.output, options.lesson)
+        return _build(folder, options.output, options.lesson, options.commands)
     return _list(folder, as_json=options.json)
 
 
@@ -61,12 +61,20 @@ def _list(folder: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _build(folder: Path, output: str | None, numbers: list[str]) -> int:
+def _build(folder: Path, output: str | None, numbers: list[str], commands: dict[str, argparse.ArgumentParser]) -> int:
     from alpa_explore.course.site.build import build_site
+    from alpa_explore.course.site.what_if import MODELS
 
     if not output:
         raise OptionError("The website needs a place", found="no -o", remedy="Name a folder: -o site/.")
-    site = build_site(folder, Path(output), numbers, report=lambda line: print(line, file=sys.stderr, flush=True))
+    site = build_site(
+        folder,
+        Path(output),
+        numbers,
+        priced=None if numbers else MODELS,
+        commands=commands,
+        report=lambda line: print(line, file=sys.stderr, flush=True),
+    )
     print(f"wrote {printable(str(site / 'index.html'))}", file=sys.stderr)
     return 0
 

@@ -7,6 +7,7 @@
     hint("03.1")               the next hint; solution("03.1"): the solution with its code
     reveal(0.3, truth, "s")    a guess beside what came out
     guess("llama-3-8b", "1x8:h100", tp=2, dp=4)   a layout against all others; league(): the guesses so far
+    task("ring-all-reduce", f) a function that the student wrote, run against a check; task() lists all tasks
     points("03")               the points of a lesson: a number, which nbgrader reads
 
 kinds       kinds of answers: number, choice, items, words; how each is read, compared and shown
@@ -14,6 +15,7 @@ definition  an exercise as a value: its numbers, question, truth, mistakes, hint
 sharing     plans that exercises share, made once per process
 examples    examples that lessons and exercises share: a model of a few blocks, an MLP as a sharding problem
 exercises   the exercises, one file a lesson
+coding      functions to write, as text files; their checks; the process in which a solution runs
 registry    all exercises by their id; the one that a mistyped id means
 grading     an answer to a verdict: right, wrong or not an answer of this kind
 cards       what the functions return: HTML in a notebook, text on a terminal
@@ -34,5 +36,6 @@ from alpa_explore.course.ask import points as points
 from alpa_explore.course.ask import reveal as reveal
 from alpa_explore.course.ask import solution as solution
 from alpa_explore.course.ask import student as student
+from alpa_explore.course.ask import task as task
 from alpa_explore.course.guessing import guess as guess
 from alpa_explore.course.guessing import league as league

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from html import escape
 from typing import Any
 
 from alpa_explore.course import students
 from alpa_explore.course.cards import Card, Fold, text_html
+from alpa_explore.course.coding.sandbox import check_solution
+from alpa_explore.course.coding.task import CodingTask, task_of, tasks
 from alpa_explore.course.definition import Exercise
 from alpa_explore.course.grading import grade, numbers_of, truth_of
 from alpa_explore.course.kinds import Choice, Number, Refusal
@@ -16,6 +20,10 @@ from alpa_explore.errors import UnknownNameError
 
 NEAR = 0.1
 """Relative distance up to which a guess was good."""
+
+
+TRIES = 3
+"""Wrong solutions of a coding task after which one is shown."""
 
 
 class Points(int):
@@ -112,6 +120,61 @@ def question_text(asked: Exercise[Any], seed: str) -> str:
     kind = asked.kind(numbers)
     options = "\n\n" + "\n".join(f"- {line}" for line in kind.lines) if isinstance(kind, Choice) else ""
     return f"{asked.question(numbers)}{options}"
+
+
+def task(name: object = ..., solution: object = ...) -> Card:
+    """Show a coding task, or check a solution to it: the function itself, or its code as text.
+
+    `task("ring-all-reduce")` shows what to write, `task("ring-all-reduce", chunk_to_send)` runs it, in a process of its
+    own with a time limit. Without a name, all tasks are listed.
+    """
+    who = students.current()
+    if name is ... or name is None:
+        lines = [f"- {t.lesson}: `{t.name}`{' ✓' * who.of(t.name).solved}, {t.title}" for t in tasks().values()]
+        return Card(look="plain", title="Coding tasks", text="\n".join(lines))
+    try:
+        asked = task_of(name)
+    except UnknownNameError as error:
+        return _unknown(error)
+    if solution is ... or solution is None:
+        call = f"Write it in a cell of its own, then `task({asked.name!r}, {asked.function})` runs it."
+        code = f"```\n{asked.starter}\n```"
+        return Card(
+            look="question", title=f"{asked.lesson} {asked.title}", text=f"{asked.statement}\n\n{code}\n\n{call}"
+        )
+    code = _code_of(solution)
+    if not code:
+        return Card(
+            look="hint",
+            title=f"{asked.title}: not checked",
+            text=f"Give the function, `task({asked.name!r}, {asked.function})`, or its code as text. Of one that "
+            "was not written in a cell or a file there is no code.",
+        )
+    return _checked(asked, code, who)
+
+
+def _code_of(solution: object) -> str:
+    """The code of a function, '' where it is not known."""
+    if isinstance(solution, str):
+        return solution
+    try:
+        return textwrap.dedent(inspect.getsource(solution)) if inspect.isfunction(solution) else ""
+    except OSError:
+        return ""
+
+
+def _checked(asked: CodingTask, code: str, who: Student) -> Card:
+    found, attempts = check_solution(asked, code), who.of(asked.name)
+    attempts.tries += not attempts.solved
+    attempts.solved |= found.right
+    who.save()
+    text = found.wrong or "The check found no difference."
+    if found.printed:
+        text += f"\n\nIt printed:\n\n```\n{found.printed}\n```"
+    shown = found.right or attempts.tries >= TRIES
+    folds = [Fold(summary="One way to write it", text=f"```\n{asked.right}\n```")] if shown else []
+    words = "right" if found.right else "not yet"
+    return Card(look="right" if found.right else "wrong", title=f"{asked.title}: {words}", text=text, folds=folds)
 
 
 def points(lesson: object) -> Points | Card:

@@ -11,7 +11,7 @@ import pytest
 from alpa_explore.cli import main
 from tests.architecture.sources import ROOT
 
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/browser/README.md")
+DOCUMENTS = ("README.md", "LIMITATIONS.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/browser/README.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PATH = re.compile(r"`((?:alpa_explore|widgets|notebooks|tests|benchmarks|binder|\.ci)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)")
@@ -28,13 +28,18 @@ def commands(program: str) -> list[list[str]]:
     shell = "\n".join(block for document in DOCUMENTS for block in blocks(document, "bash", "sh", "console"))
     lines = shell.replace("\\\n", " ").splitlines()
     words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
-    return [line for line in words if line[:1] == [program]]
+    return [line for line in words if line and Path(line[0]).name == program]
 
 
 def run_alpa_explore(*arguments: str) -> str:
     """What the installed command prints."""
     command = Path(sys.executable).with_name("alpa-explore")
     return subprocess.run([command, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_readme_fits_on_a_screen() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 50, "a list of commands belongs to the reference of the website"
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ def test_the_wheel_holds_every_source_and_data_file_of_both_packages(wheel: Path
     expected = {
         f"{Path(package).name}/{path.relative_to(ROOT / package).as_posix()}"
         for package in PACKAGES
-        for path in files(".py", ".json", ".js", ".css", ".typed", ".ipynb", ".j2", folders=(package,))
+        for path in files(".py", ".json", ".js", ".css", ".md", ".toml", ".typed", ".ipynb", ".j2", folders=(package,))
     }
     assert {"alpa_explore/__init__.py", "alpa_explore_widgets/__init__.py"} <= expected
     assert expected - packed == set()

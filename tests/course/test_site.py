@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from alpa_explore.cli import commands
 from alpa_explore.course.lessons.notebook import Cell, Lesson, course_folder, read_lesson
 from alpa_explore.course.lessons.sync import BEGIN, END
 from alpa_explore.course.registry import EXERCISES
@@ -17,13 +18,16 @@ from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.formulas import formula_html
 from alpa_explore.course.site.markdown import markdown_html
 from alpa_explore.course.site.outputs import PLOTLY, WIDGET, Figures, outputs_html
-from alpa_explore.course.site.page import page_html, plan_html
+from alpa_explore.course.site.page import Site, page_html, plan_html
 from alpa_explore.course.site.quiz import quiz_data, quiz_html
 from alpa_explore.course.site.saved_plan import plan_data, save_plan
+from alpa_explore.course.site.words import sections_of, terms_of
 from alpa_explore.errors import CourseError
 from tests.course.example_lesson import CELLS, write
 from tests.plans.example import example_plan
 
+LIGHT_BYTES = 3e6
+"""Of a page without a figure, with all that it loads."""
 FIGURE = {
     "data": [{"type": "bar", "x": [1]}],
     "layout": {"title": {"text": "One &amp; <br>two"}, "height": 300, "template": {"x": 1}},
@@ -51,7 +55,7 @@ def data_of(page: str) -> dict:
 def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Path) -> None:
     lesson, run = example_run(tmp_path)
     other = read_lesson(write(tmp_path / "04_other.ipynb", [("markdown", "# 04 · <Other>")]))
-    page = page_html(run, lesson, [lesson, other], [])
+    page = page_html(run, lesson, Site(lessons=[lesson, other])).html
     data = data_of(page)
     assert list(data["quizzes"]) == ["03.1"]
     assert len(data["figures"]) == 1
@@ -79,6 +83,41 @@ def test_a_page_has_parts_figures_quizzes_and_ways_to_other_lessons(tmp_path: Pa
     assert not re.search(r"""(?:src|href)="(?:https?:)?//""", page)
 
 
+GLOSSARY = """# Glossary
+
+| word | meaning |
+|---|---|
+| **ring** | Devices that each send to the *next*. |
+| **all-reduce** | A collective whose result is the sum. |
+| **α, β** | Symbols. |"""
+
+
+def test_a_word_of_the_glossary_is_linked_where_a_page_says_it_first(tmp_path: Path) -> None:
+    glossary = read_lesson(write(tmp_path / "glossary.ipynb", [("markdown", GLOSSARY)]))
+    terms = terms_of(glossary)
+    assert list(terms) == ["ring", "all-reduce"]
+    text = "## The ring\n\nA string, `ring`, [ring](x.ipynb) and then two rings; a ring in an all-reduce."
+    lesson = read_lesson(write(tmp_path / "03_x.ipynb", [("markdown", f"# 03 · X\n\n{text}")]))
+    site = Site(lessons=[lesson], pages=[glossary], terms=terms)
+    page = page_html([RunCell(cell=cell) for cell in lesson.cells], lesson, site).body
+    linked = re.findall(r'<a class="term" href="([^"]+)" data-meaning="([^"]+)">(.*?)</a>', page)
+    assert linked == [
+        ("glossary.html#word-ring", "Devices that each send to the next.", "rings"),
+        ("glossary.html#word-all-reduce", "A collective whose result is the sum.", "all-reduce"),
+    ]
+    itself = page_html([RunCell(cell=cell) for cell in glossary.cells], glossary, site).body
+    assert '<strong id="word-all-reduce">all-reduce</strong>' in itself
+    assert "data-meaning" not in itself
+
+
+def test_the_search_looks_through_the_words_of_sections() -> None:
+    body = '<h1 id="a">A <i>b</i></h1><p>One &amp; two</p><pre>code</pre><h2 id="c">C</h2><math><mi>x</mi></math> three'
+    assert sections_of("03_x", "03 · X", body) == [
+        ["03_x.html#a", "03 · X", "A b", "One & two"],
+        ["03_x.html#c", "03 · X", "C", "three"],
+    ]
+
+
 def test_every_exercise_can_be_asked_by_a_page() -> None:
     for exercise in EXERCISES.values():
         data = json.loads(json.dumps(quiz_data(exercise), allow_nan=False))
@@ -95,7 +134,7 @@ def test_outputs_have_a_form_without_a_kernel() -> None:
         [
             {"output_type": "stream", "name": "stdout", "text": "a <b>\n"},
             {"output_type": "stream", "name": "stderr", "text": "noise"},
-            {"output_type": "stream", "name": "stdout", "text": ["b", "c\n"]},
+            {"output_type": "stream", "name": "stdout", "text": ["b", "c\n", "/tmp/ipykernel_12/345.py:8: x\n"]},
             shown({PLOTLY: FIGURE, "text/html": "no"}),
             shown({"text/html": ["<i>x", "</i>"], "text/plain": "no"}),
             shown({"image/png": "aGk=\n"}),
@@ -105,7 +144,7 @@ def test_outputs_have_a_form_without_a_kernel() -> None:
         ],
         figures,
     )
-    assert 'tabindex="0">a &lt;b&gt;\nbc</pre>' in html
+    assert 'tabindex="0">a &lt;b&gt;\nbc\nthis cell:8: x</pre>' in html, "the same in each build"
     assert "noise" not in html
     assert 'data-figure="0" style="height:300px"' in html
     assert 'aria-label="One &amp;  two"' in html
@@ -148,7 +187,7 @@ def test_the_widget_of_an_explorer_is_replaced_by_its_plan(tmp_path: Path) -> No
     cell = Cell(kind="code", source="explore(plan)", metadata={})
     outputs = [shown({WIDGET: {}}), shown({"text/html": '<div class="alpa-saved">No plan was ready</div>'})]
     plan = plan_data(example_plan(), "<table><tr><td>stage 0</td></tr></table>")
-    page = page_html([*run, RunCell(cell=cell, outputs=outputs, plan=plan)], lesson, [lesson], [])
+    page = page_html([*run, RunCell(cell=cell, outputs=outputs, plan=plan)], lesson, Site(lessons=[lesson])).html
     assert "stage 0" in page
     assert "No plan was ready" not in page
     assert "needs Python" not in page
@@ -226,6 +265,7 @@ class TestBuild:
             "grading.js",
             "site.css",
             "site.js",
+            "search-index.js",
             "plotly.min.js",
             MARK,
         }
@@ -234,6 +274,23 @@ class TestBuild:
         assert all((site / name.partition("#")[0]).is_file() for name in loaded)
         assert stat.S_IMODE(site.stat().st_mode) == 0o755
         assert [p.name for p in site.parent.iterdir()] == ["site"], "nothing temporary is left"
+
+    def test_a_website_is_the_same_each_time_and_light_without_figures(self, notebooks: Path, tmp_path: Path) -> None:
+        one, two = (
+            build_site(notebooks, tmp_path / name, priced={"llama-tiny": (1,)}, commands=commands())
+            for name in ("one", "two")
+        )
+        files = sorted(p.name for p in one.iterdir())
+        assert {"what_if.html", "what_if.js", "reference.html"} <= set(files)
+        assert [(one / name).read_bytes() for name in files] == [(two / name).read_bytes() for name in files]
+        for page in one.glob("*.html"):
+            text = page.read_text(encoding="utf-8")
+            loaded = [
+                one / name for name in re.findall(r'<(?:script defer src|link rel="stylesheet" href)="([^"]+)"', text)
+            ]
+            assert one / "plotly.min.js" not in loaded, page.name
+            size = page.stat().st_size + sum(path.stat().st_size for path in loaded)
+            assert size + (one / "search-index.js").stat().st_size < LIGHT_BYTES, page.name
 
     def test_a_website_is_replaced_and_other_files_are_not(self, notebooks: Path, tmp_path: Path) -> None:
         site = build_site(notebooks, tmp_path / "site")

@@ -2,60 +2,102 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from alpa_explore.course.lessons.notebook import Lesson, read_lesson, read_lessons
+from alpa_explore.course.lessons.notebook import Cell, Lesson, read_lesson, read_lessons
 from alpa_explore.course.lessons.sync import with_table
 from alpa_explore.course.site.execute import RunCell, run_lessons
 from alpa_explore.course.site.markdown import code_styles, markdown_html
-from alpa_explore.course.site.page import page_html
+from alpa_explore.course.site.page import GLOSSARY, SCRIPTS, Site, page_html, title_of
+from alpa_explore.course.site.reference import reference_text
+from alpa_explore.course.site.what_if import what_if_tables
+from alpa_explore.course.site.words import index_script, sections_of, terms_of
 from alpa_explore.errors import CourseError
 
 MARK = ".alpa-explore-course"
 """A file that says that the folder is a website of the course, which may be replaced."""
-_PAGES = ("index", "glossary", "lecturer")
+_PAGES = ("index", GLOSSARY, "lecturer")
+_FOLDERS = ("images", "pytorch")
+"""Beside the notebooks, what their texts show and link."""
+_WHAT_IF, _REFERENCE = "what_if", "reference"
+_INDEX = "search-index.js"
 Report = Callable[[str], None]
 
 
-def build_site(notebooks: Path, output: Path, numbers: Sequence[str] = (), *, report: Report = lambda _: None) -> Path:
+def build_site(
+    notebooks: Path,
+    output: Path,
+    numbers: Sequence[str] = (),
+    *,
+    priced: Mapping[str, Sequence[int]] | None = None,
+    commands: Mapping[str, argparse.ArgumentParser] | None = None,
+    report: Report = lambda _: None,
+) -> Path:
     """Run the lessons of a folder (or those with these numbers), and write the website to `output`.
 
+    `priced` are the models of the page that prices layouts, with their numbers of nodes; `commands` those of the
+    reference. Without them the website has no such page.
     CourseError names a lesson that fails, or the folder that cannot be written; then `output` is as it was.
     """
     target = Path(os.path.realpath(output))
     lessons = read_lessons(notebooks, numbers)
     pages = [read_lesson(path) for name in _PAGES if (path := notebooks / f"{name}.ipynb").is_file()]
+    terms = terms_of(next((page for page in pages if page.name == GLOSSARY), None))
+    data: dict[str, Mapping[str, object]] = {}
+    if priced:
+        pages.append(_page(_WHAT_IF, _asset("what_if.md")))
+        data[_WHAT_IF] = {"whatIf": what_if_tables(priced)}
+        report("priced the layouts of the live what-if")
+    if commands:
+        pages.append(_page(_REFERENCE, reference_text(commands)))
+    site = Site(lessons=lessons, pages=pages, terms=terms)
     for page in (*lessons, *pages):
         _check_texts(page)
     made = _folder_beside(target)
     try:
         with tempfile.TemporaryDirectory(prefix="alpa-course-") as work:
             runs = run_lessons(lessons, Path(work), lambda lesson: report(f"ran {lesson.name}"))
-        for lesson, run in zip(lessons, runs, strict=True):
-            _write(made / f"{lesson.name}.html", page_html(run, lesson, lessons, pages))
-        for page in pages:
-            _write(made / f"{page.name}.html", page_html(_as_read(page, lessons), page, lessons, pages))
-        for script in ("grading.js", "site.js"):
+        sections: list[list[str]] = []
+        shown = [*zip(lessons, runs, strict=True), *((page, _as_read(page, lessons)) for page in pages)]
+        for page, cells in shown:
+            own = data.get(page.name)
+            written = page_html(cells, page, site, data=own, scripts=[f"{page.name}.js"] if own else ())
+            _write(made / f"{page.name}.html", written.html)
+            sections += sections_of(page.name, title_of(page), written.body)
+        for script in (*SCRIPTS, *(f"{name}.js" for name in data)):
             _write(made / script, _asset(script))
+        _write(made / _INDEX, index_script(sections))
         _write(made / "site.css", f"{_asset('site.css')}\n{code_styles()}\n")
         _write(made / "plotly.min.js", get_plotlyjs())
         _write(made / MARK, "Made by `alpa-explore course build`.\n")
-        if (images := notebooks / "images").is_dir():
-            shutil.copytree(images, made / "images")
+        for name in _FOLDERS:
+            if (folder := notebooks / name).is_dir():
+                shutil.copytree(folder, made / name, ignore=shutil.ignore_patterns("__pycache__"))
         _replace(made, target)
     except OSError as error:
         raise _cannot(target, str(error.strerror or error)) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return target
+
+
+def _page(name: str, text: str) -> Lesson:
+    """A page that no notebook holds."""
+    title = text.partition("\n")[0].removeprefix("# ")
+    cell = Cell(kind="markdown", source=text, metadata={})
+    path = Path(f"{name}.ipynb")
+    return Lesson(
+        path=path, number="", title=title, minutes=0, goals=(), prerequisites=(), described=False, cells=(cell,)
+    )
 
 
 def _check_texts(page: Lesson) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -12,6 +13,8 @@ from typing import Any
 from alpa_explore.figures.course.interactive import MIME_TYPE as INTERACTIVE
 
 PLOTLY = "application/vnd.plotly.v1+json"
+_CELL_FILE = re.compile(r"\S*ipykernel_\d+/\d+\.py")
+"""The file of a cell in messages: its name has the number of the process."""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -98,7 +101,7 @@ def outputs_html(outputs: Sequence[Mapping[str, Any]], figures: Figures) -> str:
 
 
 def _printed(text: str) -> str:
-    return f'<pre class="output" tabindex="0">{escape(text.rstrip())}</pre>'
+    return f'<pre class="output" tabindex="0">{escape(_CELL_FILE.sub("this cell", text.rstrip()))}</pre>'
 
 
 def _data_html(data: Mapping[str, Any], figures: Figures) -> str:

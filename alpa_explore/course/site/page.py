@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -15,6 +16,7 @@ from alpa_explore.course.site.execute import RunCell
 from alpa_explore.course.site.markdown import code_html, markdown_html
 from alpa_explore.course.site.outputs import WIDGET, Figures, figure_html, outputs_html
 from alpa_explore.course.site.quiz import guess_html, guess_kinds, quiz_data, quiz_html
+from alpa_explore.course.site.words import Linker, with_anchors
 from alpa_explore.figures.style import CONFIG, empty, faint, ground, ink, template
 
 _HEADING = re.compile(r"<h([1-3])>(.*?)</h\1>", re.DOTALL)
@@ -30,14 +32,48 @@ _GUESS = "my_guess = ..."
 """A cell in whose place the page has a field."""
 _HIDDEN = "hide-input"
 """Tag of a cell whose code the page does not show."""
-_SCRIPTS = ("grading.js", "site.js")
+SCRIPTS = ("grading.js", "site.js")
+"""Of every page."""
+GLOSSARY = "glossary"
+"""The page whose words the others link."""
+_ABOUT = "Guess how a model is trained on many devices, and see what the planner finds: a course with live figures."
 
 
-def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson]) -> str:
-    """The page of a lesson that was run, or of the index and the like. `pages` are those that are no lessons."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What pages know of each other."""
+
+    lessons: Sequence[Lesson]
+    pages: Sequence[Lesson] = ()
+    """Those that are no lessons."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """Word -> meaning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page as HTML."""
+
+    html: str
+    body: str
+    """What the search looks through."""
+
+
+def page_html(
+    run: Sequence[RunCell],
+    lesson: Lesson,
+    site: Site,
+    *,
+    data: Mapping[str, Any] | None = None,
+    scripts: Sequence[str] = (),
+) -> Page:
+    """The page of a lesson that was run, or of the index and the like; `data` are for `scripts` of its own."""
     figures, quizzes, parts = Figures(), dict[str, Any](), [list[str]()]
+    linked = Linker({} if lesson.name == GLOSSARY else site.terms)
     for cell in run:
         html = _cell_html(cell, figures, quizzes)
+        if cell.cell.kind == "markdown":
+            html = with_anchors(html) if lesson.name == GLOSSARY else linked(html)
         for piece, starts in _pieces(html, new_part=bool(cell.cell.exercise)):
             if starts:
                 parts.append([])
@@ -46,8 +82,8 @@ def page_html(run: Sequence[RunCell], lesson: Lesson, lessons: Sequence[Lesson],
         f'<section class="part" id="part-{number}">{"".join(part)}</section>'
         for number, part in enumerate(part for part in parts if part)
     )
-    data = {"figures": figures.data, "quizzes": quizzes, "guesses": guess_kinds(), **themes()}
-    return _document(lesson, lessons, pages, body, data)
+    every = {"figures": figures.data, "quizzes": quizzes, "guesses": guess_kinds(), **themes(), **(data or {})}
+    return Page(html=_document(lesson, site, body, every, scripts), body=body)
 
 
 def _pieces(html: str, *, new_part: bool) -> list[tuple[str, bool]]:
@@ -88,15 +124,19 @@ def _cell_html(run: RunCell, figures: Figures, quizzes: dict[str, Any]) -> str:
     return f'<div class="cell">{code}{shown}</div>'
 
 
-def _document(
-    lesson: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson], body: str, data: dict[str, Any]
-) -> str:
-    title = f"{lesson.number} · {lesson.title}" if lesson.number else lesson.title
+def title_of(lesson: Lesson) -> str:
+    """'03 · Collectives'."""
+    return f"{lesson.number} · {lesson.title}" if lesson.number else lesson.title
+
+
+def _document(lesson: Lesson, site: Site, body: str, data: dict[str, Any], scripts: Sequence[str]) -> str:
+    title, lessons = title_of(lesson), site.lessons
+    about = escape("; ".join(goal.rstrip(".") for goal in lesson.goals) or _ABOUT, quote=True)
     place = lessons.index(lesson) if lesson in lessons else -1
     before = lessons[place - 1] if place > 0 else None
     after = lessons[place + 1] if lesson in lessons[:-1] else lessons[0] if place < 0 and lessons else None
-    names = ("plotly.min.js", *_SCRIPTS) if data["figures"] else _SCRIPTS
-    scripts = "".join(f'<script defer src="{name}"></script>\n' for name in names)
+    names = [*(["plotly.min.js"] if data["figures"] else []), *SCRIPTS, *scripts]
+    loaded = "".join(f'<script defer src="{name}"></script>\n' for name in names)
     return f"""<!doctype html>
 <html lang="en" data-theme="light">
 <head>
@@ -105,17 +145,23 @@ def _document(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(title)} · alpa_explore</title>
+<meta name="description" content="{about}">
+<meta property="og:type" content="article">
+<meta property="og:title" content="{escape(title, quote=True)}">
+<meta property="og:description" content="{about}">
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="site.css">
-{scripts}</head>
+{loaded}</head>
 <body>
 <header>
 <a class="home" href="index.html">How to train a model on many devices</a>
+<search><input type="search" id="search" placeholder="Search" aria-label="Search the course" autocomplete="off">
+<ol id="found" hidden></ol></search>
 <span class="tools"><button type="button" id="slides" title="Slides (S); arrow keys, Escape">Slides</button>
 <button type="button" id="theme" title="Light or dark">Theme</button></span>
 </header>
 <div class="columns">
-<nav aria-label="Lessons"><details open><summary>Lessons</summary>{_links(lesson, lessons, pages)}</details></nav>
+<nav aria-label="Lessons"><details open><summary>Lessons</summary>{_links(lesson, site)}</details></nav>
 <main>
 {_goals(lesson)}{body}
 <p class="turn">{_turn(before, "←")}{_turn(after, "→")}</p>
@@ -129,11 +175,11 @@ def _document(
 """
 
 
-def _links(here: Lesson, lessons: Sequence[Lesson], pages: Sequence[Lesson]) -> str:
+def _links(here: Lesson, site: Site) -> str:
     items = [
         f'<li><a href="{page.name}.html"{" aria-current=page" if page == here else ""}>'
-        f"{escape(f'{page.number} · {page.title}' if page.number else page.title)}</a></li>"
-        for page in (*lessons, *pages)
+        f"{escape(title_of(page))}</a></li>"
+        for page in (*site.lessons, *site.pages)
         if page.name != "index"
     ]
     return f"<ul>{''.join(items)}</ul>"

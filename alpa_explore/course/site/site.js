@@ -237,6 +237,67 @@
     if (form.elements.answer.value) guess();
   });
 
+  // --- Search: through the sections of all pages, which are loaded when they are first asked for.
+  const search = document.getElementById("search");
+  const found = document.getElementById("found");
+  const SHOWN = 12;
+  const WORDS = 12; // of a section, around the first word that was found
+  let loading = null;
+  const loadIndex = () => {
+    loading ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      Object.assign(script, { src: "search-index.js", onload: resolve, onerror: reject });
+      document.head.append(script);
+    });
+    return loading;
+  };
+  const sectionsWith = (words) =>
+    window.courseIndex
+      .map(([address, title, heading, text]) => {
+        const [head, body] = [`${title} ${heading}`.toLowerCase(), text.toLowerCase()];
+        if (!words.every((word) => head.includes(word) || body.includes(word))) return null;
+        const score = words.reduce((sum, word) => sum + (head.includes(word) ? 10 : 0) + body.split(word).length - 1, 0);
+        return { address, title, heading, text, score };
+      })
+      .filter(Boolean)
+      .sort((a, b) => b.score - a.score)
+      .slice(0, SHOWN);
+  const around = (text, word) => {
+    const all = text.split(" ");
+    const place = Math.max(0, all.findIndex((one) => one.toLowerCase().includes(word)) - WORDS / 2);
+    return `${place ? "… " : ""}${all.slice(place, place + 2 * WORDS).join(" ")} …`;
+  };
+  const lookUp = async () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    found.hidden = !words.length;
+    if (!words.length) return;
+    await loadIndex();
+    const items = sectionsWith(words).map(({ address, title, heading, text }) => {
+      const [item, link, said] = ["li", "a", "span"].map((tag) => document.createElement(tag));
+      link.href = address;
+      link.textContent = heading === title ? title : `${heading} (${title})`;
+      said.textContent = around(text, words[0]);
+      item.append(link, said);
+      return item;
+    });
+    const none = document.createElement("li");
+    none.textContent = "Nothing has these words.";
+    found.replaceChildren(...(items.length ? items : [none]));
+  };
+  search.addEventListener("input", () => {
+    lookUp().catch((error) => console.error(error));
+  });
+  document.addEventListener("click", ({ target }) => {
+    if (target.closest("search") && !target.closest("a")) return;
+    found.hidden = true;
+  });
+  search.parentElement.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    search.value = "";
+    found.hidden = true;
+    event.stopPropagation();
+  });
+
   // --- Slides: a part at a time. ?slides opens them, arrow keys turn, Escape leaves.
   const parts = [...document.querySelectorAll("main .part")];
   const counter = document.getElementById("counter");

@@ -1,0 +1,91 @@
+"""The words of the pages: the glossary on each of them, and what the search looks through.
+
+The first time that a word of the glossary stands in a text, its meaning can be read there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from html import escape, unescape
+
+from alpa_explore.course.lessons.notebook import Lesson
+
+_ROW = re.compile(r"^\| \*\*(.+?)\*\*(?: \*?\(.*?\)\*?)? \| (.+?) \|$", re.MULTILINE)
+_CELL = re.compile(r"(<td[^>]*>)<strong>(.+?)</strong>")
+_MARKUP = re.compile(r"<[^>]+>")
+_CLOSED = re.compile(r"<(a|b|strong|code|pre|math|h[1-6]|button|label|form|summary|th)\b.*?</\1>|<[^>]+>", re.DOTALL)
+"""What is left as it is: tags, and elements whose words are names or links already."""
+_HEADING = re.compile(r'<h[1-3] id="([^"]*)">(.*?)</h[1-3]>', re.DOTALL)
+_DROPPED = re.compile(r"<(math|pre|figure|details|form|script|style|aside)\b.*?</\1>", re.DOTALL)
+_SPACES = re.compile(r"\s+")
+
+
+def terms_of(glossary: Lesson | None) -> Mapping[str, str]:
+    """Word -> meaning, as the glossary has them; none without one. Rows of two words, such as symbols, are left out."""
+    texts = () if glossary is None else (cell.source for cell in glossary.cells if cell.kind == "markdown")
+    rows = (row for text in texts for row in _ROW.findall(text))
+    return {word: meaning for word, meaning in rows if "," not in word}
+
+
+def anchor(word: str) -> str:
+    """The id of a word in the glossary."""
+    return "word-" + re.sub(r"\W+", "-", word).strip("-").lower()
+
+
+def with_anchors(html: str) -> str:
+    """The table of the glossary, each word with its id."""
+    return _CELL.sub(lambda m: f'{m[1]}<strong id="{anchor(_MARKUP.sub("", m[2]))}">{m[2]}</strong>', html)
+
+
+class Linker:
+    """Links the words of one page, each where it stands first."""
+
+    def __init__(self, terms: Mapping[str, str]) -> None:
+        self._left = dict(terms)
+
+    def __call__(self, html: str) -> str:
+        """The HTML of a text with its words linked."""
+        if not self._left:
+            return html
+        pieces, last = [], 0
+        for kept in _CLOSED.finditer(html):
+            pieces += [self._linked(html[last : kept.start()]), kept[0]]
+            last = kept.end()
+        return "".join([*pieces, self._linked(html[last:])])
+
+    def _linked(self, text: str) -> str:
+        if not text.strip() or not self._left:
+            return text
+        return self._pattern().sub(self._link, text)
+
+    def _pattern(self) -> re.Pattern[str]:
+        longest = sorted(self._left, key=len, reverse=True)
+        return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest))})(s?)(?![\w-])")
+
+    def _link(self, match: re.Match[str]) -> str:
+        meaning = self._left.pop(match[1], None)
+        if meaning is None:
+            return match[0]
+        said = escape(re.sub(r"[*`$]|\[(.*?)\]\(.*?\)", r"\1", meaning), quote=True)
+        return f'<a class="term" href="glossary.html#{anchor(match[1])}" data-meaning="{said}">{match[0]}</a>'
+
+
+def sections_of(page: str, title: str, body: str) -> list[list[str]]:
+    """[address, title of the page, heading, words] of each section of a page; without code, formulas and forms."""
+    headings = list(_HEADING.finditer(body))
+    ends = [*(heading.start() for heading in headings[1:]), len(body)]
+    return [
+        [f"{page}.html#{heading[1]}", title, _words(heading[2]), _words(body[heading.end() : end])]
+        for heading, end in zip(headings, ends, strict=True)
+    ]
+
+
+def index_script(sections: list[list[str]]) -> str:
+    """As a script, since a page that is opened from a file may load nothing else."""
+    return f"window.courseIndex = {json.dumps(sections, ensure_ascii=False, separators=(',', ':'))};\n"
+
+
+def _words(html: str) -> str:
+    return _SPACES.sub(" ", unescape(_MARKUP.sub(" ", _DROPPED.sub(" ", html)))).strip()
