@@ -17,6 +17,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.course.site.build import build_site
 from alpa_explore.course.site.what_if import DEVICE, asked_layouts, what_if_tables
 from alpa_explore.execution.executors import Executor
+from alpa_explore.planner.resources import Resources
 from alpa_explore.uniform_layouts.layouts import Question
 from alpa_explore.uniform_layouts.ranking import PricedLayout
 from tests.browser.conftest import guarded
@@ -41,13 +42,14 @@ def drawn() -> list[tuple[str, PricedLayout, int]]:
     """As many questions of each model, with the library's price; of each cluster, degree and kind some."""
     random, found = Random(47), []
     with Executor("threads") as executor:
+        resources = Resources(executor=executor, store=None, progress=None, cancel=None)
         for model, nodes in ASKED.items():
             asked = Question.of(model, None, None, None, cache=True)
             every = []
             for count in nodes:
                 cluster = Cluster.parse(f"{count}x8:{DEVICE}")
-                layouts = asked_layouts(asked, cluster, executor)
-                asked.prices.works.prepare(((cluster, layout) for layout in layouts), executor=executor)
+                layouts = asked_layouts(asked, cluster, resources)
+                asked.prices.works.prepare(((cluster, layout) for layout in layouts), resources)
                 every += [(cluster, layout) for layout in layouts]
             for cluster, layout in random.sample(every, QUESTIONS // len(ASKED)):
                 found.append((model, asked.prices.on(cluster).price(layout), asked.global_batch))

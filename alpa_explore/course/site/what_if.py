@@ -19,6 +19,7 @@ from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.collectives import send_seconds
 from alpa_explore.cost.compute import adding_seconds
 from alpa_explore.execution.executors import Executor
+from alpa_explore.planner.resources import Resources
 from alpa_explore.uniform_layouts.enumeration import enumerate_layouts
 from alpa_explore.uniform_layouts.layouts import Question
 from alpa_explore.uniform_layouts.stages import pipeline_parts
@@ -47,14 +48,15 @@ def what_if_tables(models: Mapping[str, Sequence[int]] = MODELS) -> dict[str, An
     found: dict[str, Any] = {}
     groups: dict[str, list[float]] = {}
     with Executor(None) as executor:
+        resources = Resources(executor=executor, store=None, progress=None, cancel=None)
         for name, nodes in models.items():
-            found[name] = _model(name, [_cluster(n) for n in nodes], executor, groups)
+            found[name] = _model(name, [_cluster(n) for n in nodes], resources, groups)
     return {"models": found, "groups": groups, **_machine(_cluster(max(max(nodes) for nodes in models.values())))}
 
 
-def asked_layouts(question: Question, cluster: Cluster, executor: Executor) -> list[Layout]:
+def asked_layouts(question: Question, cluster: Cluster, resources: Resources) -> list[Layout]:
     """The layouts of a cluster that the page knows: those without interleaving."""
-    structure = question.prices.works.read_structure(executor=executor)
+    structure = question.prices.works.read_structure(resources)
     every = enumerate_layouts(structure, cluster, question.global_batch)
     return [layout for layout in every if layout.chunks == 1 and layout.recompute in _KINDS]
 
@@ -63,11 +65,11 @@ def _cluster(nodes: int) -> Cluster:
     return Cluster.parse(f"{nodes}x8:{DEVICE}")
 
 
-def _model(name: str, clusters: list[Cluster], executor: Executor, groups: dict[str, list[float]]) -> dict[str, Any]:
+def _model(name: str, clusters: list[Cluster], resources: Resources, groups: dict[str, list[float]]) -> dict[str, Any]:
     question = Question.of(name, None, None, None, cache=True)
     works = question.prices.works
-    asked = [(cluster, layout) for cluster in clusters for layout in asked_layouts(question, cluster, executor)]
-    works.prepare(asked, executor=executor)
+    asked = [(cluster, layout) for cluster in clusters for layout in asked_layouts(question, cluster, resources)]
+    works.prepare(asked, resources)
     structure = works.structure
     assert structure is not None, "it was read to enumerate the layouts"
     rows: dict[str, Any] = {}
